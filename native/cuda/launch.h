@@ -123,6 +123,42 @@ inline Launch combineLaunch(const LinearParams& p) {
   return rowLaunch("svcLinearCombine", p.rows, p.activation < 0 ? p.n : p.n / 2);
 }
 
+// ── products by groups ──
+
+/// The tile for groups of `rows` rows on average: a group with more takes several.
+constexpr int groupTileOf(int64_t rows, int splits, uint32_t sharedLimit) {
+  return linearTileOf(static_cast<int>(rows < 128 ? rows : 128), splits, sharedLimit);
+}
+/// The most tiles that `rows` rows of at most `groups` groups are cut in.
+constexpr int mostTiles(int64_t rows, int groups, int tileRows) {
+  return static_cast<int>(rows / tileRows + (rows < groups ? rows : groups));
+}
+/// `n` and `splits` are the most of any group; `tiles` counts tiles, or is 0 where each group takes all rows.
+inline Launch groupedLaunch(const GroupedLinearParams& p, int tile, int n, int splits, int tiles, int groups) {
+  constexpr const char* kNames[] = {"svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64",
+                                    "svcGroupedLinear128"};
+  const LinearTile& shape = kLinearTiles[tile];
+  const int rows = ceilDiv(p.product.rows, shape.tokens);
+  return {kNames[tile],
+          {static_cast<uint32_t>(ceilDiv(n, shape.weights)), static_cast<uint32_t>(tiles > 0 ? tiles : rows),
+           static_cast<uint32_t>(tiles > 0 ? 1 : groups)},
+          static_cast<uint32_t>(shape.warps * 32),
+          linearSharedBytes(shape, splits)};
+}
+
+// ── experts ──
+
+/// A warp routes a row: scores, what they are chosen by, how good groups are, the chosen, and what is taken.
+inline Launch launchOf(const RouteParams& p) {
+  const int bytes = (2 * p.experts + p.groups) * 8 + p.topK * 4 + p.experts + p.groups;
+  return {"svcRoute", {static_cast<uint32_t>(p.rows), 1, 1}, 32, static_cast<uint32_t>(bytes)};
+}
+/// A block an expert. How many rows each expert has, and each thread.
+inline Launch launchOf(const ExpertRowsParams& p) {
+  return {"svcExpertRows", {static_cast<uint32_t>(p.experts), 1, 1}, kRowThreads, static_cast<uint32_t>((p.experts + kRowThreads) * 4)};
+}
+inline Launch launchOf(const ExpertsSumParams& p) { return rowLaunch("svcExpertsSum", p.rows, p.cols); }
+
 // ── attention ──
 
 /// Tokens of keys and values that are loaded at a time, and whose partial results are combined: at absolute positions.

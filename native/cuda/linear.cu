@@ -55,19 +55,21 @@ struct Product {
   const LinearParams& p;
   uint16_t* stages;
   float* waiting;  // sums of the left halves of the tree, a level after the other
-  int firstWeight, firstToken;
+  int firstWeight, firstToken, block;
   float sums[kTilesM][kTilesN][4];
 
-  __device__ explicit Product(const LinearParams& params)
+  /// Of the tile at token `first`; `ofParts` counts the blocks that share the tile.
+  __device__ Product(const LinearParams& params, int first, int ofParts)
       : p(params),
         stages(reinterpret_cast<uint16_t*>(dynamicShared())),
         waiting(reinterpret_cast<float*>(dynamicShared() + kStages * kStageNumbers * 2)),
         firstWeight(static_cast<int>(blockIdx.x) * kWeights),
-        firstToken(static_cast<int>(blockIdx.y) * kTokens) {}
+        firstToken(first),
+        block(ofParts) {}
 
   __device__ void run() {
     const int length = splitLength(p.k, p.splits);
-    const int part = static_cast<int>(blockIdx.z) * p.splitsPerBlock;
+    const int part = block * p.splitsPerBlock;
     const int begin = part * length < p.k ? part * length : p.k;
     const int all = begin + p.splitsPerBlock * length, end = all < p.k ? all : p.k;
     const int count = ceilDiv(end - begin, kTileK);
@@ -181,7 +183,7 @@ struct Product {
       const int n = firstWeight + at;
       if (token >= p.rows || n >= p.n) continue;
       const float* sum = rows + i / width * kStride + at;
-      if (isPartial) p.partials[(static_cast<int64_t>(blockIdx.z) * p.rows + token) * p.n + n] = sum[0];
+      if (isPartial) p.partials[(static_cast<int64_t>(block) * p.rows + token) * p.n + n] = sum[0];
       else if (isGated) finishGated(p, token, n, sum[0], sum[8]);
       else finish(p, token, n, sum[0]);
     }
@@ -192,7 +194,8 @@ template <int kIndex, int kWarpsM, int kWarpsN>
 __device__ void product(const LinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
   static_assert(kTile.warps == kWarpsM * kWarpsN);
-  Product<kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p).run();
+  const int firstToken = static_cast<int>(blockIdx.y) * kTile.tokens, block = static_cast<int>(blockIdx.z);
+  Product<kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p, firstToken, block).run();
 }
 
 SVC_KERNEL(svcLinear8, LinearParams, 128) { product<0, 4, 1>(p); }
@@ -200,6 +203,48 @@ SVC_KERNEL(svcLinear16, LinearParams, 128) { product<1, 4, 1>(p); }
 SVC_KERNEL(svcLinear32, LinearParams, 128) { product<2, 4, 1>(p); }
 SVC_KERNEL(svcLinear64, LinearParams, 128) { product<3, 2, 2>(p); }
 SVC_KERNEL(svcLinear128, LinearParams, 256) { product<4, 4, 2>(p); }
+
+/// The product of group `group`; its rows, x and out are those of all groups.
+__device__ __forceinline__ LinearParams productOf(const GroupedLinearParams& p, int group) {
+  LinearParams product = p.product;
+  const GroupWeight& weight = p.weights[group];
+  product.weight += weight.first;
+  product.bias = weight.hasBias ? product.bias + weight.firstBias : nullptr;
+  product.n = weight.n;
+  product.splits = product.splitsPerBlock = weight.splits;
+  return product;
+}
+
+/// Leaves of a product those of its rows that `tile` names.
+__device__ __forceinline__ void narrowTo(LinearParams& product, const GroupTile& tile) {
+  product.rows = tile.rows;
+  product.x += tile.firstRow * product.xStride;
+  product.out = rowOf(product.activation < 0 ? Format::F32 : Format::Bf16, product.out, product.outStride, tile.firstRow);
+}
+
+template <int kIndex, int kWarpsM, int kWarpsN>
+__device__ void groupedProduct(const GroupedLinearParams& p) {
+  constexpr LinearTile kTile = kLinearTiles[kIndex];
+  const bool hasTiles = p.tiles != nullptr;
+  if (hasTiles && static_cast<int>(blockIdx.y) >= *p.numTiles) return;
+  const GroupTile tile = hasTiles ? p.tiles[blockIdx.y] : GroupTile{static_cast<int>(blockIdx.z), 0, p.product.rows};
+  LinearParams product = productOf(p, tile.group);
+  if (static_cast<int>(blockIdx.x) * kTile.weights >= product.n) return;
+  if (hasTiles) {
+    narrowTo(product, tile);
+  } else {
+    product.x += tile.group * p.xStep;
+    product.out = static_cast<float*>(product.out) + tile.group * p.outStep;
+  }
+  const int firstToken = hasTiles ? 0 : static_cast<int>(blockIdx.y) * kTile.tokens;
+  Product<kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(product, firstToken, 0).run();
+}
+
+SVC_KERNEL(svcGroupedLinear8, GroupedLinearParams, 128) { groupedProduct<0, 4, 1>(p); }
+SVC_KERNEL(svcGroupedLinear16, GroupedLinearParams, 128) { groupedProduct<1, 4, 1>(p); }
+SVC_KERNEL(svcGroupedLinear32, GroupedLinearParams, 128) { groupedProduct<2, 4, 1>(p); }
+SVC_KERNEL(svcGroupedLinear64, GroupedLinearParams, 128) { groupedProduct<3, 2, 2>(p); }
+SVC_KERNEL(svcGroupedLinear128, GroupedLinearParams, 256) { groupedProduct<4, 4, 2>(p); }
 
 /// The sum of a number's partial sums by the tree of `Product::addToTree`.
 __device__ float treeOf(const LinearParams& p, int token, int n) {

@@ -32,6 +32,19 @@ __device__ __forceinline__ float exponential(float x) {
   return timesPowerOf2(fma(p, r * r, r + 1.0f), n);
 }
 
+/// Relative error below 1e-15; exactly 0 below -708; NaN stays NaN.
+__device__ __forceinline__ double exponential(double x) {
+  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52 leaves no bits for a fraction
+  if (x < -708.0) return 0.0;
+  const double clamped = x > 709.0 ? 709.0 : x;
+  const double n = (clamped * 1.4426950408889634 + kRound) - kRound;
+  double r = fma(n, -6.93147180369123816490e-01, clamped);
+  r = fma(n, -1.90821492927058770002e-10, r);
+  double sum = 1.0;
+  for (int i = 13; i >= 1; --i) sum = fma(sum * r, 1.0 / i, 1.0);
+  return sum * bitsAs<double>((static_cast<int64_t>(n) + 1023) << 52);
+}
+
 /// Of a normal number above 0; relative error below 1e-15 away from 1.
 __device__ __forceinline__ double logarithm(double x) {
   const auto bits = bitsAs<int64_t>(x);

@@ -124,6 +124,63 @@ struct LinearParams {
   int32_t activation;  // svc::GatedActivation, or -1: no gate
 };
 
+/// The weight of a group of rows: where its numbers and its bias begin, counted from those of the first group that has any. Not their
+/// addresses: those of a device are known to kernels by their arguments alone.
+struct GroupWeight {
+  int64_t first, firstBias;
+  int32_t hasBias, n, splits;
+};
+
+/// Rows of one group that follow each other in x and in out: no more than a block takes.
+struct GroupTile {
+  int32_t group, firstRow, rows;
+};
+
+/// Products of groups of rows, each with a weight of its own, all of one k: experts, heads, adapters. A row has the bits of a plain product
+/// with its weight; a block takes all parts of k.
+struct GroupedLinearParams {
+  /// What they share. `weight` and `bias` are those that `weights` counts from.
+  LinearParams product;
+  const GroupWeight* weights;
+  /// Null where each group takes all rows: at x + group * xStep, to out + group * outStep, which is f32.
+  const GroupTile* tiles;
+  const int32_t* numTiles;
+  int64_t xStep, outStep;
+};
+
+/// Each row of logits [rows, experts] f32 to its experts: their ids, ascending, and their weights [rows, topK]. svc::Routing has the meaning.
+struct RouteParams {
+  const float* logits;
+  int64_t stride;
+  const float* bias;  // [experts], or null
+  int32_t* ids;
+  float* weights;
+  int32_t rows, experts, topK, isSigmoid, groups, keptGroups, bestOfGroup, isNormalized;
+  float scale;
+};
+
+/// Sorts what RouteParams leaves by expert: `routed` [rows * topK] are the rows of the first expert, of the second, ..., places
+/// [rows * topK] is where each of ids went, and tiles cut them in pieces of tileRows.
+struct ExpertRowsParams {
+  const int32_t* ids;
+  int32_t* routed;
+  int32_t* places;
+  GroupTile* tiles;
+  int32_t* numTiles;
+  int32_t count;  // rows * topK
+  int32_t experts, topK, tileRows;
+};
+
+/// out [rows, cols] f32 = the sum of weights[row, i] * outputs[places[row, i]], in this order.
+struct ExpertsSumParams {
+  const float* outputs;  // [rows * topK, cols]
+  const int32_t* places;
+  const float* weights;
+  float* out;
+  int64_t outStride;
+  int32_t rows, cols, topK;
+};
+
 /// out[i] = x[ids[i]], each row `rowBytes` long; strides in bytes, all multiples of 2.
 struct GatherRowsParams {
   const void* x;

@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
-import { NotAvailableError } from '../../src/errors.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
@@ -14,6 +13,7 @@ import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
+const ARCHITECTURES = ['Qwen3ForCausalLM', 'Qwen2MoeForCausalLM'];
 /** Memory of the emulated GPU. */
 const EMULATED_BYTES = 2 ** 30;
 
@@ -22,7 +22,7 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
   const modelOf = (architecture: string) => join(folder, architecture);
   beforeAll(() => {
     folder = mkdtempSync(join(os.tmpdir(), 'svc-cuda-'));
-    for (const architecture of ['LlamaForCausalLM', 'Qwen3ForCausalLM', 'Qwen2MoeForCausalLM']) {
+    for (const architecture of ['LlamaForCausalLM', ...ARCHITECTURES]) {
       writeTinyModel(modelOf(architecture), { architecture, seed: 1 });
     }
   });
@@ -48,8 +48,8 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     });
   }
 
-  it('gives the tokens of the reference', async () => {
-    const modelPath = modelOf('Qwen3ForCausalLM');
+  it.each(ARCHITECTURES)('gives the tokens of the reference: %s', async (architecture) => {
+    const modelPath = modelOf(architecture);
     const [cuda, reference] = [await start('cuda', { modelPath }), await start('reference', { modelPath })];
     const [actual, expected] = [cuda, reference].map(
       (core) => generate(core, [request(1, 20, 0, null)]).get(1)!.tokenIds,
@@ -68,14 +68,6 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     expect(generate(chunked, [one]).get(9)).toEqual(expected);
     expect(generate(crowded, [one, ...others], [1, 0, 1, 2]).get(9)).toEqual(expected);
     for (const core of [alone, chunked, crowded]) core.close();
-  });
-
-  it('refuses a model that it cannot compute yet when it is loaded', async () => {
-    const loading = start('cuda', { modelPath: modelOf('Qwen2MoeForCausalLM') });
-    await expect(loading).rejects.toThrow(NotAvailableError);
-    await expect(loading).rejects.toThrow(
-      /experts are not available yet with --device cuda: use --device cpu/,
-    );
   });
 
   it('takes its share of the memory of the GPU, not of the host', async () => {

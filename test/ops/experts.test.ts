@@ -2,87 +2,23 @@
 
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { WeightFormat } from '../../src/ops/dtype.ts';
-import type { Expert, Routing } from '../../src/ops/experts.ts';
-import type { Activation, Ops } from '../../src/ops/ops.ts';
+import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
-import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
+import {
+  compute,
+  type Input,
+  load,
+  makeInput,
+  makeParts,
+  NORMALIZED,
+  ROUTINGS,
+  upTo,
+} from './expert-cases.ts';
 import { describeEachIsa, expectClose, formats, openCpu, Random } from './native-backends.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
-
-const NORMALIZED: Routing = { topK: 2, scores: 'softmax', isNormalized: true };
-const ROUTINGS: readonly Routing[] = [
-  NORMALIZED,
-  { topK: 3, scores: 'softmax', isNormalized: false, scale: 1.5 },
-  { topK: 1, scores: 'sigmoid', isNormalized: false },
-  { topK: 3, scores: 'sigmoid', isNormalized: true, groups: { count: 4, kept: 2, best: 2 }, scale: 2.5 },
-  { topK: 8, scores: 'softmax', isNormalized: false, groups: { count: 2, kept: 2, best: 1 } },
-];
-
-interface Parts {
-  readonly gate: LinearPart;
-  readonly up: LinearPart;
-  readonly down: LinearPart;
-}
-
-/** Experts of k inputs and outputs, `inner` numbers between, with biases. */
-function makeParts(random: Random, count: number, k: number, inner: number): Parts[] {
-  const part = (rows: number, cols: number) =>
-    plainPart(
-      folder.write([rows, cols], random.floats(rows * cols)),
-      folder.write([rows], random.floats(rows)),
-    );
-  return Array.from({ length: count }, () => ({
-    gate: part(inner, k),
-    up: part(inner, k),
-    down: part(k, inner),
-  }));
-}
-
-function load(ops: Ops, parts: readonly Parts[], format: WeightFormat): Expert[] {
-  return parts.map(({ gate, up, down }) => ({
-    gateUp: ops.loadGateUp(gate, up, format),
-    down: ops.loadLinear([down], format),
-  }));
-}
-
-interface Input {
-  readonly x: Float32Array;
-  readonly logits: Float32Array;
-}
-
-function makeInput(random: Random, rows: number, k: number, count: number): Input {
-  return {
-    x: random.floats(rows * k, 'bf16'),
-    logits: random.floats(rows * count).map((value) => value * 4),
-  };
-}
-
-/** The mixture over rows of `input`, by their indices. */
-function compute(
-  ops: Ops,
-  experts: Expert[],
-  routing: Routing,
-  input: Input,
-  rows: readonly number[],
-  activation: Activation = 'silu',
-) {
-  const mixture = ops.makeExperts(experts, routing, activation);
-  const { count, k, inputDType } = mixture;
-  const pick = (values: Float32Array, cols: number) =>
-    Float32Array.from(rows.flatMap((row) => [...values.subarray(row * cols, (row + 1) * cols)]));
-  return ops.scope(() => {
-    const x = ops.tensor(pick(input.x, k), rows.length, k, inputDType);
-    return ops.read(
-      ops.experts(x, ops.tensor(pick(input.logits, count), rows.length, count, 'f32'), mixture),
-    );
-  });
-}
-
-const upTo = (count: number) => Array.from({ length: count }, (_, index) => index);
 
 describeEachIsa('mixtures of experts', (isa) => {
   const cpu = openCpu(isa);
@@ -96,7 +32,7 @@ describeEachIsa('mixtures of experts', (isa) => {
   it.each(formats)('of %s are what their definition says, however experts are chosen', (format) => {
     const random = new Random(1);
     const [count, k, inner] = [8, 72, 41];
-    const parts = makeParts(random, count, k, inner);
+    const parts = makeParts(folder, random, count, k, inner);
     const [own, defined] = [load(cpu, parts, format), load(reference, parts, format)];
     for (const routing of ROUTINGS) {
       for (const rows of [1, 5, 40]) {
@@ -114,7 +50,7 @@ describeEachIsa('mixtures of experts', (isa) => {
   it.each(formats)('of %s give a token the same bits in any batch and on any number of threads', (format) => {
     const random = new Random(2);
     const [count, k, inner, tokens] = [6, 64, 48, 50];
-    const parts = makeParts(random, count, k, inner);
+    const parts = makeParts(folder, random, count, k, inner);
     const [experts, others] = [load(cpu, parts, format), load(alone, parts, format)];
     const input = makeInput(random, tokens, k, count);
     const whole = compute(cpu, experts, NORMALIZED, input, upTo(tokens));
@@ -133,7 +69,7 @@ describeEachIsa('mixtures of experts', (isa) => {
 
   it('have a bias that takes part in the choice alone', () => {
     const random = new Random(3);
-    const parts = makeParts(random, 4, 32, 16);
+    const parts = makeParts(folder, random, 4, 32, 16);
     const input: Input = { x: random.floats(32), logits: Float32Array.of(2, 1, 0, -1) };
     const run = (ops: Ops, bias: Float32Array | null, topK: number) => {
       const routing = {
@@ -152,7 +88,7 @@ describeEachIsa('mixtures of experts', (isa) => {
 
   it('keep a token whose logits are no numbers to itself', () => {
     const random = new Random(4);
-    const experts = load(cpu, makeParts(random, 4, 32, 16), 'bf16');
+    const experts = load(cpu, makeParts(folder, random, 4, 32, 16), 'bf16');
     const input = makeInput(random, 3, 32, 4);
     const whole = compute(cpu, experts, NORMALIZED, input, [0, 1, 2]);
     input.logits.fill(Number.NaN, 4, 8);
@@ -165,7 +101,7 @@ describeEachIsa('mixtures of experts', (isa) => {
   });
 
   it('compute no token at all', () => {
-    const experts = load(cpu, makeParts(new Random(5), 2, 32, 16), 'bf16');
+    const experts = load(cpu, makeParts(folder, new Random(5), 2, 32, 16), 'bf16');
     expect(
       compute(cpu, experts, NORMALIZED, { x: new Float32Array(), logits: new Float32Array() }, []),
     ).toEqual(new Float32Array());
@@ -176,8 +112,8 @@ describeEachIsa('mixtures of experts', (isa) => {
     ['reference', reference],
   ] as const)('of the %s backend', (_, ops) => {
     const random = new Random(6);
-    const experts = load(ops, makeParts(random, 4, 32, 16), 'f32');
-    const other = load(ops, makeParts(random, 1, 48, 16), 'f32');
+    const experts = load(ops, makeParts(folder, random, 4, 32, 16), 'f32');
+    const other = load(ops, makeParts(folder, random, 1, 48, 16), 'f32');
 
     it.each([
       ['more experts a token than there are', experts, { ...NORMALIZED, topK: 5 }, /topK from 1 to 4, got 5/],

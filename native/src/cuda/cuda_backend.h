@@ -10,6 +10,7 @@
 #include "cuda/memory.h"
 #include "cuda/ordered_stream.h"
 #include "cuda/staging.h"
+#include "cuda/weight_groups.h"
 #include "cuda/weights.h"
 
 namespace svc::cuda {
@@ -17,6 +18,10 @@ namespace svc::cuda {
 struct DeviceKvCache : KvCache {
   /// [row][block], each `layerBlockBytes`; zeroed.
   DeviceMemory memory;
+};
+
+struct DeviceExperts : Experts {
+  StoredWeightGroups gateUpGroups, downGroups;
 };
 
 class CudaBackend final : public Backend {
@@ -70,20 +75,22 @@ class CudaBackend final : public Backend {
   StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) override;
   StreamPosition sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) override;
 
+  // expert_ops.cc
+  const Experts& makeExperts(Experts experts) override;
+  StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) override;
+
   // not_there.cc: each throws NotAvailable
   void openPackedEntry(const std::string& path, const std::string& key) override;
   const Weight& loadPacked(const std::string& name) override;
   void closePackedEntry() override {}
   bool savePackedEntry(const std::string& path, const std::string& key, const std::vector<NamedWeight>& weights,
                        const std::function<bool()>& mayGoOn) const override;
-  const Experts& makeExperts(Experts experts) override;
   std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) override;
   StreamPosition linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
                             bool add) override;
   StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
                             Rows x, Rows out) override;
   StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) override;
-  StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) override;
   double readBandwidth(size_t bytes, int64_t repeats) override;
   double matrixPeak(int64_t repeats, WeightFormat format) override;
   double forkJoinSeconds(int64_t repeats) override;
@@ -141,6 +148,7 @@ class CudaBackend final : public Backend {
   DeviceArena arena_;
   std::deque<DeviceWeight> weights_;
   std::deque<DeviceVector> vectors_;
+  std::deque<DeviceExperts> experts_;
   std::deque<DeviceKvCache> caches_;
   DeviceMemory scratch_;
   /// Becomes 1 where a kernel finds a token that is outside of the vocabulary.

@@ -10,7 +10,8 @@ constexpr uint32_t kPlainSharedBytes = 48 << 10;
 constexpr const char* kNames[] = {
     "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcRope", "svcStoreKv", "svcAttention64", "svcAttention128",
     "svcAttention256", "svcAttentionCombine", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
-    "svcLinearCombine", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale", "svcSoftcap",
+    "svcLinearCombine", "svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64",
+    "svcGroupedLinear128", "svcRoute", "svcExpertRows", "svcExpertsSum", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale", "svcSoftcap",
     "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
 
 }  // namespace

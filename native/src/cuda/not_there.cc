@@ -18,7 +18,6 @@ bool CudaBackend::savePackedEntry(const std::string&, const std::string&, const 
                                   const std::function<bool()>&) const {
   refuse("a cache of packed weights is");
 }
-const Experts& CudaBackend::makeExperts(Experts) { refuse("models with experts are"); }
 std::shared_ptr<const Lora> CudaBackend::makeLora(const LoraNumbers&) { refuse("adapters are"); }
 StreamPosition CudaBackend::linearLora(const Step&, std::vector<AdapterLora>, const Weight&, Rows, Rows, bool) {
   refuse("adapters are");
@@ -27,7 +26,6 @@ StreamPosition CudaBackend::gateUpLora(const Step&, std::vector<AdapterLora>, co
   refuse("adapters are");
 }
 StreamPosition CudaBackend::headLinear(HeadWeights, DType, Rows, Rows) { refuse("models with latent attention are"); }
-StreamPosition CudaBackend::experts(const Experts&, Rows, Rows, Rows) { refuse("models with experts are"); }
 double CudaBackend::readBandwidth(size_t, int64_t) { refuse("probes of the hardware are"); }
 double CudaBackend::matrixPeak(int64_t, WeightFormat) { refuse("probes of the hardware are"); }
 double CudaBackend::forkJoinSeconds(int64_t) { refuse("probes of the hardware are"); }

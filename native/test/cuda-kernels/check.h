@@ -105,5 +105,6 @@ void checkRows(const Kernels& kernels);
 void checkLinear(const Kernels& kernels);
 void checkAttention(const Kernels& kernels);
 void checkLogits(const Kernels& kernels);
+void checkExperts(const Kernels& kernels);
 
 }  // namespace svc::cuda

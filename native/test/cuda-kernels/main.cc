@@ -1,5 +1,5 @@
 // Checks the CUDA kernels of a library against plain definitions, and rows alone against rows among others.
-// Usage: cuda-kernels-check LIBRARY [rows|linear|attention|logits|bytes-of-linear]
+// Usage: cuda-kernels-check LIBRARY [rows|linear|attention|logits|experts|bytes-of-linear]
 
 #include "check.h"
 
@@ -18,6 +18,7 @@ int main(int count, char** arguments) {
     if (part == "" || part == "linear") checkLinear(kernels);
     if (part == "" || part == "attention") checkAttention(kernels);
     if (part == "" || part == "logits") checkLogits(kernels);
+    if (part == "" || part == "experts") checkExperts(kernels);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

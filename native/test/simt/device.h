@@ -52,6 +52,10 @@ int shuffleXor(int value) {
   return static_cast<int>(shuffleXorWords<kMask>(static_cast<uint32_t>(value)));
 }
 template <int kMask>
+double shuffleXor(double value) {
+  return bitsAs<double>(shuffleXorWords<kMask>(bitsAs<uint64_t>(value)));
+}
+template <int kMask>
 unsigned long long shuffleXor(unsigned long long value) {
   return shuffleXorWords<kMask>(value);
 }

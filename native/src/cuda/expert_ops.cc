@@ -1,0 +1,107 @@
+// Mixtures of experts, without a word from the device: rows are routed, sorted by expert, multiplied by groups and added up again.
+
+#include "cuda/cuda_backend.h"
+
+namespace svc::cuda {
+namespace {
+
+constexpr int64_t kPieceNumbers = 8;  // of 16 bytes
+
+/// Pieces of one memory, asked for before it is there.
+class Layout {
+ public:
+  /// The offset of `count` of T.
+  template <class T>
+  size_t take(int64_t count) {
+    const size_t offset = used_;
+    used_ += static_cast<size_t>(roundUp(count * static_cast<int64_t>(sizeof(T)), 16));
+    return offset;
+  }
+  size_t bytes() const { return used_; }
+
+ private:
+  size_t used_ = 0;
+};
+
+template <class T>
+T* at(void* memory, size_t offset) {
+  return reinterpret_cast<T*>(reinterpret_cast<DeviceAddress>(memory) + offset);
+}
+
+RouteParams routeParams(const Experts& experts, const Rows& logits) {
+  const Routing& routing = experts.routing;
+  RouteParams params{};
+  params.logits = reinterpret_cast<const float*>(logits.data);
+  params.stride = logits.stride;
+  params.bias = experts.bias == nullptr ? nullptr : static_cast<const DeviceVector*>(experts.bias)->values.at<float>();
+  params.rows = logits.rows;
+  params.experts = experts.count();
+  params.topK = routing.topK;
+  params.isSigmoid = routing.isSigmoid ? 1 : 0;
+  params.groups = routing.groups;
+  params.keptGroups = routing.keptGroups;
+  params.bestOfGroup = routing.bestOfGroup;
+  params.isNormalized = routing.isNormalized ? 1 : 0;
+  params.scale = routing.scale;
+  return params;
+}
+
+}  // namespace
+
+const Experts& CudaBackend::makeExperts(Experts experts) {
+  return experts_.emplace_back(DeviceExperts{experts, {device_, experts.gateUps, stream_.handle()},
+                                             {device_, experts.downs, stream_.handle()}});
+}
+
+StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x, Rows out) {
+  const auto& experts = static_cast<const DeviceExperts&>(mixture);
+  const WeightGroups &gateUps = experts.gateUpGroups, &downs = experts.downGroups;
+  const int topK = experts.routing.topK;
+  const int64_t count = int64_t{x.rows} * topK, inputStride = roundUp(gateUps.k, kPieceNumbers), hiddenStride = gateUps.n / 2;
+  if (count == 0) return stream_.endOp();
+  const int tile = groupTileOf(ceilDiv(count, experts.count()), std::max(gateUps.splits, downs.splits), sharedBytes_);
+  const int tileRows = kLinearTiles[tile].tokens, tiles = mostTiles(count, experts.count(), tileRows);
+
+  Layout layout;
+  const size_t ids = layout.take<int32_t>(count), weights = layout.take<float>(count), routed = layout.take<int32_t>(count),
+               places = layout.take<int32_t>(count), tileList = layout.take<GroupTile>(tiles), numTiles = layout.take<int32_t>(1),
+               inputs = layout.take<uint16_t>(count * inputStride), hidden = layout.take<uint16_t>(count * hiddenStride),
+               outputs = layout.take<float>(count * downs.n);
+  void* const memory = scratch(layout.bytes());
+
+  RouteParams route = routeParams(experts, logits);
+  route.ids = at<int32_t>(memory, ids);
+  route.weights = at<float>(memory, weights);
+  launch(launchOf(route), route);
+  const ExpertRowsParams sort{route.ids, at<int32_t>(memory, routed), at<int32_t>(memory, places), at<GroupTile>(memory, tileList),
+                              at<int32_t>(memory, numTiles), static_cast<int32_t>(count), experts.count(), topK, tileRows};
+  launch(launchOf(sort), sort);
+  const GatherRowsParams gather{x.data, x.stride * 2, sort.routed, at<uint16_t>(memory, inputs), inputStride * 2,
+                                sort.count, gateUps.k * 2};
+  launch(launchOf(gather), gather);
+
+  const auto multiply = [&](const StoredWeightGroups& groups, LinearParams product) {
+    product.rows = sort.count;
+    const GroupedLinearParams params{product, groups.memory.at<GroupWeight>(), sort.tiles, sort.numTiles, 0, 0};
+    launch(groupedLaunch(params, tile, groups.n, groups.splits, tiles, groups.count()), params);
+  };
+  LinearParams gated = gateUps.product();
+  gated.x = at<uint16_t>(memory, inputs);
+  gated.xStride = inputStride;
+  gated.out = at<uint16_t>(memory, hidden);
+  gated.outStride = hiddenStride;
+  gated.activation = static_cast<int32_t>(experts.activation);
+  multiply(experts.gateUpGroups, gated);
+  LinearParams down = downs.product();
+  down.x = at<uint16_t>(memory, hidden);
+  down.xStride = hiddenStride;
+  down.out = at<float>(memory, outputs);
+  down.outStride = downs.n;
+  multiply(experts.downGroups, down);
+
+  const ExpertsSumParams sum{at<float>(memory, outputs), sort.places, route.weights, reinterpret_cast<float*>(out.data),
+                             out.stride, out.rows, downs.n, topK};
+  return run(launchOf(sum), sum);
+}
+
+}  // namespace svc::cuda

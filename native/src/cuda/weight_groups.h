@@ -1,0 +1,33 @@
+// Several weights of one k as the table that products by groups read: the experts of a layer, the heads of a layer, the adapters of a step.
+#pragma once
+
+#include <vector>
+
+#include "cuda/launch.h"
+#include "cuda/weights.h"
+
+namespace svc::cuda {
+
+struct WeightGroups {
+  std::vector<GroupWeight> table;
+  /// What the table counts from.
+  const uint16_t* weight = nullptr;
+  const float* bias = nullptr;
+  int k = 0;
+  /// The most of any group.
+  int n = 0, splits = 1;
+
+  void add(const DeviceWeight& weight);
+  int count() const { return static_cast<int>(table.size()); }
+  /// A product of all groups but for its rows: x, out and what becomes of the sums.
+  LinearParams product() const;
+};
+
+/// Groups whose table stays on the device.
+struct StoredWeightGroups : WeightGroups {
+  StoredWeightGroups(const Device& device, const std::vector<const Weight*>& weights, StreamHandle stream);
+
+  DeviceMemory memory;
+};
+
+}  // namespace svc::cuda
