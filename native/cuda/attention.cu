@@ -3,57 +3,9 @@
 // block may take all chunks of its rows or a single one: the order of the sums is the same, and a tile that a row does not see
 // changes no bit of it. So prefill and decode, in any chunking, have the same results.
 
-#include "math.cuh"
+#include "attention.cuh"
 
 namespace svc::cuda {
-
-/// Where attention to a chunk, or to several, has come to: sum / weight is the result, of weights exp(score - largest).
-struct Progress {
-  float largest, weight;
-};
-
-struct Merge {
-  float ofBefore, ofNext;
-};
-
-/// Adds the state of the next chunk to that of those before. What was not seen has a factor of 0, so that the other stays as it is.
-__device__ __forceinline__ Merge merge(Progress& before, const Progress& next) {
-  const float largest = before.largest < next.largest ? next.largest : before.largest;
-  const Merge factors = {before.largest == -kInfinity ? 0.0f : exponential(before.largest - largest),
-                         next.largest == -kInfinity ? 0.0f : exponential(next.largest - largest)};
-  before = {largest, before.weight * factors.ofBefore + next.weight * factors.ofNext};
-  return factors;
-}
-
-/// The sink joins after all chunks; returns the factor on a row's sums.
-__device__ __forceinline__ float finish(Progress progress, const float* sinks, int head) {
-  if (sinks == nullptr) return 1.0f / progress.weight;
-  const Merge factors = merge(progress, {sinks[head], 1.0f});
-  return factors.ofBefore / progress.weight;
-}
-
-/// A sum of nothing but zeros may have either sign.
-__device__ __forceinline__ uint16_t resultOf(float sum, float factor) { return floatToBf16(sum * factor + 0.0f); }
-
-/// First and last position that a token sees.
-struct Sight {
-  int first, last;
-};
-
-__device__ __forceinline__ Sight sightOf(const AttentionParams& p, int sequence, int token) {
-  const int context = p.contextLengths[sequence];
-  const int count = p.queryStarts[sequence + 1] - p.queryStarts[sequence];
-  const int position = context - count + token;
-  const int first = p.window > 0 && position >= p.window ? position - p.window + 1 : 0;
-  if (!p.isBidirectional) return {first, position};
-  return {first, p.window > 0 && position + p.window < context ? position + p.window - 1 : context - 1};
-}
-
-/// Rows of kWidth numbers of bf16 in shared memory; pieces of 16 bytes are swapped, so that eight rows are in different banks.
-template <int kWidth>
-__device__ __forceinline__ uint16_t* pieceOf(uint16_t* tile, int row, int piece) {
-  return tile + row * kWidth + (piece ^ (row & 7)) * 8;
-}
 
 /// Heads of kWidth numbers. A block adds up valueWidth(kWidth) columns of the values: those of 256 would not fit in registers.
 template <int kWidth>
