@@ -8,7 +8,7 @@ import type { DownloadOptions } from './download.ts';
 import { exists, sizeOf } from './file-states.ts';
 import { selectGguf } from './gguf-files.ts';
 import { type HubModelName, parseModelName } from './model-name.ts';
-import { neededFiles } from './needed-files.ts';
+import { filesIn, neededFiles } from './needed-files.ts';
 import { resolveModel, selectHub } from './resolve-model.ts';
 
 export interface InspectableModel {
@@ -87,7 +87,7 @@ async function localWeightBytes(path: string): Promise<number> {
   });
   const needed = isGguf
     ? selectGguf(folder, names, { file: basename(path) })
-    : neededFiles(names, { repository: path, part: 'model', gguf: null });
+    : neededFiles(await filesIn(folder), { repository: path, part: 'model', gguf: null });
   const sizes = needed.filter((name) => WEIGHTS.test(name)).map((name) => sizeOf(join(folder, name)));
   return (await Promise.all(sizes)).reduce<number>((sum, size) => sum + (size ?? 0), 0);
 }

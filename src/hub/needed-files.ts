@@ -55,7 +55,7 @@ export function neededFiles(paths: readonly string[], wanted: WantedFiles): stri
   const config = [...CONFIG_FILES.filter(has), ...denseFiles(paths, DENSE_CONFIG)];
   if (part === 'config') return config;
   if (part === 'texts') return [...config, ...tokenizer];
-  const weights = [...neededWeights(paths, repository), ...denseFiles(paths, DENSE_WEIGHTS)];
+  const weights = [...neededWeights(paths, repository), ...denseWeights(paths, repository)];
   return [...config, ...tokenizer, ...[WEIGHT_INDEX].filter(has), ...weights];
 }
 
@@ -65,6 +65,19 @@ function denseFiles(paths: readonly string[], name: string): string[] {
     const [folder, file, ...more] = path.split('/');
     return more.length === 0 && file === name && isDenseFolder(folder!);
   });
+}
+
+function denseWeights(paths: readonly string[], repository: string): string[] {
+  const missing = weightsBeside(denseFiles(paths, DENSE_CONFIG)).find((path) => !paths.includes(path));
+  if (missing === undefined) return denseFiles(paths, DENSE_WEIGHTS);
+  throw new ModelLoadError(
+    `${repository} has no ${missing}: the weights of a dense layer are read from it, and from no other format`,
+  );
+}
+
+/** @param configs of dense layers. */
+function weightsBeside(configs: readonly string[]): string[] {
+  return configs.map((path) => join(dirname(path), DENSE_WEIGHTS));
 }
 
 /** Where neither name nor part asks for GGUF, weights in safetensors come first. */
@@ -111,7 +124,7 @@ export async function completeModel(folder: string, wanted: WantedFiles): Promis
   if (wanted.part === 'config' || wanted.part === 'texts') return folder;
   const shards = has(WEIGHT_INDEX) ? readWeightIndex(folder) : null;
   const isWeights = (path: string) => /^[^/]+\.safetensors$/.test(path) && !SHARD.test(path);
-  const dense = denseFiles(paths, DENSE_CONFIG).map((path) => join(dirname(path), DENSE_WEIGHTS));
+  const dense = weightsBeside(denseFiles(paths, DENSE_CONFIG));
   const isWhole = (shards === null ? paths.some(isWeights) : shards.every(has)) && dense.every(has);
   return isWhole ? folder : null;
 }
@@ -130,7 +143,7 @@ function completeGguf(
 }
 
 /** Paths inside `folder` of all files that can be opened: a link that leads nowhere is none. */
-async function filesIn(folder: string): Promise<string[]> {
+export async function filesIn(folder: string): Promise<string[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
   const files = entries
     .filter((entry) => !entry.isDirectory())

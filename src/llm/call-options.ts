@@ -37,6 +37,8 @@ export interface ScoreOptions extends GenerateOptions {
 export interface EmbedOptions extends ScoreOptions {
   /** Length of the embeddings, for models that were trained to have them cut; left out, all of it. */
   readonly dimensions?: number | undefined;
+  /** Of the model's own prompts, the one to put before each text; empty is none. Left out, the one that the model has for all texts. */
+  readonly promptName?: string | undefined;
 }
 
 export interface TemplateOptions {
@@ -85,12 +87,13 @@ export type ParsedChatOptions = z.output<typeof parsedTemplate>;
 
 const truncatePromptTokens = z.int().min(-1).optional();
 const dimensions = z.int().min(1).optional();
+const promptName = z.string().optional();
 
 export const generateOptions = z.object({ signal, useProgressBar, adapter: adaptersSchema });
 export const chatOptions = z.object({ signal, useProgressBar, adapter: adaptersSchema, ...template });
 export const beamSearchOptions = z.object({ signal, adapter: adaptersSchema });
 export const scoreOptions = z.object({ signal, useProgressBar, truncatePromptTokens });
-export const embedOptions = z.object({ ...scoreOptions.shape, dimensions });
+export const embedOptions = z.object({ ...scoreOptions.shape, dimensions, promptName });
 export const streamOptions = z.object({ signal, adapter: adapterSchema });
 export const streamChatOptions = z.object({ signal, adapter: adapterSchema, ...template });
 

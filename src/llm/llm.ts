@@ -11,6 +11,7 @@ import {
   type RequestOptions,
 } from '../engine/inference-engine.ts';
 import { planScores } from '../engine/pooling/score-plan.ts';
+import { promptNamed } from '../engine/pooling/text-prompts.ts';
 import { checkDimensions, toEmbedding } from '../engine/pooling/vectors.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { AnswerDeltas, type AnswerFieldOptions } from '../parsers/answer-fields.ts';
@@ -215,7 +216,8 @@ export class LLM {
       const dimensions = given.dimensions ?? null;
       checkDimensions(dimensions, config);
       const list = readPrompts(prompts);
-      const of = { param: 'prompts', truncateTo: given.truncatePromptTokens };
+      const before = promptNamed(config, given.promptName ?? null, 'promptName');
+      const of = { param: 'prompts', truncateTo: given.truncatePromptTokens, before };
       const prepared = await Promise.all(list.map((prompt) => engine.preparePooling(prompt, of)));
       const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
       const pooled = await poolAll(engine, prepared, run);

@@ -69,5 +69,5 @@ export function readPairs(
       { param: 'prompts' },
     );
   }
-  return { first: a, second: b, params: ['the first text', 'the second text'] };
+  return { first: a, second: b, params: ['the first text', 'the second text'], kinds: ['text', 'text'] };
 }

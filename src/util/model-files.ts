@@ -48,6 +48,7 @@ export function hasTokenizer(has: (name: string) => boolean): boolean {
 const SENTENCE_FILES = [
   'modules.json',
   'sentence_bert_config.json',
+  'config_sentence_transformers.json',
   '1_Pooling/config.json',
   '1_LogitScore/config.json',
 ] as const;

@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { existsSync, statSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -121,6 +121,49 @@ describe('svc models inspect', () => {
     const { stdout } = await runCli(['models', 'inspect', 'test/fixtures/goldens/gpt-oss']);
     expect(stdout).toMatch(/^attention +.*, windows of \d+ tokens$/m);
     expect(stdout).toMatch(/^experts +\d+ in a layer, of which \d+ compute a token$/m);
+  });
+
+  it('tells of an embedding model what it makes of a text, and which prompts it has', async () => {
+    const folder = join(home, 'embedding');
+    await cp('test/fixtures/pooling/bert-dense', folder, { recursive: true });
+    const prompts = { query: 'q: ', document: '' };
+    const named = JSON.stringify({ prompts, default_prompt_name: 'document' });
+    await writeFile(join(folder, 'config_sentence_transformers.json'), named);
+    const { stdout } = await runCli(['models', 'inspect', folder]);
+    expect(stdout).toMatch(/^makes +vectors of 24 numbers, of the mean of all tokens$/m);
+    expect(stdout).toMatch(/^prompts +query, document \(before all texts\)$/m);
+    const json = await runCli(['models', 'inspect', folder, '--json']);
+    expect(JSON.parse(json.stdout).shape.pooling).toMatchObject({ prompts, size: 24 });
+    const reranker = await runCli(['models', 'inspect', 'test/fixtures/pooling/bert-reranker']);
+    expect(reranker.stdout).toMatch(/^makes +scores of how well two texts fit$/m);
+  });
+
+  it('reads the weights of dense layers, and counts them', async () => {
+    const folder = join(home, 'dense');
+    await cp('test/fixtures/pooling/bert-dense', folder, { recursive: true });
+    const weights = join(folder, '2_Dense/model.safetensors');
+    const sizes = [join(folder, 'model.safetensors'), weights].map((path) => statSync(path).size);
+    expect((await inspectableModel(folder)).weightBytes).toBe(sizes[0]! + sizes[1]!);
+    await writeFile(join(folder, '2_Dense/config.json'), '{"in_features": 32, "out_features": 25}');
+    expect((await runCli(['models', 'inspect', folder])).stdout).toMatch(
+      /^runs here +no: .*2_Dense.linear.weight must be \[25, 32\] by config\.json, it is \[24, 32\]$/m,
+    );
+    await rename(weights, join(folder, '2_Dense/pytorch_model.bin'));
+    expect(await runCli(['models', 'inspect', folder])).toMatchObject({
+      code: 1,
+      stderr: `error: ${folder} has no 2_Dense/model.safetensors: the weights of a dense layer are read from it, and from no other format\n`,
+    });
+  });
+
+  it('finds a shard that is cut off', async () => {
+    const folder = join(home, 'cut');
+    await mkdir(folder);
+    writeTinyModel(folder, { dtype: 'f32' });
+    const path = join(folder, 'model.safetensors');
+    await truncate(path, statSync(path).size - 1);
+    expect((await runCli(['models', 'inspect', folder])).stdout).toMatch(
+      /^runs here +no: .*model\.safetensors/m,
+    );
   });
 
   it('finds the format of the weights where config.json does not tell it', async () => {

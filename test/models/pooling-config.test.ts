@@ -124,6 +124,15 @@ describe('what a model is for', () => {
     [{ 'modules.json': new Array(101).fill(step('Dense', '2_Dense')) }, /modules\.json: .*at most 100/],
     [{ '1_Pooling/config.json': {} }, /exactly one kind of pooling must be chosen.*got none/],
     [{ 'sentence_bert_config.json': { do_lower_case: true } }, /do_lower_case must be false/],
+    [
+      { '1_Pooling/config.json': { pooling_mode: 'mean', include_prompt: false } },
+      /1_Pooling\/config\.json: include_prompt must be true/,
+    ],
+    [
+      { 'config_sentence_transformers.json': { prompts: { query: 'q' }, default_prompt_name: 'document' } },
+      /config_sentence_transformers\.json: default_prompt_name must be one of prompts, got "document"/,
+    ],
+    [{ 'config_sentence_transformers.json': { prompts: { query: 3 } } }, /prompts\.query/],
   ])('is refused where a file asks for what is not supported, case %#', (files, message) => {
     expect(() => read('bert-cls', files)).toThrow(ModelLoadError);
     expect(() => read('bert-cls', files)).toThrow(message);
@@ -139,6 +148,14 @@ describe('what a model is for', () => {
   ])('is refused with a dense layer that does not fit: %o', (fields, message) => {
     const dense = { in_features: 32, out_features: 24 };
     expect(() => read('bert-dense', { '2_Dense/config.json': { ...dense, ...fields } })).toThrow(message);
+  });
+
+  it('brings its prompts along', () => {
+    const prompts = { query: 'Question: ', document: '' };
+    const files = { 'config_sentence_transformers.json': { prompts, default_prompt_name: 'query' } };
+    expect(read('bert-cls', files).pooling).toMatchObject({
+      prompts: { texts: new Map(Object.entries(prompts)), defaultName: 'query' },
+    });
   });
 
   it('makes vectors as long as its last dense layer', () => {
@@ -205,6 +222,7 @@ it('the files that say what a model is for are fetched with it', () => {
     'config.json',
     'modules.json',
     'sentence_bert_config.json',
+    'config_sentence_transformers.json',
     '1_Pooling/config.json',
     '2_Dense/config.json',
     '3_Dense/config.json',
@@ -220,4 +238,7 @@ it('the files that say what a model is for are fetched with it', () => {
   ];
   expect(neededFiles([...files, ...others, ...weights], wanted)).toEqual([...files, ...weights]);
   expect(neededFiles([...files, ...others, ...weights], { ...wanted, part: 'config' })).toEqual(files);
+  expect(() => neededFiles([...files, ...others, ...weights.slice(0, 2)], wanted)).toThrow(
+    'org/m has no 3_Dense/model.safetensors: the weights of a dense layer are read from it, and from no other format',
+  );
 });

@@ -5,14 +5,18 @@ import { ModelLoadError } from '../../errors.ts';
 import { type InspectableModel, inspectableModel } from '../../hub/inspectable-model.ts';
 import type { HubOptions } from '../../hub/model-hub.ts';
 import type { ModelConfig } from '../../models/model-config.ts';
+import type { PooledRows, PoolingConfig } from '../../models/pooling/pooling-config.ts';
+import { expectDense } from '../../models/pooling/pooling-head.ts';
 import { readModelConfig } from '../../models/registry.ts';
+import type { Checkpoint } from '../../models/source/checkpoint.ts';
 import { GgufSource } from '../../models/source/gguf/gguf-source.ts';
-import { type ModelSource, openModelSource } from '../../models/source/model-source.ts';
+import { openModelSource } from '../../models/source/model-source.ts';
 import { findTensorNames } from '../../models/tensor-names.ts';
 import { freeHostMemory } from '../../ops/host-memory.ts';
 import { estimateLoads, type LoadEstimate, numbersIn } from '../../runner/memory-estimate.ts';
 import { bytes } from '../../util/bytes.ts';
 import { isGgufPath } from '../../util/model-file.ts';
+import { shortened } from '../../util/preview.ts';
 import { table } from '../table.ts';
 
 interface InspectOptions extends HubOptions {
@@ -71,7 +75,7 @@ function readConfig(path: string, isDownloaded: boolean): ModelConfig | string {
   try {
     const source = openModelSource(path);
     const config = readModelConfig(source);
-    return isDownloaded ? withStoredFormat(config, source) : config;
+    return isDownloaded ? withWeights(config, source.openCheckpoint()) : config;
   } catch (error) {
     if (error instanceof ModelLoadError) return error.message;
     throw error;
@@ -79,9 +83,9 @@ function readConfig(path: string, isDownloaded: boolean): ModelConfig | string {
 }
 
 /** Where config.json does not say in which format the weights are, they do. */
-function withStoredFormat(config: ModelConfig, source: ModelSource): ModelConfig {
+function withWeights(config: ModelConfig, checkpoint: Checkpoint): ModelConfig {
+  if (config.pooling?.task === 'embed') expectDense(checkpoint, config.pooling);
   if (config.checkpointDType !== null || config.quantization !== null) return config;
-  const checkpoint = source.openCheckpoint();
   const { embedding } = findTensorNames(checkpoint, config.tensorNames);
   const stored = checkpoint.dtypeOf(`${embedding}.weight`);
   return { ...config, checkpointDType: stored === 'f32' || stored === 'f16' ? stored : 'bf16' };
@@ -103,7 +107,17 @@ function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean)
     slidingWindow: config.slidingWindow,
     /** Of a layer that has some, and how many of them compute a token; null where no layer has. */
     experts: config.experts && { count: config.experts.count, perToken: config.experts.routing.topK },
+    /** Of a model that does not generate. */
+    pooling: config.pooling && resultOf(config.pooling),
   };
+}
+
+/** What it makes of a text. */
+function resultOf(pooling: PoolingConfig) {
+  if (pooling.task === 'score') return { task: pooling.task };
+  const { task, rows, size, dimensions, prompts } = pooling;
+  const { texts, defaultName } = prompts;
+  return { task, rows, size, dimensions, prompts: Object.fromEntries(texts), defaultPrompt: defaultName };
 }
 
 function tokensOf({ cacheTokens }: LoadEstimate): number {
@@ -154,6 +168,25 @@ function shapeRows(shape: NonNullable<Report['shape']>): string[][] {
       ? []
       : [['experts', `${experts.count} in a layer, of which ${experts.perToken} compute a token`]]),
     ['context', `${count(shape.contextLength)} tokens of a vocabulary of ${count(vocabSize)}`],
+    ...(shape.pooling === null ? [] : poolingRows(shape.pooling)),
+  ];
+}
+
+const ROWS: Readonly<Record<PooledRows, string>> = {
+  cls: 'the first token',
+  last: 'the last token',
+  mean: 'the mean of all tokens',
+};
+
+function poolingRows(pooling: ReturnType<typeof resultOf>): string[][] {
+  if (pooling.task === 'score') return [['makes', 'scores of how well two texts fit']];
+  const { size, rows, prompts, defaultPrompt } = pooling;
+  const names = Object.keys(prompts).map((name) =>
+    name === defaultPrompt ? `${shortened(name)} (before all texts)` : shortened(name),
+  );
+  return [
+    ['makes', `vectors of ${count(size)} numbers, of ${ROWS[rows]}`],
+    ...(names.length === 0 ? [] : [['prompts', names.join(', ')]]),
   ];
 }
 

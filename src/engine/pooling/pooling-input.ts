@@ -13,6 +13,8 @@ export interface PoolingOptions {
   /** The field that the prompt came in, for errors. */
   readonly param: string;
   readonly addSpecialTokens?: boolean | undefined;
+  /** Put before a text, and nothing before token ids; left out, nothing. */
+  readonly before?: string | undefined;
   /** Most tokens that are kept, from the beginning; -1 is what the model can read, null refuses what is longer. */
   readonly truncateTo?: number | null | undefined;
   /** Lower is served earlier; 0 where it is left out. */
@@ -59,7 +61,7 @@ interface Tokens {
 
 async function tokenise(
   prompt: PoolingPrompt,
-  { param, addSpecialTokens = true, truncateTo = null }: PoolingOptions,
+  { param, addSpecialTokens = true, before = '', truncateTo = null }: PoolingOptions,
   { tokenizer, limits: { maxModelLen }, pairPrompt }: PoolingModel,
 ): Promise<Tokens> {
   const isCut = truncateTo !== null;
@@ -74,7 +76,7 @@ async function tokenise(
       param,
     });
   }
-  const texts: Texts = 'text' in prompt ? [prompt.text] : prompt.pair;
+  const texts: Texts = 'text' in prompt ? [before + prompt.text] : prompt.pair;
   const minTokens = tokenizer.minTokens(texts.join(''));
   if (!isCut && minTokens > maxModelLen) throw tooLong(`at least ${minTokens}`, maxModelLen, param);
   try {

@@ -1,9 +1,11 @@
 // Scores of pairs of texts: a scoring model reads both at once; of an embedding model each text is embedded once, and the
 // cosine of the two vectors is the score.
 
+import type { EmbeddingConfig } from '../../models/pooling/pooling-config.ts';
 import { yieldTurn } from '../../util/yield-turn.ts';
 import type { InferenceEngine } from '../inference-engine.ts';
 import type { PoolingOptions, PreparedPooling } from './pooling-input.ts';
+import { promptOfKind, type TextKind } from './text-prompts.ts';
 import { cosine, toScore } from './vectors.ts';
 
 /** What is to be computed, and what becomes of the numbers. */
@@ -19,9 +21,11 @@ export interface ScoredTexts {
   readonly first: readonly string[];
   readonly second: readonly string[];
   readonly params: readonly [string, string];
+  /** What an embedding model reads each list as. */
+  readonly kinds: readonly [TextKind, TextKind];
 }
 
-type ScoreOptions = Omit<PoolingOptions, 'param' | 'addSpecialTokens'>;
+type ScoreOptions = Omit<PoolingOptions, 'param' | 'addSpecialTokens' | 'before'>;
 
 /** @throws InvalidRequestError for a text that is too long, or a model that neither scores nor embeds. */
 export async function planScores(
@@ -35,7 +39,7 @@ export async function planScores(
         prompts: await preparePairs(engine, texts, options),
         scoresOf: (pooled) => pooled.map((values) => toScore(values, pooling)),
       }
-    : planCosines(engine, texts, options);
+    : planCosines(engine, pooling, texts, options);
 }
 
 async function preparePairs(
@@ -54,16 +58,15 @@ async function preparePairs(
 
 async function planCosines(
   engine: InferenceEngine,
-  { first, second, params }: ScoredTexts,
+  config: EmbeddingConfig,
+  { first, second, params, kinds }: ScoredTexts,
   options: ScoreOptions,
 ): Promise<ScorePlan> {
   const prompts: PreparedPooling[] = [];
-  for (const [list, param] of [
-    [first, params[0]],
-    [second, params[1]],
-  ] as const) {
+  for (const [index, list] of [first, second].entries()) {
+    const of = { ...options, param: params[index]!, before: promptOfKind(config, kinds[index]!) };
     for (const text of list) {
-      prompts.push(await engine.preparePooling({ text }, { ...options, param }));
+      prompts.push(await engine.preparePooling({ text }, of));
       await yieldTurn();
     }
   }

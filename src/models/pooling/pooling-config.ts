@@ -18,6 +18,13 @@ export interface DenseLayer {
   readonly activation: HeadActivation;
 }
 
+/** What embedding models want before a text, by what the text is for. */
+export interface TextPrompts {
+  readonly texts: ReadonlyMap<string, string>;
+  /** The name of the one before texts of which nothing is said; null is none. */
+  readonly defaultName: string | null;
+}
+
 /** A vector of a text. */
 export interface EmbeddingConfig {
   readonly task: 'embed';
@@ -30,6 +37,7 @@ export interface EmbeddingConfig {
   readonly isNormalized: boolean;
   /** Lengths that a vector may be cut to, beside its own (Kusupati et al., "Matryoshka Representation Learning", 2022). */
   readonly dimensions: 'any' | readonly number[];
+  readonly prompts: TextPrompts;
 }
 
 /** How well two texts fit together. */

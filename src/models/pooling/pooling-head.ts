@@ -2,6 +2,7 @@
 
 import type { Ops, Tensor } from '../../ops/ops.ts';
 import type { LinearWeight } from '../../ops/weights.ts';
+import type { Checkpoint } from '../source/checkpoint.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
 import type { EmbeddingConfig, HeadActivation } from './pooling-config.ts';
 
@@ -26,6 +27,14 @@ export function activated(activation: HeadActivation): PoolingHead {
     ops.softcap(x, 1);
     return x;
   };
+}
+
+/** @throws ModelLoadError where a tensor of the dense layers is missing or has another shape. */
+export function expectDense(checkpoint: Checkpoint, { dense }: EmbeddingConfig): void {
+  for (const { name, inputs, outputs, hasBias } of dense) {
+    checkpoint.find(`${name}.linear.weight`, [outputs, inputs]);
+    if (hasBias) checkpoint.find(`${name}.linear.bias`, [outputs]);
+  }
 }
 
 /** The dense layers of an embedding model; null where it has none. */

@@ -124,6 +124,7 @@ function embeddingConfig(
     size,
     isNormalized: sentences?.rows == null || sentences.isNormalized,
     dimensions: listed?.filter((length) => length < size) ?? (isAny ? 'any' : []),
+    prompts: sentences?.prompts ?? { texts: new Map(), defaultName: null },
   };
 }
 

@@ -13,7 +13,7 @@ import {
   type SentenceFileName,
 } from '../../util/model-files.ts';
 import { preview } from '../../util/preview.ts';
-import type { DenseLayer, HeadActivation, PooledRows } from './pooling-config.ts';
+import type { DenseLayer, HeadActivation, PooledRows, TextPrompts } from './pooling-config.ts';
 
 export interface SentenceFiles {
   /** Null where there is no such step. */
@@ -21,6 +21,7 @@ export interface SentenceFiles {
   /** The products behind the pooling, in their order. */
   readonly dense: readonly DenseLayer[];
   readonly isNormalized: boolean;
+  readonly prompts: TextPrompts;
   /** Ids of the tokens for "fits" and "does not fit" whose logits are the score; null where there is no such step. */
   readonly scoreTokens: { readonly yes: number; readonly no: number | null } | null;
 }
@@ -38,6 +39,16 @@ const pooling = z.looseObject({
   pooling_mode_max_tokens: flag,
   pooling_mode_mean_sqrt_len_tokens: flag,
   pooling_mode_weightedmean_tokens: flag,
+  include_prompt: flag,
+});
+
+const MAX_PROMPTS = 1000;
+const prompts = z.looseObject({
+  prompts: z
+    .record(z.string(), z.string())
+    .refine((texts) => Object.keys(texts).length <= MAX_PROMPTS, `must be at most ${MAX_PROMPTS} texts`)
+    .nullish(),
+  default_prompt_name: z.string().nullish(),
 });
 
 const tokenId = z.int().nonnegative();
@@ -79,6 +90,7 @@ export function readSentenceFiles(files: ModelFiles): SentenceFiles | null {
     rows: has('Pooling') ? readRows(files) : null,
     dense: steps.flatMap(({ path }) => (isDenseFolder(path) ? [readDense(files, path)] : [])),
     isNormalized: has('Normalize'),
+    prompts: readPrompts(files),
     scoreTokens: has('LogitScore') ? readScoreTokens(files) : null,
   };
 }
@@ -128,7 +140,12 @@ const MODES: Readonly<Record<string, PooledRows>> = {
 
 function readRows(files: ModelFiles): PooledRows {
   const found = expectFile(files, '1_Pooling/config.json');
-  const { pooling_mode: named, ...flags } = parseModelJson(found, pooling);
+  const { pooling_mode: named, include_prompt, ...flags } = parseModelJson(found, pooling);
+  if (include_prompt === false) {
+    throw new ModelLoadError(
+      `${found.path}: include_prompt must be true: pooling without the tokens of prompts is not supported`,
+    );
+  }
   const set = Object.entries(flags).filter(([name, value]) => name.startsWith('pooling_mode') && value);
   const modes = named ? [named].flat() : set.map(([name]) => name);
   const [mode] = modes;
@@ -136,6 +153,18 @@ function readRows(files: ModelFiles): PooledRows {
   throw new ModelLoadError(
     `${found.path}: exactly one kind of pooling must be chosen, that of the first token (cls), of the last one or the mean ` +
       `of all; got ${modes.map((one) => preview(one)).join(', ') || 'none'}`,
+  );
+}
+
+function readPrompts(files: ModelFiles): TextPrompts {
+  const found = files.read('config_sentence_transformers.json');
+  if (found === null) return { texts: new Map(), defaultName: null };
+  const fields = parseModelJson(found, prompts);
+  const texts = new Map(Object.entries(fields.prompts ?? {}));
+  const defaultName = fields.default_prompt_name ?? null;
+  if (defaultName === null || texts.has(defaultName)) return { texts, defaultName };
+  throw new ModelLoadError(
+    `${found.path}: default_prompt_name must be one of prompts, got ${preview(defaultName)}`,
   );
 }
 

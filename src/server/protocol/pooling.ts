@@ -23,6 +23,8 @@ export const embeddingSchema = z.looseObject({
   encoding_format: z.enum(['float', 'base64']).nullish(),
   dimensions: z.int().min(1, 'must be at least 1').nullish(),
   add_special_tokens: z.boolean().nullish(),
+  /** Of the model's own prompts, the one to put before each text; empty is none. */
+  prompt_name: z.string().nullish(),
 });
 
 const text = z.string().min(1, 'must not be empty');

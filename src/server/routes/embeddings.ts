@@ -2,6 +2,7 @@
 
 import { endianness } from 'node:os';
 import type { PreparedPooling } from '../../engine/inference-engine.ts';
+import { promptNamed } from '../../engine/pooling/text-prompts.ts';
 import { checkDimensions, toEmbedding } from '../../engine/pooling/vectors.ts';
 import { lazyList } from '../../http/json-pieces.ts';
 import { yieldTurn } from '../../util/yield-turn.ts';
@@ -17,6 +18,7 @@ export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
     const dimensions = body.dimensions ?? null;
     checkDimensions(dimensions, config);
     const addSpecialTokens = body.add_special_tokens ?? true;
+    const before = promptNamed(config, body.prompt_name ?? null, 'prompt_name');
     const prompts: PreparedPooling[] = [];
     for (const input of body.input) {
       prompts.push(
@@ -24,6 +26,7 @@ export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
           ...poolingOptions(body, signal),
           param: 'input',
           addSpecialTokens,
+          before,
         }),
       );
       await yieldTurn();

@@ -17,7 +17,8 @@ export const score: PoolingEndpoint<typeof scoreSchema> = {
         { param: 'text_1' },
       );
     }
-    const texts = { first, second, params: ['text_1', 'text_2'] as const };
+    const params = ['text_1', 'text_2'] as const;
+    const texts = { first, second, params, kinds: ['text', 'text'] } as const;
     const { prompts, scoresOf } = await planScores(engine, texts, poolingOptions(body, signal));
     const answer = (pooled: readonly Float32Array[]): object => ({
       id: `score-${id}`,
@@ -37,7 +38,8 @@ export const rerank: PoolingEndpoint<typeof rerankSchema> = {
   schema: rerankSchema,
   async parse(engine, body, { id, model }, signal) {
     const { query, documents, top_n, return_documents } = body;
-    const texts = { first: [query], second: documents, params: ['query', 'documents'] as const };
+    const params = ['query', 'documents'] as const;
+    const texts = { first: [query], second: documents, params, kinds: ['query', 'document'] } as const;
     const { prompts, scoresOf } = await planScores(engine, texts, poolingOptions(body, signal));
     const answer = (pooled: readonly Float32Array[]): object => {
       const scores = scoresOf(pooled);
