@@ -1,7 +1,7 @@
 // A vocabulary of the size that large models have, for measuring masks: a published one and more tokens like its own.
 
 import { existsSync, readFileSync } from 'node:fs';
-import { type TokenTexts, tokenTexts } from '../src/structured-output/token-trie.ts';
+import { type TokenTexts, tokenTexts } from '../src/structured-output/token-texts.ts';
 import { byteLevelBytes } from '../src/tokenizer/decoder-stages.ts';
 import { seededRandom } from '../test/helpers/byte-walk.ts';
 

@@ -20,14 +20,19 @@ export function requiredCalls({ writing }: ToolFormat, rules: CallRules): Constr
 }
 
 /**
- * Any answer, in which calls keep to the schemas of `tools`; null in a format whose calls do not begin with a mark of their own.
+ * Any answer, in which calls keep to the schemas of `tools`.
  * @throws InvalidRequestError as above.
  */
-export function optionalCalls({ writing }: ToolFormat, rules: CallRules): Constraint | null {
-  if (writing.trigger === null) return null;
+export function optionalCalls(format: ToolFormat, rules: CallRules): Constraint {
+  const { writing } = format;
+  if (writing.trigger === null) {
+    const other: Constraint = { kind: 'regex', pattern: writing.otherAnswers ?? '' };
+    return { kind: 'choice', options: [requiredCalls(format, rules), other] };
+  }
+  const names = rules.tools.map(({ name }) => name);
   return {
     kind: 'triggeredTags',
-    triggers: [writing.trigger],
+    triggers: [writing.trigger, ...(writing.alsoRead?.(names) ?? [])],
     tags: [{ begin: writing.begin, content: callsOf(writing, rules), end: writing.end }],
     atLeastOne: false,
     stopAfterFirst: !rules.isParallel,

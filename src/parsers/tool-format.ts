@@ -16,12 +16,18 @@ export interface ToolFormat {
   readonly idLength?: number;
   /** It reads thoughts as well, which are between these. */
   readonly thoughts?: ThoughtTags;
+  /** What an answer that is no call begins with, where the prompt ends in `turn`. */
+  readonly answer?: { readonly turn: string; readonly begin: string };
 }
 
 /** Calls as the model was trained to write them: `begin call separator call ... end`. */
 export interface CallWriting {
-  /** How `begin` begins, where that tells calls from all other answers. */
+  /** How `begin` begins, where that may be anywhere in an answer; null where calls are the whole answer. */
   readonly trigger: string | null;
+  /** What else a call of one of `names` may begin with when it is read, though it is not written so. */
+  alsoRead?(names: readonly string[]): readonly string[];
+  /** Without a trigger: a pattern of the answers that are read as no calls. */
+  readonly otherAnswers?: string;
   readonly begin: string;
   /** @throws InvalidRequestError naming a keyword of the schema that cannot be enforced in this format. */
   call(tool: FunctionTool): Constraint;
@@ -34,8 +40,14 @@ export function literal(text: string): Constraint {
   return { kind: 'literal', text };
 }
 
+/** A part that models write with their special tokens. */
+function mark(text: string): Constraint {
+  return { kind: 'mark', text };
+}
+
+/** Texts among the parts are marks. */
 export function sequence(...parts: readonly (string | Constraint)[]): Constraint {
-  return { kind: 'sequence', parts: parts.map((part) => (typeof part === 'string' ? literal(part) : part)) };
+  return { kind: 'sequence', parts: parts.map((part) => (typeof part === 'string' ? mark(part) : part)) };
 }
 
 export function optional(item: Constraint): Constraint {

@@ -8,6 +8,7 @@ import { type AnswerFormats, type AnswerReader, answerReader, thoughtTags } from
 import type { FunctionTool } from './answer-parts.ts';
 import { afterThought, optionalCalls, requiredCalls } from './tool-constraint.ts';
 import type { ToolFields } from './tool-fields.ts';
+import { sequence, type ToolFormat } from './tool-format.ts';
 import { hermes } from './tools/hermes.ts';
 
 /** A function as templates show it. */
@@ -73,13 +74,23 @@ export class ToolUse {
     const mayCall = format !== null && this.#tools.length > 0;
     if (asked !== null) {
       // What other fields say of the answer, they do not say of calls.
-      const answer = mayCall ? eitherOf(asked.constraint, requiredCalls(format, calls)) : asked.constraint;
+      const said = inAnswer(asked.constraint, format, prompt);
+      const answer = mayCall ? eitherOf(said, requiredCalls(format, calls)) : said;
       return { ...asked, constraint: afterThought(answer, thought) };
     }
     const isStrict = this.#tools.some(({ strict }) => strict === true);
-    const constraint = mayCall && isStrict ? optionalCalls(format, calls) : null;
-    return constraint && { field: 'tools', constraint };
+    if (!mayCall || !isStrict) return null;
+    const answer = optionalCalls(format, calls);
+    // Free text may hold a thought; where calls are the whole answer, they come after it.
+    const constraint = format.writing.trigger === null ? afterThought(answer, thought) : answer;
+    return { field: 'tools', constraint };
   }
+}
+
+/** Where the model writes its answer. */
+function inAnswer(said: Constraint, format: ToolFormat | null, prompt: string): Constraint {
+  const { answer } = format ?? {};
+  return answer !== undefined && prompt.endsWith(answer.turn) ? sequence(answer.begin, said) : said;
 }
 
 function eitherOf(...options: readonly Constraint[]): Constraint {

@@ -117,7 +117,7 @@ export function structuralTagConstraint(given: StructuralTag): Constraint {
 function formatConstraint(given: Format): Constraint {
   switch (given.type) {
     case 'const_string':
-      return { kind: 'literal', text: given.value };
+      return { kind: 'mark', text: given.value };
     case 'json_schema':
       return { kind: 'jsonSchema', schema: given.json_schema };
     case 'regex':
@@ -159,6 +159,6 @@ function tagConstraint(given: TagFormat): Constraint {
   const { begin, content, end } = tagOf(given);
   return {
     kind: 'sequence',
-    parts: [{ kind: 'literal', text: begin }, content, { kind: 'literal', text: end }],
+    parts: [{ kind: 'mark', text: begin }, content, { kind: 'mark', text: end }],
   };
 }

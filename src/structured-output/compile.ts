@@ -8,11 +8,19 @@ import { compileSchema } from './json-schema/compile-schema.ts';
 import { Budget, type CompileLimits, DEFAULT_LIMITS } from './limits.ts';
 import { intersect, subtract } from './regular/dfa.ts';
 import { parseWholePattern } from './regular/regex.ts';
-import { ANY_CHAR, choice, type Regular, repeat, sequence, text, toDfa } from './regular/regular.ts';
+import { choice, type Regular, repeat, sequence, text, toDfa } from './regular/regular.ts';
+import { ANY_SYMBOL, Marks, type SpecialTokens } from './special-tokens.ts';
 
-/** @throws ConstraintError where the constraint cannot be enforced exactly or costs more than the limits allow. */
-export function compile(constraint: Constraint, limits: CompileLimits = DEFAULT_LIMITS): Grammar {
-  const builder = new GrammarBuilder(new Budget(limits));
+/**
+ * @param specialTokens of the vocabulary that the grammar is for
+ * @throws ConstraintError where the constraint cannot be enforced exactly or costs more than the limits allow.
+ */
+export function compile(
+  constraint: Constraint,
+  specialTokens: SpecialTokens = new Map(),
+  limits: CompileLimits = DEFAULT_LIMITS,
+): Grammar {
+  const builder = new GrammarBuilder(new Budget(limits), new Marks(specialTokens));
   return builder.finish(compilePart(constraint, builder, 0));
 }
 
@@ -51,6 +59,8 @@ function toRegular(constraint: Constraint, builder: GrammarBuilder, depth: numbe
   switch (constraint.kind) {
     case 'literal':
       return text(constraint.text);
+    case 'mark':
+      return builder.marks.regular(constraint.text);
     case 'regex':
       // An automaton of its own: its edges are not those of the text around it.
       return { kind: 'dfa', dfa: toDfa(parseWholePattern(constraint.pattern, budget), budget) };
@@ -65,7 +75,7 @@ function toRegular(constraint: Constraint, builder: GrammarBuilder, depth: numbe
     case 'repeat': {
       const [item] = inner([constraint.item]) ?? [];
       if (item === undefined) return null;
-      return separated(item, text(constraint.separator), constraint.min, constraint.max);
+      return separated(item, builder.marks.regular(constraint.separator), constraint.min, constraint.max);
     }
     default:
       return null;
@@ -86,7 +96,7 @@ function compileRepeat(
 ): number {
   const nothing = builder.add({ kind: 'sequence', parts: [] });
   if (max === 0) return nothing;
-  const further = builder.add({ kind: 'sequence', parts: [builder.regular(text(separator)), item] });
+  const further = builder.add({ kind: 'sequence', parts: [builder.mark(separator), item] });
   const most = max === null ? null : max - 1;
   const rest = builder.add({ kind: 'repeat', item: further, min: Math.max(0, min - 1), max: most });
   const some = builder.add({ kind: 'sequence', parts: [item, rest] });
@@ -108,20 +118,32 @@ function compileTags(
     if (!triggers.some((trigger) => begin.startsWith(trigger)))
       budget.refuse(`has a tag that begins with none of the triggers: ${JSON.stringify(begin)}`);
   if (triggers.includes('')) budget.refuse('has an empty trigger');
-  const anything = repeat(ANY_CHAR, 0, null);
-  const contains = toDfa(sequence(anything, choice(...triggers.map(text)), anything), budget);
-  const longer = toDfa(sequence(anything, choice(...triggers.map(text)), ANY_CHAR, anything), budget);
+  const { marks } = builder;
+  const compiled = tags.map((tag) => ({ tag, inside: part(tag.content) }));
+  const begun = triggers.flatMap((trigger) =>
+    compiled
+      .filter(({ tag }) => tag.begin.startsWith(trigger))
+      .map((one) => ({ ...one, begin: marks.beginning(one.tag.begin, trigger.length) })),
+  );
+  const begins = [...new Set(begun.map(({ begin }) => begin))];
+  // Readers of the text see no difference between a special token and its characters.
+  const asText = triggers.flatMap((trigger) => [
+    text(trigger),
+    marks.regular(trigger),
+    marks.tokensWith(trigger),
+  ]);
+  const anything = repeat(ANY_SYMBOL, 0, null);
+  const upToBegin = sequence(anything, choice(...asText, ...begins.map((begin) => marks.regular(begin))));
+  const contains = toDfa(sequence(upToBegin, anything), budget);
+  const longer = toDfa(sequence(upToBegin, ANY_SYMBOL, anything), budget);
   // The first trigger of the text is at its end.
   const first = subtract(contains, longer, budget);
   const free = builder.text(subtract(toDfa(anything, budget), contains, budget));
-  const compiled = tags.map((tag) => ({ tag, inside: part(tag.content) }));
-  const options = triggers.map((trigger) => {
-    const upToTrigger = intersect(first, toDfa(sequence(anything, text(trigger)), budget), budget);
-    const bodies = compiled.flatMap(({ tag, inside }) =>
-      tag.begin.startsWith(trigger) ? [compileTag(tag, trigger, inside, builder)] : [],
-    );
+  const options = begins.map((begin) => {
+    const upTo = intersect(first, toDfa(sequence(anything, marks.regular(begin)), budget), budget);
+    const bodies = begun.flatMap((one) => (one.begin === begin ? [compileTag(one, builder)] : []));
     const body = builder.add({ kind: 'choice', options: bodies });
-    return builder.add({ kind: 'sequence', parts: [builder.text(upToTrigger), body] });
+    return builder.add({ kind: 'sequence', parts: [builder.text(upTo), body] });
   });
   const tag = builder.add({ kind: 'choice', options });
   if (stopAfterFirst) return atLeastOne ? tag : builder.add({ kind: 'choice', options: [free, tag] });
@@ -129,7 +151,10 @@ function compileTags(
   return builder.add({ kind: 'sequence', parts: [all, free] });
 }
 
-function compileTag({ begin, end }: Tag, trigger: string, inside: number, builder: GrammarBuilder): number {
-  const rest = builder.regular(text(begin.slice(trigger.length)));
-  return builder.add({ kind: 'sequence', parts: [rest, inside, builder.regular(text(end))] });
+function compileTag(
+  { tag, begin, inside }: { readonly tag: Tag; readonly begin: string; readonly inside: number },
+  builder: GrammarBuilder,
+): number {
+  const rest = builder.mark(tag.begin.slice(begin.length));
+  return builder.add({ kind: 'sequence', parts: [rest, inside, builder.mark(tag.end)] });
 }

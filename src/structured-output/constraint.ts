@@ -4,6 +4,8 @@
 export type Constraint =
   /** Exactly these characters. */
   | { readonly kind: 'literal'; readonly text: string }
+  /** These characters, in which the text of a special token stands for that token alone. */
+  | { readonly kind: 'mark'; readonly text: string }
   /** A regular expression in the dialect of JSON Schema (ECMA-262), for the whole text. */
   | { readonly kind: 'regex'; readonly pattern: string }
   /** A JSON text that the schema accepts; `true` accepts any, `{ type: 'object' }` any object. */
@@ -16,13 +18,15 @@ export type Constraint =
   | {
       readonly kind: 'repeat';
       readonly item: Constraint;
+      /** A mark. */
       readonly separator: string;
       readonly min: number;
       readonly max: number | null;
     }
   /**
-   * Free text until one of the triggers appears; from there on it must be one of the tags whose `begin` starts with that
-   * trigger, after which the text is free again.
+   * Free text, special tokens included, until one of the triggers appears; from there on it must be one of the tags whose
+   * `begin` starts with that trigger, after which the text is free again. Triggers are marks; a trigger of no tag never comes,
+   * and neither does one whose special tokens are spelled in characters.
    */
   | {
       readonly kind: 'triggeredTags';
@@ -44,6 +48,7 @@ export interface JsonStyle {
   readonly ignoreFormats?: boolean;
 }
 
+/** Its texts are marks. */
 export interface Tag {
   readonly begin: string;
   readonly content: Constraint;

@@ -12,6 +12,7 @@ import {
 import type { Budget } from './limits.ts';
 import type { Dfa } from './regular/dfa.ts';
 import { type Regular, toDfa } from './regular/regular.ts';
+import type { Marks } from './special-tokens.ts';
 
 const NO_TEXT: GrammarNode = { kind: 'choice', options: [] };
 
@@ -19,11 +20,13 @@ type LexemeParts = Partial<Omit<Lexeme, 'dfa'>>;
 
 export class GrammarBuilder {
   readonly budget: Budget;
+  readonly marks: Marks;
   readonly #lexemes: Grammar['lexemes'][number][] = [];
   readonly #nodes: GrammarNode[] = [];
 
-  constructor(budget: Budget) {
+  constructor(budget: Budget, marks: Marks) {
     this.budget = budget;
+    this.marks = marks;
   }
 
   /** A node that is filled later, so that it may contain itself. */
@@ -56,6 +59,11 @@ export class GrammarBuilder {
 
   regular(expression: Regular): number {
     return this.text(toDfa(expression, this.budget));
+  }
+
+  /** A node that is a mark. */
+  mark(text: string): number {
+    return this.regular(this.marks.regular(text));
   }
 
   /** The node has the empty text; nodes that are not filled yet count as never empty. */

@@ -4,7 +4,8 @@
 import { compile } from './compile.ts';
 import { LexemeWalker } from './lexeme-tokens.ts';
 import { Lexer } from './lexer.ts';
-import { buildTokenTrie, type TokenTexts } from './token-trie.ts';
+import type { TokenTexts } from './token-texts.ts';
+import { buildTokenTrie } from './token-trie.ts';
 import { type PreparedVocabulary, Vocabulary } from './vocabulary.ts';
 
 /** Together they have the marks of JSON in both layouts, any key, and any scalar alone and among others. */

@@ -2,14 +2,7 @@
 // plain arrays, so that one thread can build it and others only look at it.
 
 import { afterByte, BROKEN, kindOf } from './byte-kinds.ts';
-
-/** Token i is bytes[starts[i]] up to bytes[starts[i + 1] - 1]; tokens without bytes are no text. */
-export interface TokenTexts {
-  readonly bytes: Uint8Array;
-  readonly starts: Int32Array;
-  /** They end a text and are none of it. */
-  readonly endTokenIds: readonly number[];
-}
+import type { TokenTexts } from './token-texts.ts';
 
 export interface TokenTrie extends TokenTexts {
   /** [nodes] the byte that leads to a node; node 0 is the root. */
@@ -26,18 +19,6 @@ export interface TokenTrie extends TokenTexts {
   readonly tokensInOrder: Int32Array;
   /** Bytes of the longest token. */
   readonly longestToken: number;
-}
-
-/** @param tokens by token id; null for tokens that are no text. */
-export function tokenTexts(
-  tokens: readonly (Uint8Array | null)[],
-  endTokenIds: readonly number[],
-): TokenTexts {
-  const starts = new Int32Array(tokens.length + 1);
-  for (const [id, bytes] of tokens.entries()) starts[id + 1] = starts[id]! + (bytes?.length ?? 0);
-  const bytes = new Uint8Array(starts[tokens.length]!);
-  for (const [id, token] of tokens.entries()) if (token !== null) bytes.set(token, starts[id]!);
-  return { bytes, starts, endTokenIds };
 }
 
 export function buildTokenTrie(texts: TokenTexts): TokenTrie {

@@ -156,7 +156,8 @@ export class HfTokenizer implements Tokenizer {
       starts[id + 1] = starts[id]! + bytes.length;
       if (id % DESCRIBED_AT_ONCE === 0) await yieldTurn();
     }
-    return { bytes: Buffer.concat(pieces), starts };
+    const specialTokens = new Map([...this.#table.specialIds].map((id) => [this.#table.texts[id] ?? '', id]));
+    return { bytes: Buffer.concat(pieces), starts, specialTokens };
   }
 
   decodeStream(options: DecodeStreamOptions): DecodeStream {

@@ -74,6 +74,8 @@ export interface TokenBytes {
   readonly bytes: Uint8Array;
   /** [vocabSize + 1] */
   readonly starts: Int32Array;
+  /** Ids by text. */
+  readonly specialTokens: ReadonlyMap<string, number>;
 }
 
 export interface TokenDescription {

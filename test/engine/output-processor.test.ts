@@ -17,7 +17,7 @@ const codePoints: Tokenizer = {
   encodeAll: async (texts) => texts.map((text) => [...text].map((character) => character.codePointAt(0)!)),
   decode: async (ids) => String.fromCodePoint(...ids),
   describe: (id) => ({ text: String.fromCodePoint(id), bytes: Buffer.from(String.fromCodePoint(id)) }),
-  tokenBytes: async () => ({ bytes: new Uint8Array(0), starts: Int32Array.of(0) }),
+  tokenBytes: async () => ({ bytes: new Uint8Array(0), starts: Int32Array.of(0), specialTokens: new Map() }),
   close: async () => {},
   decodeStream: () => ({ push: (ids) => String.fromCodePoint(...ids), flush: () => '' }),
 };

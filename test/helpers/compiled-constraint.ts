@@ -6,7 +6,7 @@ import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
 import { prepareGrammar } from '../../src/structured-output/first-walks.ts';
 import { prepareVocabulary } from '../../src/structured-output/prepare-vocabulary.ts';
-import { tokenTexts } from '../../src/structured-output/token-trie.ts';
+import { tokenTexts } from '../../src/structured-output/token-texts.ts';
 import { packShared, unpackShared } from '../../src/util/shared-value.ts';
 
 export interface TestVocabulary {

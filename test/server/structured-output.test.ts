@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { COMPILE_LIMITS, ConstraintCompiler } from '../../src/engine/constraints/compiler.ts';
 import { OverloadedError } from '../../src/errors.ts';
+import { withSpecialTokens } from '../../src/structured-output/token-texts.ts';
 import { buildTokenTrie } from '../../src/structured-output/token-trie.ts';
 import type { PreparedVocabulary } from '../../src/structured-output/vocabulary.ts';
 import { unpackShared } from '../../src/util/shared-value.ts';
@@ -101,14 +102,13 @@ describe('structured output', () => {
     });
     // What the engine thread gets is the trie itself: it has nothing left to build.
     const { trie } = unpackShared<PreparedVocabulary>(vocabulary);
-    const { bytes, starts } = await tokenBytes();
-    expect(trie).toEqual(
-      buildTokenTrie({
-        bytes: new Uint8Array(bytes),
-        starts: starts.slice(0, limits.vocabSize + 1),
-        endTokenIds: limits.eosTokenIds,
-      }),
-    );
+    const { bytes, starts, specialTokens } = await tokenBytes();
+    const texts = {
+      bytes: new Uint8Array(bytes),
+      starts: starts.slice(0, limits.vocabSize + 1),
+      endTokenIds: limits.eosTokenIds,
+    };
+    expect(trie).toEqual(buildTokenTrie(withSpecialTokens(texts, specialTokens)));
     expect(trie.byte.buffer).toBe(vocabulary);
     await own.close();
   });

@@ -1,10 +1,14 @@
 // Calls of functions and thoughts over HTTP. A model this small writes neither by itself: calls are enforced, or the tokens of
 // an answer are given as those of a stream to go on with.
 
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { faultsBy } from '../helpers/openai-schemas.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { bodyOf, errorOf, eventsOf, startTestServer, type TestServer } from './test-server.ts';
 
 const TEMPLATE =
@@ -30,7 +34,13 @@ const TOOLS = [WEATHER, CLOCK];
 const MESSAGES = [{ role: 'user', content: 'Hello' }] as const;
 const CHAT = { messages: MESSAGES, temperature: 0, max_tokens: 100 };
 const PATH = '/v1/chat/completions';
+/** Special tokens of the bundled model, by the names that other models give them. */
+const HARMONY = ['<|channel|>', '<|message|>', '<|call|>', '<|constrain|>', '<|start|>', '<|end|>'];
+const MISTRAL = ['<pad>', '<s>', '</s>', '[INST]', '[TOOL_CALLS]', '[ARGS]'];
 
+const FORMAT = { type: 'json_schema', json_schema: { name: 'answer', schema: { enum: ['yes'] } } };
+
+const newFolder = temporaryFolders();
 let svc: TestServer;
 beforeAll(async () => {
   svc = await startTestServer({ folder: 'models/svc-chat', engine: { chatTemplate: TEMPLATE } });
@@ -427,5 +437,79 @@ describe('what a prompt with tools is', () => {
     const idle = await bodyOf(await svc.post('/tokenize', { ...asked, tool_choice: 'none' }));
     expect(idle.tokens).toEqual((await bodyOf(await svc.post('/tokenize', { messages: MESSAGES }))).tokens);
     expect(idle.count).toBeLessThan(tokens.length);
+  });
+});
+
+/** The bundled model with other names for its special tokens. */
+async function startRenamed(names: readonly string[], engine: Partial<EngineConfig>): Promise<TestServer> {
+  const folder = newFolder();
+  cpSync('models/svc-chat', folder, { recursive: true });
+  for (const file of ['tokenizer.json', 'tokenizer_config.json']) {
+    const path = join(folder, file);
+    const written = ['<|pad|>', '<|begin|>', '<|end|>', '<|system|>', '<|user|>', '<|assistant|>'].reduce(
+      (text, old, id) => text.replaceAll(JSON.stringify(old), `"renamed ${id}"`),
+      readFileSync(path, 'utf8'),
+    );
+    writeFileSync(
+      path,
+      names.reduce((text, name, id) => text.replaceAll(`"renamed ${id}"`, JSON.stringify(name)), written),
+    );
+  }
+  return startTestServer({ folder, engine });
+}
+
+describe('special tokens around calls', () => {
+  const tokenIds = z.object({ choices: z.array(z.object({ token_ids: z.array(z.number()) })) });
+
+  async function askOf(own: TestServer, body: object) {
+    const json = await bodyOf(await own.post(PATH, { ...CHAT, return_token_ids: true, ...body }));
+    const [choice] = answer.parse(json).choices;
+    const [ids] = tokenIds.parse(json).choices.map(({ token_ids }) => token_ids);
+    const special = ids!.filter((id) => id < 6);
+    return { ...choice!, special };
+  }
+
+  it('are those of harmony, in calls and in answers of a given form', async () => {
+    const turn = '{% for m in messages %}{{ m.content }}{% endfor %}<|start|>assistant';
+    const own = await startRenamed(HARMONY, { chatTemplate: turn, toolCallParser: 'openai' });
+    const nameOf = ({ special }: { special: readonly number[] }) => special.map((id) => HARMONY[id]);
+    // A model this small never ends a thought.
+    const thoughts = await Promise.all(
+      ['a', 'an', 'ana', 'anal', 'analysis'].map((text) =>
+        own.engine.tokenizer!.encode(text, { addSpecialTokens: false }),
+      ),
+    );
+    const logit_bias = Object.fromEntries(thoughts.map(([first]) => [first, -100]));
+    const call = await askOf(own, { tools: [CLOCK], tool_choice: 'required', logit_bias });
+    expect(call).toMatchObject({
+      message: { content: null, tool_calls: [{ function: { name: 'clock', arguments: '{}' } }] },
+    });
+    expect(nameOf(call)).toEqual(['<|channel|>', '<|constrain|>', '<|message|>', '<|call|>']);
+    const said = await askOf(own, { response_format: FORMAT, logit_bias });
+    expect(said.message).toMatchObject({ content: '"yes"', tool_calls: [] });
+    expect(nameOf(said)).toEqual(['<|channel|>', '<|message|>', '<|call|>']);
+    await own.close();
+  });
+
+  it('are those of Mistral, and may come in the text of a model that chooses to call', async () => {
+    const own = await startRenamed(MISTRAL, {
+      chatTemplate: '{% for m in messages %}{{ m.content }}{% endfor %}[ARGS]',
+      toolCallParser: 'mistral',
+    });
+    const named = { type: 'function', function: { name: 'clock' } };
+    const call = await askOf(own, { tools: [CLOCK], tool_choice: named });
+    expect(call.message).toMatchObject({
+      content: null,
+      tool_calls: [{ function: { name: 'clock', arguments: '{}' } }],
+    });
+    expect(call.special.map((id) => MISTRAL[id])).toEqual(['[TOOL_CALLS]', '[ARGS]', '</s>']);
+    const strict = { ...CLOCK, function: { ...CLOCK.function, strict: true } };
+    const chosen = await askOf(own, {
+      tools: [strict],
+      parallel_tool_calls: false,
+      logit_bias: { [MISTRAL.indexOf('[TOOL_CALLS]')]: 100 },
+    });
+    expect(chosen.message.tool_calls).toMatchObject([{ function: { name: 'clock', arguments: '{}' } }]);
+    await own.close();
   });
 });

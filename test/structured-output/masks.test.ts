@@ -6,7 +6,7 @@ import { prepareGrammar } from '../../src/structured-output/first-walks.ts';
 import { Matcher } from '../../src/structured-output/matcher.ts';
 import { prepareVocabulary } from '../../src/structured-output/prepare-vocabulary.ts';
 import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
-import { tokenTexts } from '../../src/structured-output/token-trie.ts';
+import { tokenTexts } from '../../src/structured-output/token-texts.ts';
 import { type PreparedVocabulary, Vocabulary } from '../../src/structured-output/vocabulary.ts';
 import { seededRandom } from '../helpers/byte-walk.ts';
 
@@ -96,6 +96,11 @@ function smallVocabulary(seed: number): PreparedVocabulary {
   return structuredClone(prepareVocabulary(tokenTexts(all, [END])));
 }
 
+const mark = (text: string): Constraint => ({ kind: 'mark', text });
+const literal = (text: string): Constraint => ({ kind: 'literal', text });
+const eitherOf = (...options: Constraint[]): Constraint => ({ kind: 'choice', options });
+const inOrder = (...parts: Constraint[]): Constraint => ({ kind: 'sequence', parts });
+
 function has(mask: Uint32Array, token: number): boolean {
   return ((mask[token >>> 5]! >>> (token & 31)) & 1) === 1;
 }
@@ -171,6 +176,133 @@ describe('the mask over a vocabulary', () => {
       expect(mask(fresh)).toEqual(masks.at(-1));
       expect(fresh.isComplete).toBe(matcher.isComplete);
     }
+  });
+});
+
+describe('special tokens', () => {
+  const TOKENS = [
+    '</s>',
+    '<call>',
+    '<args>',
+    '<call',
+    'a',
+    'b',
+    'ab',
+    '<',
+    'call',
+    'call>',
+    'args>',
+    '>',
+    '\xff',
+    '\0',
+  ];
+  const SPECIALS = new Map([
+    ['</s>', END],
+    ['<call>', 1],
+    ['<args>', 2],
+    ['<call', 3],
+  ]);
+  const texts = TOKENS.map((text, id) => (id < 4 ? null : new Uint8Array(Buffer.from(text, 'latin1'))));
+  const vocabulary = new Vocabulary(structuredClone(prepareVocabulary(tokenTexts(texts, [END], SPECIALS))));
+
+  const matcherOf = (constraint: Constraint): Matcher => {
+    const grammar = structuredClone(compile(constraint, vocabulary.trie.specialTokens));
+    return new Matcher(new TokenAutomaton(grammar, vocabulary));
+  };
+  const allowedBy = (matcher: Matcher): number[] => {
+    const mask = new Uint32Array(vocabulary.maskWords);
+    matcher.fillMask(mask);
+    return TOKENS.flatMap((_, token) => (has(mask, token) ? [token] : []));
+  };
+  const idsOf = (...tokens: string[]): number[] => tokens.map((text) => TOKENS.indexOf(text));
+
+  /** Texts in characters; a special token is one of a plane that no text here uses. */
+  const SYMBOLS = [...SPECIALS].map(([text, id]) => ({ text, symbol: String.fromCodePoint(0x10000 + id) }));
+  const symbolsOf = (text: string): string =>
+    SYMBOLS.reduce((written, { text: token, symbol }) => written.replaceAll(token, symbol), text);
+  const TOKEN_SYMBOLS = TOKENS.map((text, id) => (id < 4 ? String.fromCodePoint(0x10000 + id) : text));
+
+  it.each<[string, Constraint, readonly string[]]>([
+    ['a mark', mark('<call>a'), [symbolsOf('<call>a')]],
+    ['characters', literal('<call>a'), ['<call>a']],
+    ['either of both', eitherOf(mark('<call>'), literal('<call>')), [symbolsOf('<call>'), '<call>']],
+    [
+      'marks around text',
+      inOrder(mark('<call>a<args>'), eitherOf(literal('ab'), literal('b<args>')), mark('<args>b')),
+      [
+        `${symbolsOf('<call>a<args>')}ab${symbolsOf('<args>b')}`,
+        `${symbolsOf('<call>a<args>')}b<args>${symbolsOf('<args>b')}`,
+      ],
+    ],
+    ['the longest of two', mark('<call<call>'), [symbolsOf('<call') + symbolsOf('<call>')]],
+    ['an end, which is no part of a text', mark('a</s>'), ['a</s>']],
+    [
+      'a separator',
+      { kind: 'repeat', item: literal('a'), separator: '<call>', min: 1, max: 3 },
+      ['a', symbolsOf('a<call>a'), symbolsOf('a<call>a<call>a')],
+    ],
+  ])('may come exactly where some text goes on with them: %s', (_, constraint, language) => {
+    const walk = (matcher: Matcher, sofar: string): void => {
+      const expected = TOKEN_SYMBOLS.flatMap((token, id) => {
+        const isNext =
+          id === END ? language.includes(sofar) : language.some((one) => one.startsWith(sofar + token));
+        return isNext ? [id] : [];
+      });
+      expect(allowedBy(matcher), JSON.stringify(sofar)).toEqual(expected);
+      for (const id of expected) {
+        if (id === END) continue;
+        expect(matcher.accept(id)).toBe(true);
+        walk(matcher, sofar + TOKEN_SYMBOLS[id]!);
+        matcher.rollback(1);
+      }
+    };
+    walk(matcherOf(constraint), '');
+  });
+
+  const tags = (triggers: string[], begin: string): Constraint => ({
+    kind: 'triggeredTags',
+    triggers,
+    tags: [{ begin, content: literal('a'), end: '<args>' }],
+    atLeastOne: false,
+    stopAfterFirst: false,
+  });
+  const allowedAfter = (constraint: Constraint, ...tokens: string[]): number[] => {
+    const matcher = matcherOf(constraint);
+    for (const id of idsOf(...tokens)) expect(matcher.accept(id)).toBe(true);
+    return allowedBy(matcher);
+  };
+
+  it('begin and end tags in a text that may have others of them', () => {
+    const constraint = tags(['<call>'], '<call>b');
+    // Where the text might become the characters of the trigger, they do not come.
+    expect(allowedAfter(constraint)).toEqual(
+      idsOf('</s>', '<call>', '<args>', '<call', 'a', 'b', 'ab', '<', 'call', 'call>', 'args>', '>', '\0'),
+    );
+    expect(allowedAfter(constraint, '<')).not.toContain(TOKENS.indexOf('call>'));
+    expect(allowedAfter(constraint, '<args>', 'a', '<call>')).toEqual(idsOf('b'));
+    expect(allowedAfter(constraint, '<call>', 'b')).toEqual(idsOf('a'));
+    expect(allowedAfter(constraint, '<call>', 'b', 'a')).toEqual(idsOf('<args>'));
+    expect(allowedAfter(constraint, '<call>', 'b', 'a', '<args>')).toContain(END);
+  });
+
+  it('are not cut by a trigger that is a part of their text', () => {
+    const constraint = tags(['<ca'], '<call>b');
+    expect(allowedAfter(constraint, '<call>')).toEqual(idsOf('b'));
+    // Its text has the trigger, and no tag begins with it.
+    expect(allowedAfter(constraint)).not.toContain(TOKENS.indexOf('<call'));
+    expect(allowedAfter(constraint, '<')).not.toContain(TOKENS.indexOf('call'));
+  });
+
+  it('never come where a trigger has no tag', () => {
+    const constraint = tags(['<call>', 'ab'], '<call>b');
+    expect(allowedAfter(constraint)).not.toContain(TOKENS.indexOf('ab'));
+    expect(allowedAfter(constraint, 'a')).not.toContain(TOKENS.indexOf('b'));
+    expect(allowedAfter(constraint, 'a', '<args>')).toContain(TOKENS.indexOf('b'));
+  });
+
+  it('have one spelling, and no token that is half of it', () => {
+    expect([...matcherOf(mark('<call>')).forcedBytes()]).toEqual([0xff, 0, 0, 1]);
+    expect(vocabulary.bytesOf(TOKENS.indexOf('\xff'))).toBeNull();
   });
 });
 

@@ -4,7 +4,7 @@ import { compile } from '../../structured-output/compile.ts';
 import type { Constraint } from '../../structured-output/constraint.ts';
 import { prepareGrammar } from '../../structured-output/first-walks.ts';
 import { prepareVocabulary } from '../../structured-output/prepare-vocabulary.ts';
-import type { TokenTexts } from '../../structured-output/token-trie.ts';
+import type { TokenTexts } from '../../structured-output/token-texts.ts';
 import type { PreparedVocabulary } from '../../structured-output/vocabulary.ts';
 import { serveCalls } from '../../util/call-thread.ts';
 import { packShared, unpackShared } from '../../util/shared-value.ts';
@@ -19,7 +19,7 @@ let vocabulary: PreparedVocabulary | null = null;
 
 serveCalls((order: CompileOrder) => {
   if ('texts' in order) return { value: packShared(prepareVocabulary(order.texts)) };
-  const grammar = compile(order.constraint);
   vocabulary ??= unpackShared<PreparedVocabulary>(order.vocabulary);
+  const grammar = compile(order.constraint, vocabulary.trie.specialTokens);
   return { value: packShared(prepareGrammar(grammar, vocabulary)) };
 });

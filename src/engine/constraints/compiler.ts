@@ -7,7 +7,8 @@ import { EngineDeadError, InvalidRequestError, OverloadedError, SvcError } from 
 import type { RequestConstraint } from '../../sampling/structured-outputs.ts';
 import type { CompiledConstraint } from '../../scheduler/automata.ts';
 import type { Constraint } from '../../structured-output/constraint.ts';
-import type { TokenTexts } from '../../structured-output/token-trie.ts';
+import type { TokenTexts } from '../../structured-output/token-texts.ts';
+import { withSpecialTokens } from '../../structured-output/token-texts.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { CallThread, type CallThreadErrors } from '../../util/call-thread.ts';
 import { LruCache } from '../../util/lru-cache.ts';
@@ -153,11 +154,12 @@ async function tokenTexts(
   tokenizer: Tokenizer,
   { vocabSize, eosTokenIds }: CompiledModel['limits'],
 ): Promise<TokenTexts> {
-  const { bytes, starts } = await tokenizer.tokenBytes();
+  const { bytes, starts, specialTokens } = await tokenizer.tokenBytes();
   const known = starts.subarray(0, vocabSize + 1);
   const ownStarts = new Int32Array(vocabSize + 1).fill(known.at(-1) ?? 0, known.length);
   ownStarts.set(known);
-  return { bytes, starts: ownStarts, endTokenIds: eosTokenIds.filter((id) => id < vocabSize) };
+  const endTokenIds = eosTokenIds.filter((id) => id < vocabSize);
+  return withSpecialTokens({ bytes, starts: ownStarts, endTokenIds }, specialTokens);
 }
 
 function errorsOf({ timeoutMs, waitMs, memoryMb, maxWaiting }: CompileLimits): CallThreadErrors {

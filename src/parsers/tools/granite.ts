@@ -3,20 +3,27 @@
 import { readJsonCall, readJsonCalls } from '../json-calls.ts';
 import { jsonCall, type ToolFormat } from '../tool-format.ts';
 
-/** The second is how the 3.0 models spell it in plain text. */
 const BEGIN = '<|tool_call|>';
-const BEGINS = [BEGIN, '<tool_call>'];
+/** As the 3.0 models spell it in plain text. */
+const PLAIN_BEGIN = '<tool_call>';
 
 export const granite: ToolFormat = {
   tokens: [BEGIN],
   *read(reader, writer) {
     for (;;) {
-      const begin = yield* reader.copyUntil(BEGINS, (text) => writer.content(text));
+      const begin = yield* reader.copyUntil([BEGIN, PLAIN_BEGIN], (text) => writer.content(text));
       if (begin === null) return;
       if (!(yield* readJsonCalls(reader, writer))) writer.content(begin);
     }
   },
-  writing: { trigger: BEGIN, begin: `${BEGIN}[`, call: jsonCall, separator: ', ', end: ']' },
+  writing: {
+    trigger: BEGIN,
+    alsoRead: () => [PLAIN_BEGIN],
+    begin: `${BEGIN}[`,
+    call: jsonCall,
+    separator: ', ',
+    end: ']',
+  },
 };
 
 const FUNCTION_CALL = '<function_call>';

@@ -12,6 +12,7 @@ const MESSAGE = '<|message|>';
 const END = '<|end|>';
 const CALL = '<|call|>';
 const RETURN = '<|return|>';
+const TURN = `${START}assistant`;
 const ENDS = [END, CALL, RETURN, START];
 const NAMESPACE = 'functions.';
 /** Characters before a message; more of them are an answer that is no harmony. */
@@ -30,12 +31,14 @@ export const harmony: ToolFormat = {
   },
   writing: {
     trigger: `${CHANNEL}commentary to=`,
+    alsoRead: (names) => [NAMESPACE, ...names].map((receiver) => `to=${receiver}`),
     begin: `${CHANNEL}commentary to=${NAMESPACE}`,
     call: (tool) => sequence(`${tool.name} ${CONSTRAIN}json${MESSAGE}`, jsonArguments(tool)),
     separator: null,
     end: '',
   },
-  thoughts: { begin: `${CHANNEL}analysis${MESSAGE}`, end: END, after: `${START}assistant` },
+  thoughts: { begin: `${CHANNEL}analysis${MESSAGE}`, end: END, after: TURN },
+  answer: { turn: TURN, begin: `${CHANNEL}final${MESSAGE}` },
 };
 
 /** What is before the text of a message: its role, its channel, its receiver. */

@@ -21,6 +21,8 @@ export const llama3Json: ToolFormat = {
   },
   writing: {
     trigger: BEGIN,
+    // However an object is laid out, it is a call by the name of a function.
+    alsoRead: (names) => names.map((name) => JSON.stringify(name)),
     begin: BEGIN,
     call: (tool) => sequence(`${JSON.stringify(tool.name)}, "parameters": `, jsonArguments(tool), '}'),
     separator: `; ${BEGIN}`,

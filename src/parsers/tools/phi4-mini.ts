@@ -21,11 +21,25 @@ const reading: Pick<ToolFormat, 'tokens' | 'read'> = {
 
 export const phi4Mini: ToolFormat = {
   ...reading,
-  writing: { trigger: FUNCTOOLS, begin: `${FUNCTOOLS}[`, call: jsonCall, separator: ', ', end: ']' },
+  writing: {
+    trigger: FUNCTOOLS,
+    alsoRead: () => [BEGIN],
+    begin: `${FUNCTOOLS}[`,
+    call: jsonCall,
+    separator: ', ',
+    end: ']',
+  },
 };
 
 /** Of templates that show the tokens. */
 export const phi4MiniTagged: ToolFormat = {
   ...reading,
-  writing: { trigger: BEGIN, begin: `${BEGIN}[`, call: jsonCall, separator: ', ', end: `]${END}` },
+  writing: {
+    trigger: BEGIN,
+    alsoRead: () => [FUNCTOOLS],
+    begin: `${BEGIN}[`,
+    call: jsonCall,
+    separator: ', ',
+    end: `]${END}`,
+  },
 };

@@ -27,7 +27,14 @@ export const pythonic: ToolFormat = {
     }
     yield* reader.copyUntil([], (text) => writer.content(text));
   },
-  writing: { trigger: null, begin: '[', call: writtenCall, separator: ', ', end: ']' },
+  writing: {
+    trigger: null,
+    otherAnswers: '\\s*([^\\s[<][\\s\\S]*|<([^|][\\s\\S]*)?)?',
+    begin: '[',
+    call: writtenCall,
+    separator: ', ',
+    end: ']',
+  },
 };
 
 interface CallHead {

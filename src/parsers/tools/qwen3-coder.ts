@@ -28,6 +28,7 @@ export const qwen3Coder: ToolFormat = {
   },
   writing: {
     trigger: BEGIN,
+    alsoRead: () => [FUNCTION],
     begin: `${BEGIN}\n`,
     call: (tool) =>
       sequence(

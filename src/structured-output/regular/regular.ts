@@ -6,6 +6,8 @@ import { MAX_CODE_POINT, type Range, utf8Sequences } from './utf8.ts';
 
 export type Regular =
   | { readonly kind: 'chars'; readonly ranges: readonly Range[] }
+  /** One byte of each of these ranges, whether or not they are text. */
+  | { readonly kind: 'bytes'; readonly ranges: readonly Range[] }
   | { readonly kind: 'dfa'; readonly dfa: Dfa | null }
   | { readonly kind: 'sequence'; readonly parts: readonly Regular[] }
   | { readonly kind: 'choice'; readonly options: readonly Regular[] }
@@ -24,6 +26,7 @@ export const repeat = (item: Regular, min: number, max: number | null): Regular 
 });
 export const optional = (item: Regular): Regular => repeat(item, 0, 1);
 export const chars = (...ranges: readonly Range[]): Regular => ({ kind: 'chars', ranges });
+export const bytes = (...ranges: readonly Range[]): Regular => ({ kind: 'bytes', ranges });
 export const NOTHING: Regular = choice();
 export const EMPTY: Regular = sequence();
 export const ANY_CHAR = chars([0, MAX_CODE_POINT]);
@@ -90,7 +93,10 @@ class Nfa {
     const state = this.#states[from]!;
     switch (expression.kind) {
       case 'chars':
-        for (const bytes of bytesOf(expression.ranges)) this.#connectBytes(bytes, from, to);
+        for (const ranges of bytesOf(expression.ranges)) this.#connectBytes(ranges, from, to);
+        return;
+      case 'bytes':
+        this.#connectBytes(expression.ranges, from, to);
         return;
       case 'dfa':
         if (expression.dfa !== null) this.#connectDfa(expression.dfa, from, to);
@@ -110,10 +116,10 @@ class Nfa {
     }
   }
 
-  #connectBytes(bytes: readonly Range[], from: number, to: number): void {
+  #connectBytes(ranges: readonly Range[], from: number, to: number): void {
     let state = from;
-    for (const [i, [low, high]] of bytes.entries()) {
-      const next = i === bytes.length - 1 ? to : this.state();
+    for (const [i, [low, high]] of ranges.entries()) {
+      const next = i === ranges.length - 1 ? to : this.state();
       this.#states[state]!.edges.push({ low, high, to: next });
       state = next;
     }
