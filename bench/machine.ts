@@ -19,15 +19,17 @@ export interface MachineLimits {
   readonly forkJoinSeconds: number;
 }
 
+const CONFIG = toEngineConfig({});
+
 /** What SVC_CPU_ISA asks for. */
-export const CPU_ISA = toEngineConfig({}).cpuIsa;
+export const CPU_ISA = CONFIG.cpuIsa;
 
 /** Far more than any cache holds. */
 const READ_BYTES = 2 ** 30;
 
 /** The native backend, on all cores. */
 export function openOps(): Ops {
-  return selectOps({ device: 'cpu', numThreads: null, cpuIsa: CPU_ISA }).ops;
+  return selectOps({ ...CONFIG, device: 'cpu', numThreads: null }).ops;
 }
 
 export function measureMachine(): MachineLimits {

@@ -67,7 +67,7 @@ struct KvRow {
   int32_t blockSize, kvHeads, headDim;
 };
 
-/// k, v [rows, kvHeads * headDim] f32 -> slots, block * blockSize + offset.
+/// k, v [rows, kvHeads * headDim] f32 -> slots, block * blockSize + offset; a negative one is nowhere.
 struct StoreKvParams {
   const float* k;
   int64_t kStride;

@@ -40,6 +40,7 @@ SVC_KERNEL(svcStoreKv, StoreKvParams, kRowThreads) {
   const KvRow& kv = p.kv;
   if (i >= kv.kvHeads * kv.headDim) return;
   const int head = i / kv.headDim, slot = p.slots[row];
+  if (slot < 0) return;
   const int64_t block = slot / kv.blockSize, offset = slot % kv.blockSize;
   const int64_t vectors = int64_t{kv.kvHeads} * kv.blockSize;  // of keys in a block
   const int64_t at = ((block * 2 * vectors) + int64_t{head} * kv.blockSize + offset) * kv.headDim + i % kv.headDim;

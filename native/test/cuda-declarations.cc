@@ -25,6 +25,10 @@ static_assert(sizeof(AllocationHandle) == sizeof(CUmemGenericAllocationHandle));
 static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
 static_assert(offsetof(AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
 static_assert(offsetof(AllocationProperties, flags) == offsetof(CUmemAllocationProp, allocFlags));
+static_assert(sizeof(KernelNode) == sizeof(CUDA_KERNEL_NODE_PARAMS_v2));
+static_assert(offsetof(KernelNode, sharedBytes) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, sharedMemBytes));
+static_assert(offsetof(KernelNode, arguments) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, kernelParams));
+static_assert(offsetof(KernelNode, context) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, ctx));
 static_assert(sizeof(MemoryAccess) == sizeof(CUmemAccessDesc));
 static_assert(offsetof(MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags));
 

@@ -109,6 +109,8 @@ export interface EngineConfig {
   readonly numThreads: number | null;
   /** Instruction set of the native kernels; null is the best that the processor has. */
   readonly cpuIsa: CpuIsa | null;
+  /** Whether a GPU gets the ops of each step one by one, never as a CUDA graph. */
+  readonly enforceEager: boolean;
   /** Seed of requests without one. */
   readonly seed: number;
   readonly skipTokenizerInit: boolean;

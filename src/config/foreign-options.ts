@@ -41,7 +41,7 @@ const MORE_INSTANCES = 'start more instances behind svc proxy';
 const NO_EXPERTS = 'no model here has experts';
 const WITHOUT = 'leave it out';
 const USE_METRICS = 'leave it out and read /metrics';
-const NO_GRAPHS = 'kernels are compiled ahead; there are no graphs to capture or code to compile at start';
+const NO_GRAPHS = 'kernels are compiled ahead; nothing is captured or compiled at start';
 const NO_STATE_SPACE = 'no state-space model is served';
 const PREFILL_SHARE = 'prompts share a step as far as --max-num-batched-tokens goes';
 
@@ -108,7 +108,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     'the tokenizer comes from --revision or its main branch',
     'name it behind the tokenizer: --tokenizer org/name@revision',
   ),
-  harmless('--enforce-eager', 'nothing', NO_GRAPHS),
   refused(
     '--logprobs-mode',
     'value',

@@ -110,6 +110,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     gpuMemoryUtilization: values.gpuMemoryUtilization,
     numThreads: values.numThreads,
     cpuIsa: values.cpuIsa,
+    enforceEager: values.enforceEager,
     seed: values.seed,
     skipTokenizerInit: values.skipTokenizerInit,
     chatTemplate: chatTemplate(values),

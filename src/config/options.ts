@@ -313,6 +313,9 @@ export const SERVE_OPTIONS = new OptionTable({
       defaultText: 'the best that the processor has',
       env: 'SVC_CPU_ISA',
     }),
+    enforceEager: option(flag(), false, {
+      help: 'with --device cuda: launch the ops of each step one by one, and make no CUDA graphs of steps that come again',
+    }),
     tensorParallelSize: option(integer(1, 1024), 1, {
       help: 'parts that the model is split into (only 1 is available yet)',
       aliases: ['-tp'],

@@ -145,6 +145,10 @@ export interface NativeBackend {
   weightBytes(weight: number): number;
   /** Makes at least `bytes` of the arena usable and returns how many are; tensors in it stay. */
   growArena(bytes: number): number;
+  /** Keeps records of at most so many launches. */
+  limitGraphs(launches: number): void;
+  /** Recorded steps of a device: how many are kept, how often one was launched, and why no more are made, or ''. */
+  graphs(): { readonly count: number; readonly replays: number; readonly failure: string };
   close(): void;
 
   /** That of the last op that was called; 0 before the first. */
@@ -429,6 +433,7 @@ export interface Native {
   readonly CudaBackend: new (
     driver: string,
     kernels: string,
+    usesGraphs: boolean,
   ) => NativeBackend;
   cudaDevice(driver: string): NativeCudaDevice | NativeCudaMissing;
   /** What this processor can run, the best first. */

@@ -66,11 +66,14 @@ export interface AttentionBatch {
   readonly maxBlocks: number;
 }
 
+/** Of a token whose keys and values are not kept: a row that fills a batch up. */
+export const NO_SLOT = -1;
+
 /** The arrays of one step over the flattened batch, the tokens of all sequences in a row. */
 export interface StepArrays {
   /** [tokens] the row of the tables of `rope` that turns each token: its position, from 0, unless the model has several tables. */
   readonly positions: Int32Array;
-  /** [groups, tokens] where its keys and values go: block * blockSize + offset. */
+  /** [groups, tokens] where its keys and values go: block * blockSize + offset, or NO_SLOT. */
   readonly slotMapping: Int32Array;
   readonly batch: AttentionBatch;
   /**
@@ -244,6 +247,14 @@ export interface Ops {
   readonly busySeconds: number | null;
   /** Frees weights, KV memory and threads. No op may be called after it. */
   close(): void;
+
+  /**
+   * So many sequences a step of so many single tokens should have, at least theirs: where launches are recorded, few batch sizes come again and
+   * again. The rows that fill it up are computed like others, and nobody reads them.
+   */
+  paddedBatch(numSequences: number): number;
+  /** What a person should know of the device since the last call; null where there is nothing. */
+  takeWarning(): string | null;
 
   // ── arithmetic ──
 

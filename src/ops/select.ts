@@ -19,7 +19,7 @@ interface SelectedOps {
 }
 
 /** The part of the configuration that is about hardware. */
-type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa'>;
+type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa' | 'enforceEager'>;
 
 /**
  * @throws NativeAddonError when `device` is cpu or cuda and the addon does not load; ConfigError for a GPU that is not there, an
@@ -32,7 +32,7 @@ export function selectOps(options: DeviceOptions): SelectedOps {
     case 'cpu':
       return openCpu(loadNative(), options, 'asked for by --device cpu');
     case 'cuda':
-      return openCuda('asked for by --device cuda');
+      return openCuda(options, 'asked for by --device cuda');
     case 'auto':
       return selectAutomatically(options);
   }
@@ -55,8 +55,8 @@ function aboutGpu(native: Native): string {
   return name === null ? '' : `; --device cuda computes on the ${name} of this machine`;
 }
 
-function openCuda(reason: string): SelectedOps {
-  return { ops: new NativeOps(openCudaDevice(loadNative())), reason, warning: null };
+function openCuda({ enforceEager }: DeviceOptions, reason: string): SelectedOps {
+  return { ops: new NativeOps(openCudaDevice(loadNative(), !enforceEager)), reason, warning: null };
 }
 
 function openCpu(native: Native, { numThreads, cpuIsa }: DeviceOptions, reason: string): SelectedOps {

@@ -3,7 +3,7 @@
 import type { BlockGroups } from '../kv-cache/block-groups.ts';
 import type { ForwardInputs } from '../models/model.ts';
 import { NO_ADAPTER } from '../ops/lora.ts';
-import type { IdLists, LogitEdits, SamplingRows, TokenMasks } from '../ops/ops.ts';
+import { type IdLists, type LogitEdits, NO_SLOT, type SamplingRows, type TokenMasks } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
@@ -13,25 +13,31 @@ interface ForwardLimits extends BlockGroups {
   readonly shortContext: number | null;
 }
 
-/** `requests` must have been brought up to `step`. Sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1]. */
+/**
+ * `requests` must have been brought up to `step`. Sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1].
+ * @param batchSize sequences at least: those after the step's own have one row each, which is computed for nobody.
+ */
 export function buildForwardInputs(
   { sequences, numTokens }: ScheduledStep,
   { blockSize, windows: { length: numGroups }, shortContext }: ForwardLimits,
   requests: RequestStates,
+  batchSize = sequences.length,
 ): ForwardInputs {
+  const numFilling = batchSize - sequences.length;
+  const numRows = numTokens + numFilling;
   const tables = sequences.map(({ requestId }) => requests.tablesOf(requestId));
   const maxBlocks = Math.max(1, ...tables.flatMap((groups) => groups.map(({ length }) => length)));
-  const ids = new Int32Array(numTokens);
-  const positions = new Int32Array(numTokens);
-  const slotMapping = new Int32Array(numGroups * numTokens);
-  const queryStarts = new Int32Array(sequences.length + 1);
-  const contextLengths = new Int32Array(sequences.length);
-  const blockTables = new Int32Array(numGroups * sequences.length * maxBlocks);
+  const ids = new Int32Array(numRows);
+  const positions = new Int32Array(numRows);
+  const slotMapping = new Int32Array(numGroups * numRows).fill(NO_SLOT);
+  const queryStarts = new Int32Array(batchSize + 1);
+  const contextLengths = new Int32Array(batchSize).fill(1);
+  const blockTables = new Int32Array(numGroups * batchSize * maxBlocks);
   let row = 0;
   for (const [index, { requestId, tokenIds, firstPosition, isLong }] of sequences.entries()) {
     const groups = tables[index]!;
     for (const [group, blocks] of groups.entries()) {
-      blockTables.set(blocks, (group * sequences.length + index) * maxBlocks);
+      blockTables.set(blocks, (group * batchSize + index) * maxBlocks);
     }
     contextLengths[index] = firstPosition + tokenIds.length;
     for (const [offset, id] of tokenIds.entries()) {
@@ -40,26 +46,29 @@ export function buildForwardInputs(
       positions[row] = isLong ? shortContext! + position : position;
       for (const [group, blocks] of groups.entries()) {
         const block = blocks[Math.floor(position / blockSize)]!;
-        slotMapping[group * numTokens + row] = block * blockSize + (position % blockSize);
+        slotMapping[group * numRows + row] = block * blockSize + (position % blockSize);
       }
       row += 1;
     }
     queryStarts[index + 1] = row;
   }
-  const batch = { numSequences: sequences.length, queryStarts, contextLengths, blockTables, maxBlocks };
+  for (let index = sequences.length; index < batchSize; index++)
+    queryStarts[index + 1] = queryStarts[index]! + 1;
+  const batch = { numSequences: batchSize, queryStarts, contextLengths, blockTables, maxBlocks };
   const sends = Int32Array.from(
     sequences.flatMap(({ send }) =>
       send === null ? [] : [send.transferId, send.firstIndex, send.blocks.length, ...send.blocks],
     ),
   );
   const tokens = { ids, sampled: requests.latestSampled };
-  return { tokens, positions, slotMapping, batch, sends, adapters: adaptersOf(sequences) };
+  return { tokens, positions, slotMapping, batch, sends, adapters: adaptersOf(sequences, numFilling) };
 }
 
 /** Undefined where no sequence has one. */
-function adaptersOf(sequences: ScheduledStep['sequences']): Int32Array | undefined {
+function adaptersOf(sequences: ScheduledStep['sequences'], numFilling: number): Int32Array | undefined {
   if (sequences.every(({ adapterId }) => adapterId === null)) return undefined;
-  return Int32Array.from(sequences, ({ adapterId }) => adapterId ?? NO_ADAPTER);
+  const filling = new Array<number>(numFilling).fill(NO_ADAPTER);
+  return Int32Array.from([...sequences.map(({ adapterId }) => adapterId ?? NO_ADAPTER), ...filling]);
 }
 
 /** How one row of logits is sampled. */

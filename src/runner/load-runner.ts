@@ -78,7 +78,7 @@ export async function loadRunner(
   void packedCache?.keep();
   const { pooling } = model.config;
   if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, token }, pooling);
-  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null, adapters);
+  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null, adapters, onWarning);
 }
 
 interface Loaded {

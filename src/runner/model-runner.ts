@@ -41,6 +41,7 @@ export class ModelRunner implements Executor {
   readonly #ops: Ops;
   readonly #model: Model;
   readonly #kv: KvMemory;
+  readonly #onWarning: (message: string) => void;
   readonly #requests = new RequestStates();
   /** Between `forward` and `sample`, else null. */
   #pass: ForwardPass | null = null;
@@ -54,6 +55,7 @@ export class ModelRunner implements Executor {
     kv: KvMemory,
     draftModel: DraftModel | null,
     adapters: readonly LoadedAdapter[] = [],
+    onWarning: (message: string) => void = () => {},
   ) {
     this.info = info;
     this.#ops = ops;
@@ -61,6 +63,7 @@ export class ModelRunner implements Executor {
     this.#kv = kv;
     this.draftModel = draftModel;
     this.adapters = adapters;
+    this.#onWarning = onWarning;
   }
 
   get memoryToken(): bigint | null {
@@ -73,7 +76,7 @@ export class ModelRunner implements Executor {
 
   forward(step: ScheduledStep, planPoint: number): void {
     this.#requests.apply(step);
-    const inputs = buildForwardInputs(step, this.info, this.#requests);
+    const inputs = buildForwardInputs(step, this.info, this.#requests, this.#batchSize(step));
     const launched = launchForward(this.#ops, this.#model, this.#kv.cache, inputs, planPoint);
     const { queryStarts } = inputs.batch;
     const knownLogprobs = computeKnownLogprobs(this.#ops, this.#model, launched.hidden, step, queryStarts);
@@ -99,6 +102,8 @@ export class ModelRunner implements Executor {
   }
 
   read(): StepResult {
+    const warning = this.#ops.takeWarning();
+    if (warning !== null) this.#onWarning(warning);
     const oldest = this.#inFlight.shift();
     if (oldest === undefined) throw new Error('no step is in flight to be read');
     return readStep(oldest);
@@ -114,6 +119,11 @@ export class ModelRunner implements Executor {
 
   close(): void {
     this.#ops.close();
+  }
+
+  /** Steps of single tokens come again and again, and may have rows more for it. */
+  #batchSize({ sequences, numTokens }: ScheduledStep): number {
+    return numTokens === sequences.length ? this.#ops.paddedBatch(numTokens) : sequences.length;
   }
 
   /** Each sequence samples from its last rows, one after each token of its draft, too. Null where none samples. */

@@ -102,7 +102,7 @@ describe('svc serve', () => {
 
   it('goes on with options of other servers that ask for nothing, and says so of each', async () => {
     const { cli } = await serve(
-      '--enforce-eager',
+      '--disable-cascade-attn',
       model(),
       '--swap-space',
       '4',
@@ -111,7 +111,7 @@ describe('svc serve', () => {
     const told = [...cli.stderr.matchAll(/WARN +(--[\w-]+)(?: 4)? has no effect: \w/g)].map(
       ([, flag]) => flag,
     );
-    expect(told).toEqual(['--enforce-eager', '--swap-space', '--no-enable-chunked-prefill']);
+    expect(told).toEqual(['--disable-cascade-attn', '--swap-space', '--no-enable-chunked-prefill']);
   });
 
   it('makes text with the tokenizer of --tokenizer', async () => {

@@ -88,7 +88,7 @@ describe('svc serve', () => {
       'error: --tensor-parallel-size 2 is not available yet in this version of svc: use 1\n',
     ],
     [
-      ['--swap-space', '4', '--enforce-eager', '--num-gpu-blocks-override', '512'],
+      ['--swap-space', '4', '--disable-cascade-attn', '--num-gpu-blocks-override', '512'],
       'error: --num-gpu-blocks-override 512 is not available in svc: the KV cache is sized in bytes; use --kv-cache-memory-bytes\n',
     ],
   ])('refuses %j in one line', async (args, message) => {

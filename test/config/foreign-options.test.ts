@@ -26,7 +26,7 @@ describe('options of other servers', () => {
 
   it('are found with dashes and underscores, and those without a value behind --no-', () => {
     expect(findForeign('--swap_space')).toEqual(findForeign('--swap-space'));
-    expect(findForeign('--no-enforce-eager')).toMatchObject({ isNegated: true });
+    expect(findForeign('--no-disable-cascade-attn')).toMatchObject({ isNegated: true });
     expect(findForeign('--no-swap-space')).toBeNull();
     expect(findForeign('--nobody-has-this')).toBeNull();
   });
@@ -62,7 +62,10 @@ describe('options of other servers', () => {
   });
 
   it('that take nothing leave the next word alone', () => {
-    expect(takeForeignFlags(['serve', '--enforce-eager', './model']).argv).toEqual(['serve', './model']);
+    expect(takeForeignFlags(['serve', '--disable-cascade-attn', './model']).argv).toEqual([
+      'serve',
+      './model',
+    ]);
   });
 
   it('need their value', () => {

@@ -25,11 +25,11 @@ describe('the options of new LLM()', () => {
 
   it('of other servers are accepted with a line where they have no effect, else refused with the reason', () => {
     const notices: string[] = [];
-    const given = { enforceEager: true, swap_space: 4, enableAutoToolChoice: false, task: undefined };
+    const given = { disableCascadeAttn: true, swap_space: 4, enableAutoToolChoice: false, task: undefined };
     const config = toEngineConfig(Object.assign({ model: 'm' }, given), {}, (line) => notices.push(line));
     expect(config).toEqual({ ...ENGINE_DEFAULTS, modelPath: 'm' });
     expect(notices).toEqual([
-      expect.stringMatching(/^new LLM\(\): enforceEager has no effect: ./),
+      expect.stringMatching(/^new LLM\(\): disableCascadeAttn has no effect: ./),
       expect.stringMatching(/^new LLM\(\): swap_space 4 has no effect: ./),
       expect.stringMatching(/^new LLM\(\): enableAutoToolChoice has no effect: ./),
     ]);

@@ -25,7 +25,7 @@ if (obstacle === null) Object.assign(process.env, CUDA_EMULATOR);
 export function openCuda(): NativeOps {
   const addon = probeNative();
   if (addon === null) throw new Error('the native addon is not built');
-  return new NativeOps(openCudaDevice(addon));
+  return new NativeOps(openCudaDevice(addon, true));
 }
 
 function build(): string | null {

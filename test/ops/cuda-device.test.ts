@@ -7,9 +7,10 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
 import { selectOps } from '../../src/ops/select.ts';
 import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { needs, needsNative } from '../helpers/needs.ts';
 
-const select = (device: 'auto' | 'cuda') => selectOps({ device, numThreads: 1, cpuIsa: null });
+const select = (device: 'auto' | 'cuda') => selectOps({ ...ENGINE_DEFAULTS, device, numThreads: 1 });
 
 function expectRefusal(message: RegExp): void {
   const open = () => select('cuda').ops.close();

@@ -124,6 +124,14 @@ struct RopeHeads {
   bool isInterleaved;
 };
 
+/// Launches of steps that are recorded as graphs, and launched again as such.
+struct GraphCounts {
+  size_t graphs = 0;
+  uint64_t replays = 0;
+  /// Why no more are made; empty while they are.
+  std::string failure;
+};
+
 /// The first op is 1.
 using StreamPosition = uint64_t;
 
@@ -163,6 +171,10 @@ class Backend {
   virtual bool await(StreamPosition position, Duration atMost) = 0;
   /// Time in which ops ran.
   virtual double busySeconds() const = 0;
+  /// Records of at most so many launches are kept.
+  virtual void limitGraphs(size_t) {}
+  /// Zeros where a device records nothing.
+  virtual GraphCounts graphs() const { return {}; }
   /// Runs `body` on a thread of this process, in the order of the ops.
   virtual StreamPosition callback(std::function<void()> body) = 0;
 

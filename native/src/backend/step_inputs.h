@@ -19,7 +19,7 @@ struct StepInputs {
   const KvCache* cache;
   /// [tokens]
   std::vector<int32_t> positions;
-  /// [groups, tokens] block * blockSize + offset
+  /// [groups, tokens] block * blockSize + offset; -1 is nowhere
   std::vector<int32_t> slots;
   /// [sequences + 1]
   std::vector<int32_t> queryStarts;

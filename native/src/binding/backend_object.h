@@ -80,6 +80,8 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value lastPosition(const Info&);
   Napi::Value await(const Info&);
   Napi::Value busySeconds(const Info&);
+  Napi::Value limitGraphs(const Info&);
+  Napi::Value graphs(const Info&);
   Napi::Value close(const Info&);
 
   // step.cc

@@ -6,7 +6,7 @@
 namespace svc {
 
 std::unique_ptr<Backend> makeCudaBackend(const Napi::CallbackInfo& info) {
-  return std::make_unique<cuda::CudaBackend>(info[0].ToString(), info[1].ToString());
+  return std::make_unique<cuda::CudaBackend>(info[0].ToString(), info[1].ToString(), info[2].ToBoolean());
 }
 
 Napi::Value cudaDevice(const Napi::CallbackInfo& info) {

@@ -29,6 +29,22 @@ Napi::Value BackendObject::busySeconds(const Info& info) {
   return Napi::Number::New(info.Env(), backend().busySeconds());
 }
 
+/// limitGraphs(launches)
+Napi::Value BackendObject::limitGraphs(const Info& info) {
+  backend().limitGraphs(static_cast<size_t>(args("limitGraphs", info).integerIn(0, int64_t{1} << 30, "launches")));
+  return info.Env().Undefined();
+}
+
+/// graphs(): what is recorded of steps.
+Napi::Value BackendObject::graphs(const Info& info) {
+  const GraphCounts counts = backend().graphs();
+  Napi::Object told = Napi::Object::New(info.Env());
+  told.Set("count", static_cast<double>(counts.graphs));
+  told.Set("replays", static_cast<double>(counts.replays));
+  told.Set("failure", counts.failure);
+  return told;
+}
+
 /// close(): ends the running op, drops the ops after it, and frees everything.
 Napi::Value BackendObject::close(const Info& info) {
   finishSaving();

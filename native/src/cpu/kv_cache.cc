@@ -104,6 +104,7 @@ void runStoreKv(ThreadPool& pool, const KernelSet& set, const HostKvCache& cache
   const int kvHeads = cache.shape.kvHeads;
   char* base = cache.layer(layer);
   auto storeToken = [&](int token, Encoded& encoded) {
+    if (slots[token] < 0) return;
     const auto head = [&](const Rows& rows, int index) {
       const float* row = reinterpret_cast<const float*>(rows.data) + token * rows.stride;
       encoded.encode(set, kv.format, row + static_cast<size_t>(index) * kv.headDim, kv.headDim);

@@ -28,8 +28,9 @@ DeviceAddress addressOf(const Rows& x) { return reinterpret_cast<DeviceAddress>(
 
 }  // namespace
 
-CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels)
-    : device_(driver),
+CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, bool usesGraphs)
+    : usesGraphs_(usesGraphs),
+      device_(driver),
       kernels_(device_, kernels),
       loader_(device_),
       arena_(device_),
@@ -124,6 +125,10 @@ void CudaBackend::write(DType dtype, const float* values, int64_t cols, Rows out
                  "copy to its memory");
   }
   endOp(std::move(parcel));
+}
+
+void CudaBackend::sendTo(DeviceMemory& memory, Parcel& parcel) {
+  parcel.sendTo(memory, [this] { stream_.awaitAll(); }, stream_.handle());
 }
 
 float* CudaBackend::scratch(size_t bytes) {

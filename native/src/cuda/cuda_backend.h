@@ -27,7 +27,7 @@ struct DeviceExperts : Experts {
 class CudaBackend final : public Backend {
  public:
   /// `driver` and `kernels` name files. Throws Unavailable where this machine has no GPU that svc can compute on.
-  CudaBackend(const std::string& driver, const std::string& kernels);
+  CudaBackend(const std::string& driver, const std::string& kernels, bool usesGraphs);
 
   // cuda_backend.cc: memory and order
   const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) override;
@@ -41,6 +41,10 @@ class CudaBackend final : public Backend {
   bool hasRun(StreamPosition position) const override { return stream_.hasRun(position); }
   bool await(StreamPosition position, Duration atMost) override;
   double busySeconds() const override { return stream_.busySeconds(); }
+  void limitGraphs(size_t launches) override { stream_.limitGraphs(launches); }
+  GraphCounts graphs() const override {
+    return {stream_.graphs().graphs(), stream_.graphs().replays(), stream_.graphs().failure()};
+  }
   StreamPosition callback(std::function<void()> body) override;
   void read(DType dtype, Rows x, int64_t cols, float* values) override;
   void write(DType dtype, const float* values, int64_t cols, Rows out) override;
@@ -100,12 +104,10 @@ class CudaBackend final : public Backend {
   struct DeviceStep {
     std::shared_ptr<Parcel> parcel;
     Slice<int32_t> positions, slots, queryStarts, contextLengths, blockTables;
-    int maxQuery, maxContext;
+    int maxQuery, maxContext, maxBlocks;
   };
-  /// How the step's rows are cut for attention with `group` query heads a KV head.
+  /// How the step's rows are cut for attention with `group` query heads a KV head: the tiles in `tileMemory_`.
   struct Tiles {
-    std::shared_ptr<Parcel> parcel;
-    Slice<AttentionTile> tiles;
     AttentionPlan plan;
     int group;
   };
@@ -121,7 +123,7 @@ class CudaBackend final : public Backend {
 
   template <class Params>
   void launch(const Launch& launch, const Params& params) {
-    kernels_.launch(stream_.handle(), launch, params);
+    stream_.launch(kernels_.functionOf(launch), launch, params);
   }
   template <class Params>
   StreamPosition run(const Launch& how, const Params& params) {
@@ -135,12 +137,15 @@ class CudaBackend final : public Backend {
   StreamPosition multiply(const DeviceWeight& weight, LinearParams params, Rows x);
   StreamPosition elementwise(Launch (*how)(const ElementwiseParams&), ElementwiseParams params, Rows x, int64_t cols, Rows out);
   const Tiles& tilesFor(const StepInputs& step, int group);
+  /// Sends a parcel to memory that it has each time.
+  void sendTo(DeviceMemory& memory, Parcel& parcel);
   /// Ids that the device can read: those that JavaScript has already are filled in.
   ResolvedTokens resolve(const TokenIds& tokens) const;
   /// Memory for sums of parts of an op, which the next op may use again.
   float* scratch(size_t bytes);
   int32_t* fault() const { return reinterpret_cast<int32_t*>(fault_.data()); }
 
+  const bool usesGraphs_;
   const Device device_;
   const uint32_t sharedBytes_ = device_.sharedBytes();
   Kernels kernels_;
@@ -155,8 +160,12 @@ class CudaBackend final : public Backend {
   PinnedMemory fault_;
   Staging staging_;
   std::deque<Sampled> sampled_;
+  /// Of the arrays of each step, and of its tiles: ops of steps alike have the same arguments.
+  DeviceMemory stepMemory_, tileMemory_;
   DeviceStep step_{};
   std::optional<Tiles> tiles_;
+  /// Those in `tileMemory_`, often the ones that the next step has too.
+  std::vector<AttentionTile> sentTiles_;
   /// The last member, so that it ends before what its ops use is freed.
   OrderedStream stream_;
 };

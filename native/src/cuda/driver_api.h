@@ -17,6 +17,9 @@ using Function = struct FunctionState*;
 using StreamHandle = struct StreamState*;
 using EventHandle = struct EventState*;
 using AllocationHandle = uint64_t;
+using Graph = struct GraphState*;
+using GraphNode = struct GraphNodeState*;
+using ExecutableGraph = struct ExecutableGraphState*;
 
 constexpr Result kSuccess = 0;
 constexpr Result kErrorOutOfMemory = 2;
@@ -58,6 +61,17 @@ struct MemoryAccess {
   int flags;
 };
 
+/// A launch in a graph: CUDA_KERNEL_NODE_PARAMS_v2.
+struct KernelNode {
+  Function function;
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ;
+  unsigned sharedBytes;
+  void** arguments;
+  void** extra;
+  void* kernel;
+  Context context;
+};
+
 using HostFunction = void (*)(void* data);
 
 // clang-format off
@@ -97,6 +111,12 @@ using HostFunction = void (*)(void* data);
   X(cuLaunchKernel, (Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, \
                      unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** arguments, void** extra)) \
   X(cuLaunchHostFunc, (StreamHandle stream, HostFunction function, void* data))                            \
+  X(cuGraphCreate, (Graph* graph, unsigned flags))                                                         \
+  X(cuGraphDestroy, (Graph graph))                                                                         \
+  X(cuGraphAddKernelNode_v2, (GraphNode* node, Graph graph, const GraphNode* before, size_t count, const KernelNode* launch)) \
+  X(cuGraphInstantiateWithFlags, (ExecutableGraph* made, Graph graph, unsigned long long flags))           \
+  X(cuGraphExecDestroy, (ExecutableGraph graph))                                                           \
+  X(cuGraphLaunch, (ExecutableGraph graph, StreamHandle stream))                                           \
   X(cuStreamCreate, (StreamHandle* stream, unsigned flags))                                                \
   X(cuStreamDestroy_v2, (StreamHandle stream))                                                             \
   X(cuStreamSynchronize, (StreamHandle stream))                                                            \

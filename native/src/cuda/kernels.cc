@@ -37,16 +37,6 @@ Kernels::Kernels(const Device& device, const std::string& path)
 
 Kernels::~Kernels() { driver_.cuModuleUnload(module_); }
 
-void Kernels::enqueue(StreamHandle stream, const Launch& launch, void* params) {
-  const auto [x, y, z] = launch.grid;
-  if (x == 0 || y == 0 || z == 0) return;
-  void* arguments[] = {params};
-  const Function function = kernelFor(launch).function;
-  driver_.check(
-      driver_.cuLaunchKernel(function, x, y, z, launch.block, 1, 1, launch.sharedBytes, stream, arguments, nullptr),
-      launch.kernel);
-}
-
 void Kernels::findAll() {
   std::string missing;
   for (const char* const name : kNames) {
@@ -63,7 +53,7 @@ void Kernels::findAll() {
   throw Unavailable("the kernels of " + path_ + " are of another version (they lack " + missing + "): run `npm run build`");
 }
 
-Kernels::Kernel& Kernels::kernelFor(const Launch& launch) {
+Function Kernels::functionOf(const Launch& launch) {
   Kernel& kernel = kernels_.at(launch.kernel);
   if (launch.sharedBytes > kernel.dynamicSharedBytes) {
     driver_.check(driver_.cuFuncSetAttribute(kernel.function, kFunctionMaxDynamicSharedBytes,
@@ -71,7 +61,7 @@ Kernels::Kernel& Kernels::kernelFor(const Launch& launch) {
                   "give a kernel more shared memory");
     kernel.dynamicSharedBytes = launch.sharedBytes;
   }
-  return kernel;
+  return kernel.function;
 }
 
 }  // namespace svc::cuda

@@ -17,11 +17,8 @@ class Kernels {
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  /// Appends a launch to `stream`. Nothing is launched for a grid without blocks. Throws DriverError.
-  template <class Params>
-  void launch(StreamHandle stream, const Launch& launch, Params params) {
-    enqueue(stream, launch, &params);
-  }
+  /// The kernel that `launch` names, with as much shared memory as it asks for. Throws DriverError.
+  Function functionOf(const Launch& launch);
 
  private:
   struct Kernel {
@@ -31,8 +28,6 @@ class Kernels {
   };
 
   void findAll();
-  void enqueue(StreamHandle stream, const Launch& launch, void* params);
-  Kernel& kernelFor(const Launch& launch);
 
   const Driver& driver_;
   const std::string path_;

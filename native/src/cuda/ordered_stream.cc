@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kLongWait{1000};
 
 }  // namespace
 
-OrderedStream::OrderedStream(const Device& device) : driver_(device.driver()) {
+OrderedStream::OrderedStream(const Device& device) : driver_(device.driver()), graphs_(driver_) {
   driver_.check(driver_.cuStreamCreate(&stream_, kStreamNonBlocking), "make a stream");
 }
 
@@ -26,6 +26,16 @@ OrderedStream::~OrderedStream() {
   for (const Mark& mark : marks_) driver_.cuEventDestroy_v2(mark.event);
   for (const EventHandle event : spareEvents_) driver_.cuEventDestroy_v2(event);
   driver_.cuStreamDestroy_v2(stream_);
+}
+
+StreamHandle OrderedStream::handle() {
+  flush();
+  return stream_;
+}
+
+void OrderedStream::collect(bool isCollecting) {
+  flush();
+  isCollecting_ = isCollecting;
 }
 
 StreamPosition OrderedStream::endOp() {
@@ -42,6 +52,7 @@ StreamPosition OrderedStream::endOp(std::function<void()> whenRun) {
 }
 
 bool OrderedStream::await(StreamPosition position, std::chrono::milliseconds atMost) {
+  flush();
   if (!hasRun(position) && (marks_.empty() || marks_.back().position < position)) mark(nullptr);
   const Clock::time_point start = Clock::now();
   for (;;) {
@@ -63,11 +74,23 @@ double OrderedStream::busySeconds() const {
 }
 
 void OrderedStream::mark(std::function<void()> whenRun) {
+  flush();
   const EventHandle event = takeEvent();
   const Result recorded = driver_.cuEventRecord(event, stream_);
   if (recorded != kSuccess) spareEvents_.push_back(event);
   driver_.check(recorded, "record an event");
   marks_.push_back({last_, event, std::move(whenRun)});
+}
+
+void OrderedStream::flush() {
+  if (queued_.size() == 0) return;
+  graphs_.launch(queued_, stream_);
+  queued_.clear();
+}
+
+void OrderedStream::endPiece() {
+  flush();
+  if (isCollecting_) mark(nullptr);
 }
 
 void OrderedStream::advance() {

@@ -1,5 +1,7 @@
 // The order of the ops on a GPU. The thread that calls ops appends them to a stream of the device and goes on; results are handed
 // over on the same thread, when it looks how far the device is.
+//
+// Launches may be collected before they are appended, a piece at a time, so that those that come again are launched as graphs.
 #pragma once
 
 #include <chrono>
@@ -9,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "cuda/device.h"
+#include "cuda/graph_cache.h"
 
 namespace svc::cuda {
 
@@ -20,7 +23,17 @@ class OrderedStream {
   OrderedStream(const OrderedStream&) = delete;
   OrderedStream& operator=(const OrderedStream&) = delete;
 
-  StreamHandle handle() const { return stream_; }
+  /// For commands that are no launches: they come after all launches so far.
+  StreamHandle handle();
+  template <class Params>
+  void launch(Function function, const Launch& how, const Params& params) {
+    queued_.add(function, how, params);
+    if (!isCollecting_ || queued_.size() == kPiece) endPiece();
+  }
+  /// Whether launches from now on are collected.
+  void collect(bool isCollecting);
+  void limitGraphs(size_t launches) { graphs_.limit(launches); }
+  const GraphCache& graphs() const { return graphs_; }
   /// Of what was appended since the last call: one op.
   StreamPosition endOp();
   /// The same; `whenRun` is called once the op has run, before it counts as run.
@@ -38,6 +51,8 @@ class OrderedStream {
 
  private:
   using Clock = std::chrono::steady_clock;
+  /// Launches of a graph at most: the device begins with the first ones while the host collects the next.
+  static constexpr size_t kPiece = 32;
 
   /// A place in the stream that the device tells to have reached.
   struct Mark {
@@ -47,12 +62,19 @@ class OrderedStream {
   };
 
   void mark(std::function<void()> whenRun);
+  /// Appends the launches that are queued.
+  void flush();
+  /// The same, so that a wait for the ops of this piece ends with it.
+  void endPiece();
   /// Hands over what the device has reached.
   void advance();
   EventHandle takeEvent();
 
   const Driver& driver_;
   StreamHandle stream_ = nullptr;
+  GraphCache graphs_;
+  LaunchList queued_;
+  bool isCollecting_ = false;
   StreamPosition last_ = 0, run_ = 0;
   std::deque<Mark> marks_;
   std::vector<EventHandle> spareEvents_;

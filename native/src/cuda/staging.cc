@@ -23,14 +23,29 @@ void Parcel::fill() {
     if (source.bytes > 0) std::memcpy(block_->host.data() + source.offset, source.values, source.bytes);
   }
   sources_.clear();
+  address_ = block_->device.address();
 }
 
 void Parcel::send(StreamHandle stream) {
   fill();
+  copyTo(block_->device.address(), stream);
+}
+
+void Parcel::sendTo(DeviceMemory& memory, const std::function<void()>& awaitOps, StreamHandle stream) {
+  if (used_ > memory.bytes()) {
+    awaitOps();
+    memory = DeviceMemory();
+    memory = staging_->allocate(used_);
+  }
+  fill();
+  copyTo(memory.address(), stream);
+}
+
+void Parcel::copyTo(DeviceAddress address, StreamHandle stream) {
+  address_ = address;
   if (sent_ == 0) return;
   const Driver& driver = staging_->driver();
-  driver.check(driver.cuMemcpyHtoDAsync_v2(block_->device.address(), block_->host.data(), sent_, stream),
-               "copy to its memory");
+  driver.check(driver.cuMemcpyHtoDAsync_v2(address, block_->host.data(), sent_, stream), "copy to its memory");
 }
 
 void Parcel::fetch(StreamHandle stream) {
@@ -39,6 +54,8 @@ void Parcel::fetch(StreamHandle stream) {
   driver.check(driver.cuMemcpyDtoHAsync_v2(block_->host.data() + sent_, block_->device.address() + sent_, used_ - sent_, stream),
                "copy from its memory");
 }
+
+DeviceMemory Staging::allocate(size_t bytes) const { return {device_, std::bit_ceil(std::max(bytes, kLeastBytes))}; }
 
 std::unique_ptr<StagingBlock> Staging::take(size_t bytes) {
   const size_t size = std::bit_ceil(std::max(bytes, kLeastBytes));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -57,13 +58,16 @@ class Parcel {
   void fill();
   /// `fill`, then appends the copy to the device.
   void send(StreamHandle stream);
+  /// The same into `memory`, which grows where it is too small: a parcel of the same slices is at the same addresses every time. The ops
+  /// before may still read it; `awaitOps` waits for them.
+  void sendTo(DeviceMemory& memory, const std::function<void()>& awaitOps, StreamHandle stream);
   /// Appends the copy of all that kernels fill back to the host.
   void fetch(StreamHandle stream);
 
   /// Once it is sent: for kernels.
   template <class T>
   T* device(Slice<T> slice) const {
-    return slice.count == 0 ? nullptr : block_->device.at<T>(slice.offset);
+    return slice.count == 0 ? nullptr : reinterpret_cast<T*>(address_ + slice.offset);
   }
   /// Once it is filled, or what was fetched is there.
   template <class T>
@@ -87,8 +91,12 @@ class Parcel {
 
   Staging* staging_;
   std::vector<Source> sources_;
+  void copyTo(DeviceAddress address, StreamHandle stream);
+
   size_t sent_ = 0, used_ = 0;
   std::unique_ptr<StagingBlock> block_;
+  /// Of the slices on the device.
+  DeviceAddress address_ = 0;
 };
 
 /// Keeps blocks of parcels that are done. Their sizes are powers of 2.
@@ -98,6 +106,8 @@ class Staging {
 
   std::unique_ptr<StagingBlock> take(size_t bytes);
   void give(std::unique_ptr<StagingBlock> block);
+  /// At least `bytes`.
+  DeviceMemory allocate(size_t bytes) const;
   const Driver& driver() const { return device_.driver(); }
 
  private:

@@ -1,6 +1,8 @@
 // A step's arrays on the device, and the ops that read them.
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "backend/not_available.h"
 #include "cuda/cuda_backend.h"
@@ -25,21 +27,39 @@ int longestQuery(const StepInputs& step) {
   return longest;
 }
 
+/// The block tables with `maxBlocks` places for each sequence.
+std::vector<int32_t> widenedTables(const StepInputs& step, int maxBlocks) {
+  const size_t tables = step.maxBlocks == 0 ? 0 : step.blockTables.size() / step.maxBlocks;
+  std::vector<int32_t> wide(tables * maxBlocks, 0);
+  for (size_t i = 0; i < tables; ++i) std::copy_n(&step.blockTables[i * step.maxBlocks], step.maxBlocks, &wide[i * maxBlocks]);
+  return wide;
+}
+
+bool areSame(const std::vector<AttentionTile>& a, const std::vector<AttentionTile>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(AttentionTile)) == 0;
+}
+
+/// Sizes that grow with each token come in powers of 2, so that steps alike are launched alike.
+int rounded(int size) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))); }
+
 }  // namespace
 
 Backend::Step CudaBackend::beginStep(StepInputs inputs) {
   auto step = std::make_shared<const StepInputs>(std::move(inputs));
+  step_.maxQuery = longestQuery(*step);
+  stream_.collect(usesGraphs_ && step_.maxQuery == 1);
   // Ops of the step before may still read its arrays.
-  stream_.afterOps([before = std::move(step_.parcel), tiles = std::move(tiles_)] {});
+  stream_.afterOps([before = std::move(step_.parcel)] {});
   tiles_.reset();
   step_.parcel = std::make_shared<Parcel>(staging_);
   step_.positions = step_.parcel->in(step->positions);
   step_.slots = step_.parcel->in(step->slots);
   step_.queryStarts = step_.parcel->in(step->queryStarts);
   step_.contextLengths = step_.parcel->in(step->contextLengths);
-  step_.blockTables = step_.parcel->in(step->blockTables);
-  step_.parcel->send(stream_.handle());
-  step_.maxQuery = longestQuery(*step);
+  step_.maxBlocks = rounded(step->maxBlocks);
+  const std::vector<int32_t> tables = widenedTables(*step, step_.maxBlocks);
+  step_.blockTables = step_.parcel->in(tables);
+  sendTo(stepMemory_, *step_.parcel);
   const auto longest = std::max_element(step->contextLengths.begin(), step->contextLengths.end());
   step_.maxContext = longest == step->contextLengths.end() ? 0 : *longest;
   return step;
@@ -74,27 +94,28 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   }
   if (q.rows == 0) return stream_.endOp();
   const Tiles& tiles = tilesFor(*step, group);
-  const size_t tablesBefore = static_cast<size_t>(groupOf(*step, options.layer)) * step->sequences() * step->maxBlocks;
+  const int maxContext = rounded(step_.maxContext);
+  const size_t tablesBefore = static_cast<size_t>(groupOf(*step, options.layer)) * step->sequences() * step_.maxBlocks;
   AttentionParams params{};
   params.q = reinterpret_cast<const float*>(q.data);
   params.qStride = q.stride;
   params.out = reinterpret_cast<uint16_t*>(out.data);
   params.outStride = out.stride;
   params.kv = kvRow(*step->cache, options.layer);
-  params.tiles = tiles.parcel->device(tiles.tiles);
+  params.tiles = tileMemory_.at<AttentionTile>();
   params.queryStarts = step_.parcel->device(step_.queryStarts);
   params.contextLengths = step_.parcel->device(step_.contextLengths);
   params.blockTables = step_.parcel->device(step_.blockTables) + tablesBefore;
   params.sinks = options.sinks == nullptr ? nullptr : static_cast<const DeviceVector*>(options.sinks)->values.at<float>();
-  params.partials = scratch(attentionPartialBytes(tiles.plan, q.rows, options.heads, shape.headDim, step_.maxContext));
+  params.partials = scratch(attentionPartialBytes(tiles.plan, q.rows, options.heads, shape.headDim, maxContext));
   params.scale = options.scale;
   params.softcap = options.softcap;
   params.heads = options.heads;
-  params.maxBlocks = step->maxBlocks;
+  params.maxBlocks = step_.maxBlocks;
   params.numTokens = q.rows;
   params.numSequences = step->sequences();
-  params.numTiles = static_cast<int32_t>(tiles.tiles.count);
-  params.maxChunks = ceilDiv(step_.maxContext, kKvChunk);
+  params.numTiles = static_cast<int32_t>(sentTiles_.size());
+  params.maxChunks = ceilDiv(maxContext, kKvChunk);
   params.window = static_cast<int32_t>(options.window);
   params.isBidirectional = options.isBidirectional ? 1 : 0;
   launch(launchOf(params, tiles.plan), params);
@@ -104,14 +125,17 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
 
 const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int group) {
   if (tiles_.has_value() && tiles_->group == group) return *tiles_;
-  stream_.afterOps([before = std::move(tiles_)] {});
   const AttentionPlan plan = planAttention(group, step.cache->shape.headDim, step_.maxQuery);
   std::vector<AttentionTile> tiles;
   eachTile(plan, step.queryStarts.data(), step.sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
-  auto parcel = std::make_shared<Parcel>(staging_);
-  const Slice<AttentionTile> slice = parcel->in(tiles);
-  parcel->send(stream_.handle());
-  return tiles_.emplace(Tiles{std::move(parcel), slice, plan, group});
+  if (!areSame(tiles, sentTiles_)) {
+    auto parcel = std::make_shared<Parcel>(staging_);
+    parcel->in(tiles);
+    sendTo(tileMemory_, *parcel);
+    stream_.afterOps([parcel] {});
+    sentTiles_ = std::move(tiles);
+  }
+  return tiles_.emplace(Tiles{plan, group});
 }
 
 }  // namespace svc::cuda

@@ -92,6 +92,19 @@ struct StreamState {
   }
 };
 
+/// Launches with copies of their arguments, one after the other.
+struct GraphNodeState {
+  std::function<void()> launch;
+};
+
+struct GraphState {
+  std::deque<GraphNodeState> nodes;
+};
+
+struct ExecutableGraphState {
+  std::vector<std::function<void()>> launches;
+};
+
 struct EventState {
   std::atomic<size_t> recorded{0}, reached{0};
 };
@@ -392,25 +405,74 @@ SVC_EXPORT cuFuncSetAttribute(Function function, int attribute, int value) {
   return kSuccess;
 }
 
-SVC_EXPORT cuLaunchKernel(Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
-                          unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** arguments, void**) {
-  if (emulator().failure != kSuccess) return emulator().failure;
+namespace {
+
+/// Null where the device refuses it. The arguments are copied now, and what they point to is looked for when it runs.
+std::function<void()> launchOf(const KernelNode& node) {
+  const auto& [function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, extra, unused, context] = node;
   const bool isGrid = gridX > 0 && gridY > 0 && gridZ > 0 && gridY <= kMostBlocksYZ && gridZ <= kMostBlocksYZ;
   const bool isBlock = blockX > 0 && blockX * blockY * blockZ <= kMostThreads;
-  if (!isGrid || !isBlock || sharedBytes > function->dynamicSharedBytes) return kErrorInvalidValue;
-  const EmulatedKernel* const kernel = function->kernel;
+  if (!isGrid || !isBlock || sharedBytes > function->dynamicSharedBytes) return nullptr;
   const auto first = static_cast<const char*>(arguments[0]);
-  std::vector<char> params(first, first + kernel->paramBytes);
-  stream->append([=, params = std::move(params)] {
+  std::vector<char> params(first, first + function->kernel->paramBytes);
+  return [node, params = std::move(params)] {
     std::vector<uint64_t> words;
     if (emulator().failure != kSuccess) return;
     if (!translate(params.data(), params.size(), words)) {
       emulator().failure = kErrorIllegalAddress;
       return;
     }
-    const unsigned grid[] = {gridX, gridY, gridZ}, block[] = {blockX, blockY, blockZ};
-    kernel->run(grid, block, sharedBytes, words.data());
-  });
+    const unsigned grid[] = {node.gridX, node.gridY, node.gridZ}, block[] = {node.blockX, node.blockY, node.blockZ};
+    node.function->kernel->run(grid, block, node.sharedBytes, words.data());
+  };
+}
+
+}  // namespace
+
+SVC_EXPORT cuLaunchKernel(Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
+                          unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** arguments, void**) {
+  if (emulator().failure != kSuccess) return emulator().failure;
+  auto launch = launchOf({function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, nullptr, nullptr, nullptr});
+  if (launch == nullptr) return kErrorInvalidValue;
+  stream->append(std::move(launch));
+  return kSuccess;
+}
+
+SVC_EXPORT cuGraphCreate(Graph* graph, unsigned) {
+  *graph = new GraphState;
+  return kSuccess;
+}
+
+SVC_EXPORT cuGraphDestroy(Graph graph) {
+  delete graph;
+  return kSuccess;
+}
+
+/// Each launch comes after the one before it: others are not emulated.
+SVC_EXPORT cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode* before, size_t count, const KernelNode* launch) {
+  const bool isChain = graph->nodes.empty() ? count == 0 : count == 1 && before[0] == &graph->nodes.back();
+  auto run = isChain ? launchOf(*launch) : nullptr;
+  if (run == nullptr) return kErrorInvalidValue;
+  graph->nodes.push_back({std::move(run)});
+  *node = &graph->nodes.back();
+  return kSuccess;
+}
+
+SVC_EXPORT cuGraphInstantiateWithFlags(ExecutableGraph* made, Graph graph, unsigned long long) {
+  if (setting("SVC_EMULATED_GRAPHS", 1) == 0) return kErrorOutOfMemory;
+  *made = new ExecutableGraphState;
+  for (const GraphNodeState& node : graph->nodes) (*made)->launches.push_back(node.launch);
+  return kSuccess;
+}
+
+SVC_EXPORT cuGraphExecDestroy(ExecutableGraph graph) {
+  delete graph;
+  return kSuccess;
+}
+
+SVC_EXPORT cuGraphLaunch(ExecutableGraph graph, StreamHandle stream) {
+  if (emulator().failure != kSuccess) return emulator().failure;
+  for (const std::function<void()>& launch : graph->launches) stream->append(launch);
   return kSuccess;
 }
 

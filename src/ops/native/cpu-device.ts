@@ -22,6 +22,7 @@ export function openCpuDevice(native: Native, options: CpuOptions): NativeDevice
     description: `${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`,
     isa,
     packs: true,
+    recordsSteps: false,
     freeMemory: freeHostMemory,
   };
 }

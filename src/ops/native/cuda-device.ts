@@ -4,17 +4,21 @@ import { ConfigError } from '../../errors.ts';
 import { cudaFiles, type Native } from '../../native/native.ts';
 import type { NativeDevice } from './native-ops.ts';
 
-/** @throws ConfigError saying what this machine lacks, and what to do. */
-export function openCudaDevice(native: Native): NativeDevice {
+/**
+ * @param usesGraphs whether decode steps that come again are launched as CUDA graphs
+ * @throws ConfigError saying what this machine lacks, and what to do.
+ */
+export function openCudaDevice(native: Native, usesGraphs: boolean): NativeDevice {
   const device = native.cudaDevice(cudaFiles().driver);
   if (device.missing !== undefined) throw notPossible(device.missing);
   const isa = `sm_${device.computeCapability}`;
   return {
-    native: openBackend(native),
+    native: openBackend(native, usesGraphs),
     backend: 'cuda',
     description: `${device.name}, ${isa}`,
     isa: `cuda ${isa}`,
     packs: false,
+    recordsSteps: usesGraphs,
     freeMemory: () => freeBytes(native),
   };
 }
@@ -25,10 +29,10 @@ export function cudaDeviceName(native: Native): string | null {
   return device.missing === undefined ? device.name : null;
 }
 
-function openBackend(native: Native) {
+function openBackend(native: Native, usesGraphs: boolean) {
   const { driver, kernels } = cudaFiles();
   try {
-    return new native.CudaBackend(driver, kernels);
+    return new native.CudaBackend(driver, kernels, usesGraphs);
   } catch (error) {
     throw notPossible(error instanceof Error ? error.message : String(error), error);
   }

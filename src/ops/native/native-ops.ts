@@ -31,6 +31,7 @@ import type {
   TokenMasks,
 } from '../ops.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
+import { paddedBatchSize } from './batch-sizes.ts';
 import { asOpsError } from './native-errors.ts';
 import { NativeLora } from './native-lora.ts';
 import { NativePackedWeights } from './native-packed-weights.ts';
@@ -47,6 +48,8 @@ export interface NativeDevice {
   readonly isa: string;
   /** Whether weights are packed for its kernels, and can be taken from a cache. */
   readonly packs: boolean;
+  /** Whether the launches of decode steps are recorded, so that few batch sizes are better than many. */
+  readonly recordsSteps: boolean;
   freeMemory(): number;
 }
 
@@ -60,8 +63,10 @@ export class NativeOps implements Ops {
   readonly #loaded: NativePackedWeights;
   readonly #native: NativeBackend;
   readonly #arena: Arena;
+  readonly #recordsSteps: boolean;
+  #warned = '';
 
-  constructor({ native, backend, description, isa, packs, freeMemory }: NativeDevice) {
+  constructor({ native, backend, description, isa, packs, recordsSteps, freeMemory }: NativeDevice) {
     this.backend = backend;
     this.description = description;
     this.isa = isa;
@@ -70,6 +75,7 @@ export class NativeOps implements Ops {
     this.packedWeights = packs ? this.#loaded : null;
     this.#native = native;
     this.#arena = new Arena(native);
+    this.#recordsSteps = recordsSteps;
   }
 
   loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight {
@@ -120,6 +126,27 @@ export class NativeOps implements Ops {
 
   close(): void {
     this.#native.close();
+  }
+
+  paddedBatch(numSequences: number): number {
+    return this.#recordsSteps ? paddedBatchSize(numSequences) : numSequences;
+  }
+
+  /** What is recorded of steps. */
+  get recorded(): ReturnType<NativeBackend['graphs']> {
+    return this.#native.graphs();
+  }
+
+  /** Keeps at most so many launches of steps. */
+  limitRecorded(launches: number): void {
+    this.#native.limitGraphs(launches);
+  }
+
+  takeWarning(): string | null {
+    const { failure } = this.recorded;
+    if (failure === this.#warned) return null;
+    this.#warned = failure;
+    return `no more CUDA graphs are made, steps are launched op by op: ${failure}`;
   }
 
   mark(): Pending<void> {

@@ -102,6 +102,14 @@ export class ReferenceOps implements Ops {
   /** All memory is JavaScript's own and goes with its last reference. */
   close(): void {}
 
+  paddedBatch(numSequences: number): number {
+    return numSequences;
+  }
+
+  takeWarning(): null {
+    return null;
+  }
+
   openScope(): Scope {
     const tensors: RefTensor[] = [];
     this.#scopes.push(tensors);

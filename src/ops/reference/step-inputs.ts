@@ -2,7 +2,14 @@
 
 import { ShapeError } from '../../errors.ts';
 import { distinctAdapters, NO_ADAPTER } from '../lora.ts';
-import type { AttentionBatch, KvCache, KvCacheShape, StepArrays, StepInputs } from '../ops.ts';
+import {
+  type AttentionBatch,
+  type KvCache,
+  type KvCacheShape,
+  NO_SLOT,
+  type StepArrays,
+  type StepInputs,
+} from '../ops.ts';
 import { RefKvCache } from './kv-cache.ts';
 
 export class RefStepInputs implements StepInputs {
@@ -18,7 +25,7 @@ export class RefStepInputs implements StepInputs {
     if (!(cache instanceof RefKvCache))
       throw new ShapeError('beginStep', 'a KV cache of this backend', 'another');
     const numTokens = positions.length;
-    expectIndices('slots', slotMapping, cache.shape.blocks * cache.shape.blockSize);
+    expectIndices('slots', slotMapping, cache.shape.blocks * cache.shape.blockSize, NO_SLOT);
     const numSlots = cache.numGroups * numTokens;
     if (slotMapping.length !== numSlots)
       throw new ShapeError('beginStep', `slots [${numSlots}]`, `[${slotMapping.length}]`);
@@ -102,9 +109,9 @@ function checkSequence(batch: AttentionBatch, sequence: number, shape: KvCacheSh
   }
 }
 
-function expectIndices(what: string, values: Int32Array, end: number): void {
+function expectIndices(what: string, values: Int32Array, end: number, first = 0): void {
   for (const [row, value] of values.entries()) {
-    if (value < 0 || value >= end)
-      throw new ShapeError('beginStep', `${what} from 0 to ${end - 1}`, `${value} in row ${row}`);
+    if (value < first || value >= end)
+      throw new ShapeError('beginStep', `${what} from ${first} to ${end - 1}`, `${value} in row ${row}`);
   }
 }
