@@ -30,8 +30,10 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const { vocabSize, hiddenSize, numLayers, pooling } = config;
   const isTied = config.tieWordEmbeddings && pooling === null;
   const done = (steps: number, what: string) => progress(steps / (numLayers + 2), what);
+  const { maxModelLen, servedLength } = context;
   // First: threads of the backend may be reading packed weights already.
-  const layerContext: LayerContext = { config, weights, ropeTables: makeRopeTables(context) };
+  const ropeTables = servedLength === null ? makeRopeTables(context, maxModelLen) : new Map();
+  const layerContext: LayerContext = { config, weights, ropeTables };
   const table = { name: names.embedding, n: vocabSize };
   const embedding = isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize);
   const positions = names.positions
@@ -47,6 +49,7 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const head = pooling ? null : isTied ? embedding : loadHead(context);
   const poolingHead = pooling && loadPoolingHead(context, pooling);
   await done(numLayers + 2, 'output head');
+  if (servedLength !== null) makeRopeTables(context, servedLength(), ropeTables);
   return new Decoder(context, { embedding, positions, layers, finalNorm, head, poolingHead });
 }
 
@@ -66,13 +69,20 @@ function loadPoolingHead(
   return product(weights.rows(isTied ? names.embedding : names.head, vocabSize, tokenIds, hiddenSize));
 }
 
-/** Layers that rotate alike share a table. */
-export function makeRopeTables({ config, ops, maxModelLen }: LoadContext): Map<RopeConfig, Vector> {
-  const tables = new Map<RopeConfig, Vector>();
+/**
+ * Layers that rotate alike share a table.
+ * @param length longest context that comes
+ */
+export function makeRopeTables(
+  { config, ops, maxModelLen: limit }: LoadContext,
+  length: number,
+  tables = new Map<RopeConfig, Vector>(),
+): Map<RopeConfig, Vector> {
   const { layerRopes, rotaryDim } = config;
-  const short = shortContext(layerRopes, maxModelLen);
+  const short = shortContext(layerRopes, limit);
   for (const rope of new Set(layerRopes)) {
-    if (rope !== null) tables.set(rope, ops.makeVector(ropeTables(rope, rotaryDim, maxModelLen, short)));
+    if (rope !== null)
+      tables.set(rope, ops.makeVector(ropeTables(rope, rotaryDim, { length, limit }, short)));
   }
   return tables;
 }

@@ -33,7 +33,11 @@ export async function loadEncoder(context: LoadContext, design: EncoderDesign): 
   const { config, weights, names, progress } = context;
   const { hiddenSize, numLayers, pooling } = config;
   const done = (steps: number, what: string) => progress(steps / (numLayers + 2), what);
-  const layerContext: LayerContext = { config, weights, ropeTables: makeRopeTables(context) };
+  const layerContext: LayerContext = {
+    config,
+    weights,
+    ropeTables: makeRopeTables(context, context.maxModelLen),
+  };
   const root = names.layers.slice(0, -config.tensorNames.layers.length);
   const embedding = weights.embedding({ name: names.embedding, n: config.vocabSize }, hiddenSize);
   const learned = loadLearned(context, root);

@@ -24,8 +24,12 @@ export interface LoadOptions {
   readonly kvCacheDtype?: KvCacheDType;
   /** Where packed weights are taken from and written to; null or absent packs them. */
   readonly packedCache?: PackedCache | null;
-  /** Longest context to serve; null is the model's own limit. */
+  /** Longest context that may be served; null is the model's own limit. */
   readonly maxModelLen: number | null;
+  /**
+   * Asked once the weights are in memory: the longest context that will be served, at most `maxModelLen`; null or absent is that.
+   */
+  readonly servedLength?: ((model: ModelShape) => number) | null;
   /** What it is to be served as; absent is what its files say. */
   readonly choice?: PoolingChoice;
   /** Called before a weight is read; what it throws ends the load. */
@@ -67,12 +71,13 @@ async function loadFrom(
   expectOneQuantization(source, config, options);
   const dtype = chooseDType(config, checkpoint, names, options);
   const kvDType = chooseKvDType(dtype, options);
-  options.onOpen?.({
+  const shape: ModelShape = {
     config,
     dtype,
     kvDType,
     kvCacheShape: (blocks, size) => kvCacheShape(config, kvDType, blocks, size),
-  });
+  };
+  options.onOpen?.(shape);
   const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({
     fingerprint: source.fingerprint(),
@@ -85,6 +90,7 @@ async function loadFrom(
     // A turn for whoever shows the progress.
     await new Promise(setImmediate);
   };
+  const { servedLength = null } = options;
   const { load } = findArchitecture(config.architecture);
   const model = await load({
     config,
@@ -93,6 +99,7 @@ async function loadFrom(
     names,
     kvDType,
     maxModelLen: options.maxModelLen,
+    servedLength: servedLength && (() => servedLength(shape)),
     progress,
   });
   checkpoint.expectUnchanged();

@@ -65,7 +65,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
 ];
 
 /** Those whose name says what they are for: all others generate. */
-const ENCODERS: readonly Architecture[] = [bert, roberta, modernBert];
+const ENCODERS: readonly Architecture[] = [bert, roberta, distilbert, modernBert];
 
 export const ARCHITECTURE_NAMES = ARCHITECTURES.flatMap(({ architectures }) => architectures);
 

@@ -43,6 +43,7 @@ export async function loadRunner(
     kvCacheDtype: config.kvCacheDtype,
     packedCache,
     maxModelLen: plan.wantedLength,
+    servedLength: config.maxModelLen === 'auto' ? (shape) => plan.maxModelLen(shape) : null,
     choice: config,
     // What does not fit now will not fit beside the weights.
     onOpen: (shape) => void plan.numBlocks(shape, plan.maxModelLen(shape)),

@@ -194,6 +194,21 @@ describe('--max-model-len auto', () => {
     expect(info.maxModelLen).toBeLessThan(limit);
   });
 
+  it('takes memory for the angles of what is served, not of all that the model could read', async () => {
+    const before = process.memoryUsage().arrayBuffers;
+    const runner = await loadRunner({
+      ...ENGINE_DEFAULTS,
+      device: 'reference',
+      modelPath: tinyModel({ config: { max_position_embeddings: 4_000_000 } }),
+      maxModelLen: 'auto',
+      kvCacheMemoryBytes: 2 ** 20,
+    });
+    // For all positions they would be 4,000,000 times 16 numbers.
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(100e6);
+    expect(runner.info.maxModelLen).toBeGreaterThan(1000);
+    await runner.close();
+  });
+
   it('is refused where not even one block fits', async () => {
     await expect(load({ maxModelLen: 'auto', kvCacheMemoryBytes: 1 })).rejects.toThrow(/room for 0 tokens/);
   });

@@ -201,20 +201,6 @@ describe('a pooling model', () => {
       /tensor 2_Dense\.linear\.weight must be \[25, 32\] by config\.json, it is \[24, 32\]/,
     );
   });
-
-  it('of DistilBERT is refused as a classifier, whichever way that is asked for', async () => {
-    const change = (fields: object) => (folder: string) =>
-      writeFileSync(
-        join(folder, 'config.json'),
-        JSON.stringify({ ...configOf('distilbert-mean'), ...fields }),
-      );
-    await expect(load('distilbert-mean', change({ num_labels: 1 }), { convert: 'classify' })).rejects.toThrow(
-      'DistilBertModel is served for embeddings, not for scores: leave out --convert',
-    );
-    await expect(
-      load('distilbert-mean', change({ architectures: ['DistilBertForSequenceClassification'] })),
-    ).rejects.toThrow(/architecture DistilBertForSequenceClassification is not supported/);
-  });
 });
 
 it('the files that say what a model is for are fetched with it', () => {

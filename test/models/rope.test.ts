@@ -61,10 +61,19 @@ describe('ropeTable', () => {
   });
 
   it('puts the table of longer contexts behind that of the short ones', () => {
-    const both = ropeTables(longrope, HEAD_DIM, 40, 32);
+    const both = ropeTables(longrope, HEAD_DIM, { length: 40, limit: 40 }, 32);
     expect(both.subarray(0, 32 * HEAD_DIM)).toEqual(ropeTable(longrope, HEAD_DIM, 32));
     expect(both.subarray(32 * HEAD_DIM)).toEqual(ropeTable(longrope, HEAD_DIM, 40));
-    expect(ropeTables(longrope, HEAD_DIM, 40, null)).toEqual(ropeTable(longrope, HEAD_DIM, 40));
+    const lengths = { length: 40, limit: 40 };
+    expect(ropeTables(longrope, HEAD_DIM, lengths, null)).toEqual(ropeTable(longrope, HEAD_DIM, 40));
+  });
+
+  it('has no more positions than come, stretched as the longest that may', () => {
+    const whole = ropeTables(longrope, HEAD_DIM, { length: 80, limit: 80 }, 32);
+    const some = ropeTables(longrope, HEAD_DIM, { length: 40, limit: 80 }, 32);
+    expect(some).toEqual(whole.subarray(0, (32 + 40) * HEAD_DIM));
+    const short = ropeTables(longrope, HEAD_DIM, { length: 20, limit: 80 }, 32);
+    expect(short).toEqual(whole.subarray(0, 20 * HEAD_DIM));
   });
 
   it('knows the longest context that is not stretched, where longer ones are', () => {
@@ -84,6 +93,41 @@ describe('ropeTable', () => {
     }
   });
 });
+
+describe('a model whose served length is found after its weights', () => {
+  it.each(['llama-yarn', 'phi3-longrope', 'deepseek-v2', 'cohere2'])(
+    '%s has tables of that length, with the numbers of the whole ones',
+    async (name) => {
+      const folder = fileURLToPath(new URL(`../fixtures/goldens/${name}`, import.meta.url));
+      const load = async (servedLength: (() => number) | null) => {
+        const ops = new RecordingOps();
+        const options = { dtype: 'float32', maxModelLen: null, servedLength } as const;
+        const { config } = await loadModel(openModelSource(folder), ops, options);
+        // Longer than the weights of any norm.
+        const ofRopes = ops.vectors.filter(({ length }) => length >= 20 * config.rotaryDim);
+        return { tables: ofRopes, rotaryDim: config.rotaryDim };
+      };
+      const whole = await load(null);
+      const some = await load(() => 20);
+      expect(some.tables).toHaveLength(whole.tables.length);
+      expect(whole.tables.length).toBeGreaterThan(0);
+      for (const [index, table] of some.tables.entries()) {
+        expect(table).toHaveLength(20 * some.rotaryDim);
+        expect(table).toEqual(whole.tables[index]!.subarray(0, table.length));
+      }
+    },
+  );
+});
+
+/** Keeps the numbers that it is given. */
+class RecordingOps extends ReferenceOps {
+  readonly vectors: Float32Array[] = [];
+
+  override makeVector(values: Float32Array) {
+    this.vectors.push(values);
+    return super.makeVector(values);
+  }
+}
 
 describe('a model with dynamic positions', () => {
   const folder = fileURLToPath(new URL('../fixtures/goldens/llama-dynamic', import.meta.url));

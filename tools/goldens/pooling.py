@@ -191,9 +191,9 @@ def qwen3(vocab: int, **more: object) -> t.PreTrainedConfig:
     return t.Qwen3Config(**DECODER, vocab_size=vocab, pad_token_id=0, **more)
 
 
-def distilbert(vocab: int) -> t.PreTrainedConfig:
+def distilbert(vocab: int, **more: object) -> t.PreTrainedConfig:
     sizes = {"dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 128}
-    return t.DistilBertConfig(**sizes, vocab_size=vocab, pad_token_id=0, attention_dropout=0.0, dropout=0.0)
+    return t.DistilBertConfig(**sizes, vocab_size=vocab, pad_token_id=0, attention_dropout=0.0, dropout=0.0, **more)
 
 
 MODELS = {
@@ -262,6 +262,12 @@ MODELS = {
         t.AutoModelForSequenceClassification,
         scores=True,
         overrides={"rope_parameters": None, "layer_types": None, "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0},
+    ),
+    "distilbert-reranker": Recipe(
+        lambda vocab: distilbert(vocab, num_labels=1, seq_classif_dropout=0.0),
+        word_piece,
+        t.AutoModelForSequenceClassification,
+        scores=True,
     ),
 }
 

@@ -1,7 +1,6 @@
 // DistilBERT (Sanh et al., 2019): BERT with half as many layers and without kinds of texts, under names of its own.
 
 import { z } from 'zod';
-import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';
@@ -11,11 +10,12 @@ import { plainMlp } from '../layers/mlp.ts';
 import { layerNormInPlace } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+import { activated, headOf, product } from '../pooling/pooling-head.ts';
 
 export const distilbert: Architecture = {
-  architectures: ['DistilBertModel', 'DistilBertForMaskedLM'],
+  architectures: ['DistilBertModel', 'DistilBertForMaskedLM', 'DistilBertForSequenceClassification'],
   readConfig,
-  load: (context) => loadEncoder(context, { layer, head: refuseHead }),
+  load: (context) => loadEncoder(context, { layer, head }),
 };
 
 const layer: LoadLayer = (context, index, prefix) =>
@@ -37,10 +37,13 @@ const attention: LoadBlock = (context, index, prefix) => {
 
 const mlp = plainMlp({ up: 'ffn.lin1', down: 'ffn.lin2' });
 
-/** Its classifiers rectify where those of BERT take the tangent, and no reranker is published so. */
-const refuseHead: LoadEncoderHead = ({ config }) => {
-  throw new ModelLoadError(
-    `${config.architecture} is served for embeddings, not for scores: leave out --convert classify`,
+/** classifier(relu(dense(row))) */
+const head: LoadEncoderHead = ({ weights, config }) => {
+  const { hiddenSize: n } = config;
+  return headOf(
+    product(weights.classifier('pre_classifier', n, n, true)),
+    activated('relu'),
+    product(weights.classifier('classifier', 1, n, true)),
   );
 };
 

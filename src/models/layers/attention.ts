@@ -2,6 +2,7 @@
 
 import type { Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
+import type { RopeConfig } from '../rope-config.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { ColumnParallelLinears, RowParallelLinear } from './linear.ts';
 import { productBlock } from './product-block.ts';
@@ -82,15 +83,14 @@ class AttentionHeads {
   readonly #kvLayer: number;
   readonly #parts: AttentionParts;
   /** Null where the layer knows no positions. */
-  readonly #ropeTable: Vector | null;
+  readonly #rope: RopeConfig | null;
 
   constructor(context: LayerContext, layer: number, parts: AttentionParts) {
-    const rope = context.config.layerRopes[layer] ?? null;
     this.#context = context;
     this.#layer = layer;
     this.#kvLayer = context.config.encoder === null ? layer : 0;
     this.#parts = parts;
-    this.#ropeTable = rope && context.ropeTables.get(rope)!;
+    this.#rope = context.config.layerRopes[layer] ?? null;
   }
 
   /** What the heads saw: -> [tokens, heads * headDim] in the format of the output projection. */
@@ -114,10 +114,11 @@ class AttentionHeads {
       encoder,
     } = this.#context.config;
     const layer = this.#kvLayer;
-    if (this.#ropeTable !== null) {
+    if (this.#rope !== null) {
+      const table = this.#context.ropeTables.get(this.#rope)!;
       const heads = { headDim, rotaryDim, isInterleaved: ropeIsInterleaved };
-      ops.rope(q, inputs, this.#ropeTable, heads);
-      ops.rope(k, inputs, this.#ropeTable, heads);
+      ops.rope(q, inputs, table, heads);
+      ops.rope(k, inputs, table, heads);
     }
     ops.storeKv(k, v, inputs, layer);
     return ops.attention(q, inputs, {

@@ -74,14 +74,14 @@ class LatentHeads {
   readonly #layer: number;
   readonly #latent: LatentConfig;
   readonly #parts: LatentParts;
-  readonly #ropeTable: Vector;
+  readonly #ropeTables: LayerContext['ropeTables'];
 
   constructor({ config, ropeTables }: LayerContext, layer: number, latent: LatentConfig, parts: LatentParts) {
     this.#config = config;
     this.#layer = layer;
     this.#latent = latent;
     this.#parts = parts;
-    this.#ropeTable = ropeTables.get(config.layerRopes[layer]!)!;
+    this.#ropeTables = ropeTables;
   }
 
   get inputDType(): ComputeDType {
@@ -121,7 +121,8 @@ class LatentHeads {
   }
 
   #rotate({ ops, inputs }: Step, x: Tensor, heads: Pick<RopeHeads, 'headDim' | 'first'>): void {
-    const { rotaryDim, ropeIsInterleaved: isInterleaved } = this.#config;
-    ops.rope(x, inputs, this.#ropeTable, { ...heads, rotaryDim, isInterleaved });
+    const { rotaryDim, layerRopes, ropeIsInterleaved: isInterleaved } = this.#config;
+    const table = this.#ropeTables.get(layerRopes[this.#layer]!)!;
+    ops.rope(x, inputs, table, { ...heads, rotaryDim, isInterleaved });
   }
 }

@@ -12,7 +12,7 @@ import type { Step } from './step.ts';
 export interface LayerContext {
   readonly config: ModelConfig;
   readonly weights: WeightReader;
-  /** One table for each kind of rotation that the layers have. */
+  /** One table for each kind of rotation that the layers have, before the first step. */
   readonly ropeTables: ReadonlyMap<RopeConfig, Vector>;
 }
 

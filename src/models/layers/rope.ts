@@ -5,10 +5,10 @@ import type { Llama3Rope, LongRope, RopeConfig, YarnRope } from '../rope-config.
 /**
  * The table of `ops.rope`, [length, rotaryDim]: a position's rotaryDim/2 cosines, then its rotaryDim/2 sines.
  * Numbers are rounded to f32 where training did so: at far positions that decides the angle.
- * @param length Longest context that is served so: `dynamic` and `longrope` stretch by it.
+ * @param limit Longest context that is rotated so: `dynamic` and `longrope` stretch by it.
  */
-export function ropeTable(rope: RopeConfig, rotaryDim: number, length: number): Float32Array {
-  const frequencies = Float32Array.from(ropeFrequencies(rope, rotaryDim, length));
+export function ropeTable(rope: RopeConfig, rotaryDim: number, length: number, limit = length): Float32Array {
+  const frequencies = Float32Array.from(ropeFrequencies(rope, rotaryDim, limit));
   const scale = 'attentionFactor' in rope ? rope.attentionFactor : 1;
   const half = rotaryDim / 2;
   const table = new Float32Array(length * rotaryDim);
@@ -23,17 +23,28 @@ export function ropeTable(rope: RopeConfig, rotaryDim: number, length: number): 
   return table;
 }
 
+/** Contexts that a model is rotated for, in tokens. */
+export interface RopeLengths {
+  /** Longest that comes. */
+  readonly length: number;
+  /** Longest that the model was loaded for. */
+  readonly limit: number;
+}
+
 /**
- * The tables of short contexts and of longer ones, one after the other: [shortContext + length, rotaryDim].
+ * The tables of short contexts and of longer ones, one after the other: [shortContext + length, rotaryDim]; only the first where
+ * no longer ones come.
  * @param shortContext Of `shortContext`; null is [length, rotaryDim], for contexts of all lengths.
  */
 export function ropeTables(
   rope: RopeConfig,
   rotaryDim: number,
-  length: number,
+  { length, limit }: RopeLengths,
   shortContext: number | null,
 ): Float32Array {
-  const long = ropeTable(rope, rotaryDim, length);
+  if (shortContext !== null && length <= shortContext)
+    return ropeTable(rope, rotaryDim, length, shortContext);
+  const long = ropeTable(rope, rotaryDim, length, limit);
   if (shortContext === null) return long;
   const both = new Float32Array((shortContext + length) * rotaryDim);
   both.set(ropeTable(rope, rotaryDim, shortContext));
