@@ -15,12 +15,15 @@ export const CUDA_EMULATOR = {
   SVC_CUDA_KERNELS: `${native}/build/cuda-kernels-emulated.so`,
 };
 
+/** With SVC_TEST_GPU the tests of GPUs run on the one of this machine: scripts/gpu-check does that. */
+const isReal = process.env.SVC_TEST_GPU !== undefined;
+
 /** Null where the emulator is built; else why it is not. */
-const obstacle = build();
+const obstacle = isReal ? null : build();
 
 /** Where it is met, this process computes on the emulator wherever it asks for a GPU. */
 export const needsCudaEmulator = needs(obstacle === null, `no emulator of a GPU: ${obstacle}`);
-if (obstacle === null) Object.assign(process.env, CUDA_EMULATOR);
+if (obstacle === null && !isReal) Object.assign(process.env, CUDA_EMULATOR);
 
 export function openCuda(): NativeOps {
   const addon = probeNative();

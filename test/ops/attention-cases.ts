@@ -2,7 +2,7 @@
 
 import { attentionDTypeOf, type KvDType } from '../../src/ops/dtype.ts';
 import type { AttentionBatch, KvCache, Ops } from '../../src/ops/ops.ts';
-import type { Random } from './native-backends.ts';
+import type { Random } from '../helpers/random.ts';
 import { beginStepInto, beginStepOver } from './steps.ts';
 
 export interface Heads {

@@ -2,12 +2,13 @@
 // with plain definitions, and with themselves in other orders of threads; compiled by nvcc, their registers must suffice.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { compileChanged } from '../helpers/changed-kernels.ts';
 import { needs } from '../helpers/needs.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -50,7 +51,8 @@ describe('the CUDA kernels', needsCompiler, () => {
     'have other results in some order without %s',
     async (_, line) => {
       const right = await check(LIBRARY, 'forward', 'bytes-of-linear');
-      const changed = compileWithout(line);
+      const changed = join(folder, 'changed.so');
+      compileChanged(changed, [{ file: 'linear.cu', from: line, to: '' }]);
       const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-linear')));
       expect(right.stdout).toMatch(/^few [0-9a-f]{16}\nmany [0-9a-f]{16}\n$/);
       expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
@@ -81,29 +83,4 @@ async function check(library: string, order: string, ...part: string[]) {
   const closed = new Promise<number | null>((resolve) => child.once('close', resolve));
   const [stdout, stderr, code] = await Promise.all([text(child.stdout), text(child.stderr), closed]);
   return { stdout, stderr, code };
-}
-
-/** The library of kernels with linear.cu lacking a line. @returns its path */
-function compileWithout(line: RegExp): string {
-  const source = readFileSync(join(native, 'cuda/linear.cu'), 'utf8');
-  expect(source).toMatch(line);
-  const changed = join(folder, 'linear.cu');
-  writeFileSync(changed, source.replace(line, ''));
-  const library = join(folder, 'changed.so');
-  const others = readdirSync(join(native, 'build/simt')).filter(
-    (name) => name.endsWith('.o') && name !== 'linear.o',
-  );
-  const flags = ['-std=c++20', '-O1', '-fPIC', '-shared', '-ffp-contract=off', '-Wno-unknown-pragmas'];
-  const files = [
-    '-x',
-    'c++',
-    changed,
-    '-x',
-    'none',
-    ...others.map((name) => join(native, 'build/simt', name)),
-  ];
-  const include = ['-I', join(native, 'cuda'), '-I', join(native, 'test/simt')];
-  const made = spawnSync('g++', [...flags, ...include, '-o', library, ...files], { encoding: 'utf8' });
-  expect(made.stderr).toBe('');
-  return library;
 }

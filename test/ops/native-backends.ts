@@ -4,10 +4,11 @@ import { describe, expect, it } from 'vitest';
 import { CPU_ISAS, type CpuIsa } from '../../src/config/cpu-isa.ts';
 import { probeNative } from '../../src/native/native.ts';
 import type { CodeFormat, ComputeDType, KvDType, WeightFormat } from '../../src/ops/dtype.ts';
-import { roundToBf16 } from '../../src/ops/float-formats.ts';
 import { openCpuDevice } from '../../src/ops/native/cpu-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import { needsNative } from '../helpers/needs.ts';
+
+export { Random } from '../helpers/random.ts';
 
 const native = probeNative();
 
@@ -39,45 +40,6 @@ export function describeEachIsa(title: string, body: (isa: CpuIsa) => void): voi
   if (isas.length > 0) describe.each(isas)(`${title} on %s`, body);
   // The body would open a backend that is not there.
   else describe(title, () => it('is right on every instruction set', needsNative, () => {}));
-}
-
-/** A repeatable stream of numbers. */
-export class Random {
-  #state: number;
-
-  constructor(seed: number) {
-    this.#state = seed;
-  }
-
-  /** In [0, 1). */
-  next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) | 0;
-    let t = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  }
-
-  integer(least: number, most: number): number {
-    return least + Math.floor(this.next() * (most - least + 1));
-  }
-
-  /** Numbers in [-1, 1), already rounded to what `dtype` holds. */
-  floats(count: number, dtype: ComputeDType = 'f32'): Float32Array {
-    const values = new Float32Array(count);
-    for (let i = 0; i < count; i += 1) values[i] = this.next() * 2 - 1;
-    if (dtype === 'bf16') roundToBf16(values);
-    return values;
-  }
-
-  /** 0 to count - 1, shuffled. */
-  permutation(count: number): Int32Array {
-    const values = Int32Array.from({ length: count }, (_, i) => i);
-    for (let i = count - 1; i > 0; i -= 1) {
-      const j = this.integer(0, i);
-      [values[i], values[j]] = [values[j]!, values[i]!];
-    }
-    return values;
-  }
 }
 
 export interface Tolerance {

@@ -1,0 +1,158 @@
+// Runs each op of a GPU once, over fixed numbers, and prints a digest of what it gave: equal digests are equal bytes.
+
+import { createHash } from 'node:crypto';
+import type { Ops, Tensor } from '../../src/ops/ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
+import { Random } from '../../test/helpers/random.ts';
+import { WeightFolder } from '../../test/helpers/weight-file.ts';
+import { attend, type Heads, makeSequences, storeTokens } from '../../test/ops/attention-cases.ts';
+import { beginStep } from '../../test/ops/steps.ts';
+import { openGpu } from './gpu.ts';
+
+/** A row of more than 256 numbers is summed by a whole block of threads. */
+const WIDTHS = [40, 1000];
+/** The last bit of a sum is rounded away in most rows. */
+const ROWS = 100;
+const SHAPE = { layers: 1, blocks: 8, blockSize: 16, kvHeads: 1, headDim: 64, dtype: 'bf16' } as const;
+
+const folder = new WeightFolder();
+const ops = openGpu();
+try {
+  for (const cols of WIDTHS) rowOps(ops, cols);
+  pages(ops);
+  logits(ops);
+  products(ops);
+  attention(ops);
+} finally {
+  ops.close();
+  folder.remove();
+}
+
+function print(name: string, ...numbers: readonly ArrayLike<number>[]): void {
+  const hash = createHash('sha256');
+  // Every number is one of float32 or a whole one: a double holds it.
+  for (const values of numbers) hash.update(Float64Array.from(values));
+  console.log(`digest ${name} ${hash.digest('hex')}`);
+}
+
+/** Ops whose bytes are those of the emulation: nothing of them runs on the matrix unit. */
+function rowOps(ops: Ops, cols: number): void {
+  const random = new Random(cols);
+  const [values, others] = [random.floats(ROWS * cols).map((value) => value * 8), random.floats(ROWS * cols)];
+  const weight = ops.makeVector(random.floats(cols));
+  const head = ops.makeVector(random.floats(cols / 4));
+  const check = (name: string, compute: (x: Tensor) => Tensor) =>
+    ops.scope(() => print(`row-${name}-${cols}`, ops.read(compute(ops.tensor(values, ROWS, cols, 'f32')))));
+  const inPlace = (name: string, change: (x: Tensor) => void) =>
+    check(name, (x) => {
+      change(x);
+      return x;
+    });
+  check('rmsNorm', (x) => ops.rmsNorm(x, weight, 1e-5, 'f32'));
+  check('rmsNorm-bf16', (x) => ops.rmsNorm(x, weight, 1e-5, 'bf16'));
+  check('layerNorm', (x) => ops.layerNorm(x, weight, weight, 1e-5, 'f32'));
+  inPlace('qkNorm', (x) => ops.qkNorm(x, head, 1e-5));
+  inPlace('headLayerNorm', (x) => ops.headLayerNorm(x, weight, cols / 4, 1e-5));
+  for (const activation of ['silu', 'gelu', 'gelu_tanh', 'relu'] as const) {
+    check(activation, (x) => ops.activate(x, activation, 'f32'));
+  }
+  check('cast', (x) => ops.cast(x, 'bf16'));
+  inPlace('addScaled', (x) => ops.addScaled(x, ops.tensor(others, ROWS, cols, 'f32'), 0.7));
+  inPlace('scale', (x) => ops.scale(x, 1.3));
+  inPlace('softcap', (x) => ops.softcap(x, 20));
+  check('meanRows', (x) => ops.meanRows(x, Int32Array.of(0, 2, ROWS)));
+  check('gatherRows', (x) => ops.gatherRows(x, Int32Array.of(3, 0, 3)));
+  const table = folder.write([ROWS, cols], others, 'bf16');
+  const ids = { ids: Int32Array.of(4, 0, 2), sampled: null };
+  check('embedding', () => ops.embedding(ids, ops.loadLinear([plainPart(table)], 'bf16')));
+}
+
+function pages(ops: Ops): void {
+  const random = new Random(1);
+  const [table, values] = [ops.makeVector(random.floats(64 * 64)), random.floats(ROWS * 128)];
+  for (const isInterleaved of [false, true]) {
+    ops.scope(() => {
+      const x = ops.tensor(values, ROWS, 128, 'f32');
+      const positions = Int32Array.from({ length: ROWS }, (_, row) => (row * 29) % 64);
+      ops.rope(x, beginStep(ops, ops.makeKvCache(SHAPE), ROWS, { positions }), table, {
+        headDim: 64,
+        isInterleaved,
+      });
+      print(`row-rope-${isInterleaved ? 'pairs' : 'halves'}`, ops.read(x));
+    });
+  }
+}
+
+function logits(ops: Ops): void {
+  const random = new Random(2);
+  const [rows, vocab] = [4, 5000];
+  const values = random.floats(rows * vocab).map((value) => value * 6);
+  const lists = {
+    rows: Int32Array.of(2, 0),
+    starts: Int32Array.of(0, 3, 4),
+    ids: Int32Array.of(5, 70, 5, 99),
+  };
+  ops.scope(() => {
+    const x = ops.tensor(values, rows, vocab, 'f32');
+    ops.editLogits(x, {
+      ...lists,
+      biases: Float32Array.of(1, -2, 0.5, 3),
+      counts: Int32Array.of(2, -1, 0, 1),
+      repetition: Float32Array.of(1.3, 1),
+      frequency: Float32Array.of(0.5, 0),
+      presence: Float32Array.of(0.25, 0),
+    });
+    const words = Uint32Array.from({ length: Math.ceil(vocab / 32) }, (_, i) => Math.imul(i + 1, 0x9e3779b1));
+    ops.maskLogits(x, { rows: Int32Array.of(1), words });
+    print('row-logits', ops.read(x));
+    const sampled = ops.sample(x, {
+      temperature: Float32Array.of(0, 1, 0.8, 1.5),
+      topK: Int32Array.of(0, 0, 20, 2),
+      topP: Float32Array.of(1, 0.9, 0.95, 1),
+      minP: Float32Array.of(0, 0, 0.01, 0),
+      uniform: Float64Array.of(0, 0.3, 0.6, 0.99),
+    });
+    const told = ops
+      .logprobs(x, Int32Array.of(0, 2, 1), { ids: Int32Array.of(-1, -3, 12), sampled }, 3)
+      .read();
+    print('row-sample', sampled.read());
+    print('row-logprobs', told.logprobs, told.ranks, told.topIds, told.topLogprobs);
+    ops.restrictLogits(x, lists);
+    print('row-restrictLogits', ops.read(x));
+  });
+}
+
+/** Their sums have the order of the device's matrix unit. */
+function products(ops: Ops): void {
+  const random = new Random(3);
+  const [n, k] = [72, 1032];
+  const part = () =>
+    plainPart(folder.write([n, k], random.floats(n * k), 'bf16'), folder.write([n], random.floats(n)));
+  const [weight, gateUp] = [ops.loadLinear([part()], 'bf16'), ops.loadGateUp(part(), part(), 'bf16')];
+  for (const rows of [1, 9, 20, 40, 70]) {
+    const values = random.floats(rows * k);
+    ops.scope(() => {
+      const x = ops.tensor(values, rows, k, 'bf16');
+      print(`linear-${rows}`, ops.read(ops.linear(x, weight)));
+      print(`gateUp-${rows}`, ops.read(ops.gateUp(x, gateUp, 'silu')));
+    });
+  }
+}
+
+function attention(ops: Ops): void {
+  for (const headDim of [64, 128, 256]) {
+    const heads: Heads = { headDim, kvHeads: 1, group: 2, blockSize: 16, window: null };
+    const sizes = [
+      { context: 300, queries: 1 },
+      { context: 70, queries: 1 },
+    ];
+    const { sequences, numBlocks } = makeSequences(new Random(headDim), heads, 'bf16', sizes);
+    ops.scope(() => {
+      const cache = ops.makeKvCache({ ...SHAPE, blocks: numBlocks, headDim });
+      for (const one of sequences) storeTokens(ops, cache, 0, one, 0, one.context);
+      print(`attention-decode-${headDim}`, attend(ops, cache, 0, heads, sequences));
+      const chunks = sequences.map((one) => ({ ...one, queries: 40 }));
+      print(`attention-prefill-${headDim}`, attend(ops, cache, 0, heads, chunks));
+    });
+  }
+}

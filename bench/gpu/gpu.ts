@@ -1,0 +1,57 @@
+// The GPU as the parts of the check open it.
+
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { loadNative } from '../../src/native/native.ts';
+import { openCudaDevice } from '../../src/ops/native/cuda-device.ts';
+import { NativeOps } from '../../src/ops/native/native-ops.ts';
+
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
+
+/** A driver that stands in for NVIDIA's, and the kernels that it runs. */
+export const EMULATED = {
+  SVC_CUDA_DRIVER: `${ROOT}/native/build/cuda-emulator.so`,
+  SVC_CUDA_KERNELS: `${ROOT}/native/build/cuda-kernels-emulated.so`,
+};
+
+export function openGpu(): NativeOps {
+  return new NativeOps(openCudaDevice(loadNative(), true));
+}
+
+export interface Digests {
+  /** Of the numbers that each op gave, by its name. */
+  readonly digests: ReadonlyMap<string, string>;
+  /** Why there are none. */
+  readonly problem: string | null;
+}
+
+/** What digests.ts prints with these variables of its environment, perhaps under another program. */
+export function digestsWith(
+  variables: Readonly<Record<string, string>>,
+  under: readonly string[] = [],
+): Digests {
+  const [command, ...args] = [...under, process.execPath, '--import', 'tsx', `${ROOT}/bench/gpu/digests.ts`];
+  const { error, status, stdout, stderr } = spawnSync(command!, args, {
+    cwd: ROOT,
+    encoding: 'utf8',
+    env: { ...process.env, ...variables },
+    maxBuffer: 2 ** 26,
+  });
+  const lines = (stdout ?? '').split('\n').flatMap((line) => /^digest (\S+) ([0-9a-f]+)$/.exec(line) ?? []);
+  const digests = new Map<string, string>();
+  for (let i = 0; i < lines.length; i += 3) digests.set(lines[i + 1]!, lines[i + 2]!);
+  if (error === undefined && status === 0) return { digests, problem: null };
+  return {
+    digests,
+    problem: error?.message ?? `exited ${status}: ${withoutDigests(`${stdout}${stderr}`)}`,
+  };
+}
+
+/** The end of what was written besides. */
+function withoutDigests(text: string): string {
+  const lines = text
+    .trim()
+    .split('\n')
+    .filter((line) => !line.startsWith('digest '));
+  return lines.slice(-30).join('\n');
+}

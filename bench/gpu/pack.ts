@@ -1,0 +1,115 @@
+// scripts/gpu-check pack: what a machine without Node needs beside the tracked files, as one archive.
+
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT } from './gpu.ts';
+
+const FOLDER = '.gpu-check';
+const STRIPPED = `${FOLDER}/stripped`;
+const ARCHIVE = `${FOLDER}/packed.tar.xz`;
+/** With the tracked files: what can be brought to such a machine. */
+const MOST_BYTES = 64 * 2 ** 20;
+/** Packages that the parts start from, beside those of the product. */
+const TOOLS = ['tsx', 'vitest'];
+/** Of those that are there, what a build for x86-64 and glibc leaves. */
+const BUILT = [
+  'native/build/svc.node',
+  'native/build/cuda-kernels.fatbin',
+  'native/build/cuda-kernels.ptx',
+  'native/build/cuda-emulator.so',
+  'native/build/cuda-kernels-emulated.so',
+];
+const LEFT_OUT = [
+  ...[
+    '*.map',
+    '*.md',
+    '*.d.ts',
+    '*.d.cts',
+    '*.d.mts',
+    '*-musl*',
+    '*-arm64*',
+    '*darwin*',
+    '*win32*',
+    '*android*',
+  ],
+  // Nothing here talks to other instances or reads style sheets.
+  ...['*/zeromq/build', '*/lightningcss-linux-x64-gnu'],
+];
+
+interface Package {
+  readonly dependencies?: Readonly<Record<string, string>>;
+  readonly optionalDependencies?: Readonly<Record<string, string>>;
+  readonly peerDependencies?: Readonly<Record<string, string>>;
+}
+
+process.chdir(ROOT);
+mkdirSync(`${FOLDER}/bin`, { recursive: true });
+rmSync(ARCHIVE, { force: true });
+const node = `${FOLDER}/bin/node`;
+copyFileSync(process.execPath, node);
+run('strip', node);
+for (const path of BUILT.filter((one) => !existsSync(one))) console.log(`not there, so not packed: ${path}`);
+const built = BUILT.filter(existsSync).map(stripped);
+const options = [`--transform=s,^${STRIPPED}/,,`, ...LEFT_OUT.map((pattern) => `--exclude=${pattern}`)];
+const packages = packagesFrom(['.', ...TOOLS.map((name) => `node_modules/${name}`)]);
+run(
+  'tar',
+  '--create',
+  '--use-compress-program=xz -6 -T0',
+  `--file=${ARCHIVE}`,
+  ...options,
+  node,
+  ...built,
+  ...packages,
+);
+const bytes = statSync(ARCHIVE).size + trackedBytes();
+console.log(`${ARCHIVE}: ${megabytes(statSync(ARCHIVE).size)}, with the tracked files ${megabytes(bytes)}`);
+if (bytes > MOST_BYTES) throw new Error(`that is more than ${megabytes(MOST_BYTES)}`);
+
+/** The folders of packages that those in `from` need. */
+function packagesFrom(from: readonly string[]): string[] {
+  const found = new Set<string>();
+  const visit = (folder: string): void => {
+    const { dependencies, optionalDependencies, peerDependencies }: Package = JSON.parse(
+      readFileSync(join(folder, 'package.json'), 'utf8'),
+    );
+    for (const name of Object.keys({ ...dependencies, ...optionalDependencies, ...peerDependencies })) {
+      const path = [join(folder, 'node_modules', name), join('node_modules', name)].find(existsSync);
+      if (path === undefined || found.has(path)) continue;
+      found.add(path);
+      visit(path);
+    }
+  };
+  for (const folder of from) {
+    if (folder !== '.') found.add(folder);
+    visit(folder);
+  }
+  // One that lies in another is packed with it.
+  return [...found].filter((path) => !path.includes('/node_modules/'));
+}
+
+/** A copy without what a debugger reads; its path in the archive is the old one. */
+function stripped(path: string): string {
+  if (!path.endsWith('.node') && !path.endsWith('.so')) return path;
+  const copy = join(STRIPPED, path);
+  mkdirSync(join(copy, '..'), { recursive: true });
+  run('strip', '--strip-debug', '-o', copy, path);
+  return copy;
+}
+
+function trackedBytes(): number {
+  const { stdout } = spawnSync('git', ['ls-files', '-z'], { encoding: 'utf8', maxBuffer: 2 ** 26 });
+  const paths = stdout.split('\0').filter((path) => path !== '' && existsSync(path));
+  return paths.reduce((sum, path) => sum + statSync(path).size, 0);
+}
+
+function run(command: string, ...args: readonly string[]): void {
+  const { error, status, stderr } = spawnSync(command, args, { encoding: 'utf8' });
+  if (error !== undefined) throw error;
+  if (status !== 0) throw new Error(`${command} exited ${status}: ${stderr}`);
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 2 ** 20).toFixed(1)} MiB`;
+}

@@ -1,0 +1,154 @@
+// Speed of single ops, beside what an H100 was seen to reach (reads of memory, products of bf16).
+
+import type { Ops } from '../../src/ops/ops.ts';
+import { plainPart } from '../../src/ops/weights.ts';
+import { WeightFile } from '../kernels/weight-file.ts';
+import { openGpu } from './gpu.ts';
+import { measured, report } from './result.ts';
+
+const BYTES_PER_SECOND = 3.0e12;
+const FLOPS = 798e12;
+/** Weights that take turns, so that none is still in a cache. */
+const ROTATED_BYTES = 256e6;
+const WARM_RUNS = 3;
+const SECONDS = 0.25;
+
+interface Weight {
+  readonly name: string;
+  readonly n: number;
+  readonly k: number;
+  readonly rows: readonly number[];
+}
+
+/** Of a layer of Llama-3.1-8B, and its head. Gate and up are one product of 2 n. */
+const WEIGHTS: readonly Weight[] = [
+  { name: 'square', n: 4096, k: 4096, rows: [4096] },
+  { name: 'qkv', n: 6144, k: 4096, rows: [1, 64, 256, 2048] },
+  { name: 'o', n: 4096, k: 4096, rows: [1, 64, 256, 2048] },
+  { name: 'gate, up', n: 14336, k: 4096, rows: [1, 64, 256, 2048] },
+  { name: 'down', n: 4096, k: 14336, rows: [1, 64, 256, 2048] },
+  { name: 'head', n: 128256, k: 4096, rows: [1, 64, 256] },
+];
+const SQUARE_GOAL = 600;
+
+calls();
+for (const weight of WEIGHTS) products(weight);
+attention();
+
+/** Each kind of op on a GPU of its own, so that its memory is free afterwards. */
+function withGpu(body: (ops: Ops) => void): void {
+  const ops = openGpu();
+  try {
+    body(ops);
+  } finally {
+    ops.close();
+  }
+}
+
+/** Seconds of one call of `body`, of many between two waits. */
+function secondsOf(ops: Ops, body: (run: number) => void): number {
+  let run = 0;
+  const runs = (count: number): number => {
+    const startedAt = performance.now();
+    for (let i = 0; i < count; i += 1) ops.scope(() => body(run++));
+    ops.mark().read();
+    return (performance.now() - startedAt) / 1000;
+  };
+  runs(WARM_RUNS);
+  const count = Math.max(3, Math.min(5000, Math.ceil(SECONDS / Math.max(1e-6, runs(1)))));
+  return runs(count) / count;
+}
+
+/** E3: what a launch costs from JavaScript, and how soon JavaScript hears that it has run. */
+function calls(): void {
+  withGpu((ops) => {
+    const x = ops.tensor(new Float32Array(8), 1, 8, 'f32');
+    report(measured('a launch from JavaScript', 1e6 * secondsOf(ops, () => ops.scale(x, 1)), 'us'));
+    const waits = secondsOf(ops, () => {
+      ops.scale(x, 1);
+      ops.mark().read();
+    });
+    report(measured('a launch, and its end heard', 1e6 * waits, 'us'));
+  });
+}
+
+function products({ name, n, k, rows }: Weight): void {
+  withGpu((ops) => {
+    const file = new WeightFile(n * k);
+    const part = plainPart(file.source([n, k]));
+    const isGateUp = name === 'gate, up';
+    const numbers = n * k * (isGateUp ? 2 : 1);
+    const weights = Array.from({ length: Math.max(1, Math.ceil(ROTATED_BYTES / (numbers * 2))) }, () =>
+      isGateUp
+        ? { gateUp: ops.loadGateUp(part, part, 'bf16'), linear: null }
+        : { gateUp: null, linear: ops.loadLinear([part], 'bf16') },
+    );
+    file.remove();
+    for (const count of rows) {
+      const values = Float32Array.from({ length: count * k }, (_, i) => ((i * 7919) % 1009) / 1009 - 0.5);
+      const seconds = ops.scope(() => {
+        const x = ops.tensor(values, count, k, 'bf16');
+        return secondsOf(ops, (run) => {
+          const { gateUp, linear } = weights[run % weights.length]!;
+          return gateUp === null ? ops.linear(x, linear) : ops.gateUp(x, gateUp, 'silu');
+        });
+      });
+      report(productFigure(`${name} [${n}, ${k}], ${count} rows`, numbers, count, seconds));
+    }
+  });
+}
+
+/** Few rows are held against reads of memory, many against the matrix unit. */
+function productFigure(name: string, numbers: number, rows: number, seconds: number) {
+  const [bytes, flops] = [(2 * numbers) / seconds, (2 * numbers * rows) / seconds];
+  const share = Math.max(bytes / BYTES_PER_SECOND, flops / FLOPS);
+  const note = `${(100 * share).toFixed(0)} % of an H100, ${(1e6 * seconds).toFixed(1)} us`;
+  if (rows <= 64) return measured(name, bytes / 1e9, 'GB/s', { note });
+  return measured(name, flops / 1e12, 'TFLOP/s', { note, goal: rows === 4096 ? SQUARE_GOAL : null });
+}
+
+/** 64 sequences of 1024 tokens, one token each; and one prompt of 2048. Heads as in Llama-3.1-8B. */
+function attention(): void {
+  const [heads, kvHeads, headDim, blockSize] = [32, 8, 128, 16];
+  withGpu((ops) => {
+    for (const { contexts, queries } of [
+      { contexts: new Array<number>(64).fill(1024), queries: 1 },
+      { contexts: [2048], queries: 2048 },
+    ]) {
+      const maxBlocks = contexts[0]! / blockSize;
+      const blocks = maxBlocks * contexts.length;
+      const layers = 4;
+      const cache = ops.makeKvCache({ layers, blocks, blockSize, kvHeads, headDim, dtype: 'bf16' });
+      const rows = contexts.length * queries;
+      const zeros = new Int32Array(rows);
+      const step = ops.beginStep(cache, {
+        positions: zeros,
+        slotMapping: zeros,
+        batch: {
+          numSequences: contexts.length,
+          queryStarts: Int32Array.from({ length: contexts.length + 1 }, (_, i) => i * queries),
+          contextLengths: Int32Array.from(contexts),
+          blockTables: Int32Array.from({ length: blocks }, (_, i) => i),
+          maxBlocks,
+        },
+      });
+      ops.scope(() => {
+        const q = ops.tensor(
+          new Float32Array(rows * heads * headDim).fill(0.1),
+          rows,
+          heads * headDim,
+          'f32',
+        );
+        const options = { scale: 1 / Math.sqrt(headDim), window: null };
+        const seconds = secondsOf(ops, (run) => ops.attention(q, step, { ...options, layer: run % layers }));
+        if (queries === 1) {
+          const bytes = contexts.length * contexts[0]! * kvHeads * headDim * 4;
+          report(measured('attention of 64 tokens, 1024 before each', bytes / seconds / 1e9, 'GB/s'));
+        } else {
+          const flops = (queries * (queries + 1) * heads * headDim * 4) / 2;
+          report(measured('attention of a prompt of 2048', flops / seconds / 1e12, 'TFLOP/s'));
+        }
+      });
+    }
+  });
+}

@@ -1,0 +1,130 @@
+// scripts/gpu-check, with the emulated GPU for its parts that tell right from wrong.
+
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { measureModel } from '../../bench/gpu/measure-model.ts';
+import { runPart } from '../../bench/gpu/run-part.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { compileChanged } from '../helpers/changed-kernels.ts';
+import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(os.tmpdir(), 'svc-gpu-check-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const sections = z.array(
+  z.object({ part: z.string(), results: z.array(z.object({ name: z.string(), outcome: z.string() })) }),
+);
+
+async function check(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
+  const output = mkdtempSync(join(folder, 'output-'));
+  const child = spawn('scripts/gpu-check', ['--output', output, ...args], {
+    cwd: root,
+    env: { ...process.env, ...CUDA_EMULATOR, ...variables },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const closed = new Promise<number | null>((resolve) => child.once('close', resolve));
+  const [stdout, stderr, code] = await Promise.all([text(child.stdout), text(child.stderr), closed]);
+  const found = () => sections.parse(JSON.parse(readFileSync(join(output, 'gpu-check.json'), 'utf8')));
+  return { stdout, stderr, code, found };
+}
+
+describe('scripts/gpu-check', () => {
+  it.each([
+    ['a part that is not there', ['speed'], /no part is called speed\nusage: .*\n(?:.*\n)*.*invariance /],
+    ['an option that is not there', ['--fast'], /Unknown option '--fast'/],
+    ['a number that is none', ['--most-rows', 'all'], /--most-rows must be a whole number above 0, got all/],
+  ])('refuses %s', async (_, args, message) => {
+    const { code, stderr } = await check(args);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) });
+  });
+
+  it('stops a part whose time is over, and keeps what it has found', async () => {
+    const program = join(folder, 'endless.mjs');
+    const line = JSON.stringify({
+      name: 'one',
+      outcome: 'passed',
+      value: null,
+      unit: '',
+      goal: null,
+      note: '',
+    });
+    writeFileSync(program, `console.log('${line}'); setInterval(() => {}, 1000);`);
+    const { results } = await runPart(program, [], 2);
+    expect(results.map(({ name, outcome }) => [name, outcome])).toEqual([
+      ['one', 'passed'],
+      ['its time', 'failed'],
+    ]);
+  });
+
+  it('says what a part wrote that ended badly', async () => {
+    const program = join(folder, 'broken.mjs');
+    writeFileSync(program, "throw new Error('no such thing');");
+    const { results } = await runPart(program, [], 20);
+    expect(results).toMatchObject([
+      { outcome: 'failed', note: expect.stringMatching(/^exited 1: (?:.*\n)*.*no such thing/) },
+    ]);
+  });
+});
+
+describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
+  it('passes where rows have the bytes of the emulation and of themselves among others', async () => {
+    const { stdout, stderr, code, found } = await check(['rows', 'invariance', '--most-rows', '10']);
+    expect({ stderr, code }).toEqual({ stderr: '', code: 0 });
+    expect(stdout).toMatch(/13 passed, 0 failed, 0 measured, 0 missing\n$/);
+    expect(found().map(({ part, results }) => [part, results.length])).toEqual([
+      ['rows', 2],
+      ['invariance', 11],
+    ]);
+  });
+
+  it('fails where kernels compute something else, and where rows hang on the others', async () => {
+    const kernels = join(folder, 'changed.so');
+    const changes = [
+      {
+        file: 'norm.cu',
+        from: /x\[i\] \* factor \* p\.weight\[i\]/,
+        to: 'x[i] * (factor * p.weight[i])',
+      },
+      { file: 'linear.cu', from: /i < p\.splits \? /, to: 'i < p.splits - (p.rows < 5) ? ' },
+    ];
+    compileChanged(kernels, changes);
+    const { code, found } = await check(['rows', 'invariance', '--most-rows', '10'], {
+      SVC_CUDA_KERNELS: kernels,
+    });
+    expect(code).toBe(1);
+    const failed = found().map(({ results }) => results.filter(({ outcome }) => outcome === 'failed'));
+    expect(failed[0]).toContainEqual({ name: 'row-rmsNorm-40', outcome: 'failed' });
+    expect(failed[1]).toContainEqual({ name: 'gate and up [72, 520]', outcome: 'failed' });
+  });
+
+  it('times prefill and decode of a model whose weights are made up', async () => {
+    const model = join(folder, 'model');
+    mkdirSync(model);
+    writeTinyModel(model, { dtype: 'bf16' });
+    const figures = [];
+    const workload = { context: 20, sequences: [1, 3], steps: 4 };
+    for await (const figure of measureModel('tiny', model, workload, { prefill: 9, decode: { 3: 7 } })) {
+      figures.push(figure);
+    }
+    expect(figures.map(({ name, unit, goal }) => [name, unit, goal])).toEqual([
+      ['tiny: start', 's', null],
+      ['tiny: decode of 1', 'tokens/s', null],
+      ['tiny: prefill', 'tokens/s', 9],
+      ['tiny: decode of 3', 'tokens/s', 7],
+    ]);
+    expect(figures.every(({ value }) => value !== null && value > 0)).toBe(true);
+    // The prompt of the first sequence is in the prefix cache.
+    expect(figures[2]?.note).toMatch(/^4[0-9] tokens$/);
+  });
+});
