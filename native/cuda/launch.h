@@ -225,6 +225,45 @@ inline Launch combineLaunch(const AttentionParams& p) {
   return {"svcAttentionCombine", {static_cast<uint32_t>(p.numTokens), static_cast<uint32_t>(p.heads), 1}, kCombineThreads, 0};
 }
 
+/// Of a cache whose keys are its values: `LatentAttention` has so many warps for 16 rows, and 32 rows at most.
+constexpr int kLatentWarps = 4, kLatentRows = 32, kLatentThreads = kLatentRows / 16 * kLatentWarps * 32, kLatentMaxHeadDim = 576;
+constexpr int latentWidth(int headDim) { return headDim <= 64 ? 64 : kLatentMaxHeadDim; }
+constexpr uint32_t latentSharedBytes(int width, int rows, int stages) {
+  const int numbers = kLatentRows * kLatentWarps * 2, weights = kLatentRows * kKvTile;
+  return static_cast<uint32_t>(numbers * 4 + (weights + stages * kKvTile * width + rows * width) * 2);
+}
+/// Rows of a block: as many as it has memory for.
+constexpr int latentRows(int width, uint32_t sharedLimit) { return latentSharedBytes(width, kLatentRows, 1) <= sharedLimit ? kLatentRows : 16; }
+constexpr int latentStages(int width, int rows, uint32_t sharedLimit) {
+  return latentSharedBytes(width, rows, 2) <= sharedLimit ? 2 : 1;
+}
+/// Blocks that share the query heads of a KV head of one token.
+constexpr int latentParts(int group, int rows) { return ceilDiv(group, rows); }
+constexpr bool canAttendLatent(int headDim) { return headDim % 8 == 0 && headDim <= kLatentMaxHeadDim; }
+/// As planAttention. Heads have many numbers, so that chunks cost memory: they are taken apart only where there are few blocks.
+inline AttentionPlan planLatent(int group, int headDim, int maxQuery, int sequences, uint32_t sharedLimit) {
+  constexpr int kBusy = 128;
+  const int rows = latentRows(latentWidth(headDim), sharedLimit);
+  return {rows / 16 * kLatentWarps, rows < group ? 1 : rows / group, maxQuery == 1 && sequences * latentParts(group, rows) <= kBusy};
+}
+inline LatentAttentionParams latentParams(const AttentionParams& p, const AttentionPlan& plan, uint32_t sharedLimit) {
+  return {p, latentStages(latentWidth(p.kv.headDim), plan.warps / kLatentWarps * 16, sharedLimit)};
+}
+inline Launch launchOf(const LatentAttentionParams& p, const AttentionPlan& plan) {
+  const AttentionParams& attention = p.attention;
+  const int width = latentWidth(attention.kv.headDim), rows = plan.warps / kLatentWarps * 16;
+  const int parts = latentParts(attention.heads / attention.kv.kvHeads, rows);
+  return {width == 64 ? "svcLatent64" : "svcLatent576",
+          {static_cast<uint32_t>(attention.numTiles), static_cast<uint32_t>(attention.kv.kvHeads * parts),
+           attention.partials == nullptr ? 1u : static_cast<uint32_t>(attention.maxChunks)},
+          static_cast<uint32_t>(plan.warps * 32),
+          latentSharedBytes(width, rows, p.stages)};
+}
+
+// ── heads ──
+
+inline Launch launchOf(const PackHeadsParams& p) { return rowLaunch("svcPackHeads", p.rows, int64_t{p.heads} * p.width); }
+
 // ── logits ──
 
 constexpr int kLogitThreads = 1024;

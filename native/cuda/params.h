@@ -65,6 +65,7 @@ struct RopeParams {
 struct KvRow {
   uint16_t* data;
   int32_t blockSize, kvHeads, headDim;
+  int32_t keysAreValues;  // and only keys are there
 };
 
 /// k, v [rows, kvHeads * headDim] f32 -> slots, block * blockSize + offset; a negative one is nowhere.
@@ -101,6 +102,24 @@ struct AttentionParams {
   int32_t heads, maxBlocks, numTokens, numSequences, numTiles, maxChunks;
   int32_t window;  // 0 is none
   int32_t isBidirectional;
+};
+
+/// Over a cache whose keys are its values. `stages` tiles of them are in shared memory at a time.
+struct LatentAttentionParams {
+  AttentionParams attention;
+  int32_t stages;
+};
+
+/// The first k of the `width` numbers of each head of x [rows, heads * width] -> packed bf16 [rows, heads, packedWidth]; the others to `rest`, at
+/// row * restStride + head * restWidth, if it is not null.
+struct PackHeadsParams {
+  const void* x;
+  int64_t xStride;
+  uint16_t* packed;
+  float* rest;
+  int64_t restStride;
+  int32_t rows, heads, width, k, packedWidth, restWidth;
+  Format format;  // of x
 };
 
 /// x [rows, k] bf16 times a weight [n, k]. A row of the weight has `weightStride` numbers, those past k zero; each row of x and of the

@@ -43,8 +43,10 @@ SVC_KERNEL(svcStoreKv, StoreKvParams, kRowThreads) {
   if (slot < 0) return;
   const int64_t block = slot / kv.blockSize, offset = slot % kv.blockSize;
   const int64_t vectors = int64_t{kv.kvHeads} * kv.blockSize;  // of keys in a block
-  const int64_t at = ((block * 2 * vectors) + int64_t{head} * kv.blockSize + offset) * kv.headDim + i % kv.headDim;
+  const int64_t kinds = kv.keysAreValues ? 1 : 2;
+  const int64_t at = (block * kinds * vectors + int64_t{head} * kv.blockSize + offset) * kv.headDim + i % kv.headDim;
   kv.data[at] = floatToBf16(p.k[row * p.kStride + i]);
+  if (kv.keysAreValues) return;
   kv.data[at + vectors * kv.headDim] = floatToBf16(p.v[row * p.vStride + i]);
 }
 

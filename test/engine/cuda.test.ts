@@ -14,7 +14,7 @@ import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
-const ARCHITECTURES = ['Qwen3ForCausalLM', 'Qwen2MoeForCausalLM'];
+const ARCHITECTURES = ['Qwen3ForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3ForCausalLM'];
 
 describe('a model on the CUDA backend', needsCudaEmulator, () => {
   let folder: string;

@@ -173,7 +173,6 @@ describe('the CUDA backend', needsCudaEmulator, () => {
       () => cuda.loadLinear([part], 'int8'),
       () => cuda.loadGateUp(part, part, 'f32'),
       () => cuda.makeKvCache({ ...SHAPE, dtype: 'fp8' }),
-      () => cuda.makeKvCache({ ...SHAPE, keysAreValues: true }),
       () => cuda.makeKvCache({ ...SHAPE, headDim: 12 }),
       () => cuda.makeKvCache(SHAPE, true),
     ];

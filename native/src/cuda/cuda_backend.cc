@@ -14,9 +14,9 @@ void expectServed(const KvCacheShape& shape, bool isShared) {
     throw NotAvailable(what + " not available yet with --device cuda: use --device cpu");
   };
   if (shape.format != KvFormat::Bf16) refuse("keys and values in another format than bfloat16 are");
-  if (shape.keysAreValues) refuse("models with latent attention are");
   if (isShared) refuse("KV transfer is");
-  if (!canAttend(shape.headDim, 1)) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");
+  const bool isKnown = shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1);
+  if (!isKnown) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");
 }
 
 /// From the first number of the first row to the last one of the last row.
@@ -58,7 +58,7 @@ const Vector& CudaBackend::makeVector(std::vector<float> values) {
 
 const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared) {
   expectServed(shape, isShared);
-  const size_t layerBlockBytes = size_t{2} * shape.blockSize * shape.kvHeads * shape.headDim * sizeof(uint16_t);
+  const size_t kinds = shape.keysAreValues ? 1 : 2, layerBlockBytes = kinds * shape.blockSize * shape.kvHeads * shape.headDim * sizeof(uint16_t);
   const size_t bytes = layerBlockBytes * shape.blocks * shape.layers.rows;
   DeviceKvCache& cache = caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, nullptr}, DeviceMemory(device_, bytes)});
   const Driver& driver = device_.driver();

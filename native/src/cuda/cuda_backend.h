@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -83,6 +84,9 @@ class CudaBackend final : public Backend {
   const Experts& makeExperts(Experts experts) override;
   StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) override;
 
+  // head_ops.cc
+  StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) override;
+
   // not_there.cc: each throws NotAvailable
   void openPackedEntry(const std::string& path, const std::string& key) override;
   const Weight& loadPacked(const std::string& name) override;
@@ -94,7 +98,6 @@ class CudaBackend final : public Backend {
                             bool add) override;
   StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
                             Rows x, Rows out) override;
-  StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) override;
   double readBandwidth(size_t bytes, int64_t repeats) override;
   double matrixPeak(int64_t repeats, WeightFormat format) override;
   double forkJoinSeconds(int64_t repeats) override;
@@ -154,6 +157,8 @@ class CudaBackend final : public Backend {
   std::deque<DeviceWeight> weights_;
   std::deque<DeviceVector> vectors_;
   std::deque<DeviceExperts> experts_;
+  /// The heads of each layer that was computed.
+  std::map<std::vector<const Weight*>, StoredWeightGroups> heads_;
   std::deque<DeviceKvCache> caches_;
   DeviceMemory scratch_;
   /// Becomes 1 where a kernel finds a token that is outside of the vocabulary.

@@ -25,7 +25,6 @@ StreamPosition CudaBackend::linearLora(const Step&, std::vector<AdapterLora>, co
 StreamPosition CudaBackend::gateUpLora(const Step&, std::vector<AdapterLora>, const Weight&, GatedActivation, Rows, Rows) {
   refuse("adapters are");
 }
-StreamPosition CudaBackend::headLinear(HeadWeights, DType, Rows, Rows) { refuse("models with latent attention are"); }
 double CudaBackend::readBandwidth(size_t, int64_t) { refuse("probes of the hardware are"); }
 double CudaBackend::matrixPeak(int64_t, WeightFormat) { refuse("probes of the hardware are"); }
 double CudaBackend::forkJoinSeconds(int64_t) { refuse("probes of the hardware are"); }

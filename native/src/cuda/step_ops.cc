@@ -15,7 +15,7 @@ KvRow kvRow(const KvCache& cache, int layer) {
   const size_t rowBytes = cache.layerBlockBytes * shape.blocks;
   const auto row = static_cast<size_t>(shape.layers.of[static_cast<size_t>(layer)].row);
   return {static_cast<const DeviceKvCache&>(cache).memory.at<uint16_t>(row * rowBytes), shape.blockSize, shape.kvHeads,
-          shape.headDim};
+          shape.headDim, shape.keysAreValues ? 1 : 0};
 }
 
 int groupOf(const StepInputs& step, int layer) { return step.cache->shape.layers.of[static_cast<size_t>(layer)].group; }
@@ -89,7 +89,7 @@ StreamPosition CudaBackend::storeKv(const Step& step, int layer, Rows k, Rows v)
 StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) {
   const KvCacheShape& shape = step->cache->shape;
   const int group = options.heads / shape.kvHeads;
-  if (!canAttend(shape.headDim, group)) {
+  if (!shape.keysAreValues && !canAttend(shape.headDim, group)) {
     throw NotAvailable(std::to_string(group) + " query heads a KV head are not available yet with --device cuda: use --device cpu");
   }
   if (q.rows == 0) return stream_.endOp();
@@ -118,14 +118,22 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.maxChunks = ceilDiv(maxContext, kKvChunk);
   params.window = static_cast<int32_t>(options.window);
   params.isBidirectional = options.isBidirectional ? 1 : 0;
-  launch(launchOf(params, tiles.plan), params);
+  if (shape.keysAreValues) {
+    const LatentAttentionParams latent = latentParams(params, tiles.plan, sharedBytes_);
+    launch(launchOf(latent, tiles.plan), latent);
+  } else {
+    launch(launchOf(params, tiles.plan), params);
+  }
   if (params.partials != nullptr) launch(combineLaunch(params), params);
   return stream_.endOp();
 }
 
 const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int group) {
   if (tiles_.has_value() && tiles_->group == group) return *tiles_;
-  const AttentionPlan plan = planAttention(group, step.cache->shape.headDim, step_.maxQuery);
+  const KvCacheShape& shape = step.cache->shape;
+  const AttentionPlan plan = shape.keysAreValues
+                                 ? planLatent(group, shape.headDim, step_.maxQuery, step.sequences() * shape.kvHeads, sharedBytes_)
+                                 : planAttention(group, shape.headDim, step_.maxQuery);
   std::vector<AttentionTile> tiles;
   eachTile(plan, step.queryStarts.data(), step.sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
   if (!areSame(tiles, sentTiles_)) {
