@@ -1,7 +1,7 @@
 // Turns the tokens of one sample into text: detokenises them as they come, searches for stop strings, and holds text
 // back while it may be the beginning of one.
 
-import { ModelOutputError } from '../errors.ts';
+import { InvalidRequestError, ModelOutputError } from '../errors.ts';
 import type { AnswerReader } from '../parsers/answer-formats.ts';
 import type { AnswerParser } from '../parsers/answer-parser.ts';
 import type { AnswerPart } from '../parsers/answer-parts.ts';
@@ -86,12 +86,14 @@ export class OutputProcessor {
    * The delta that `output` makes; `finish_reason` "stop" may come from a stop string before the engine ends. Tokens
    * after a stop string are dropped.
    * @throws ModelOutputError where the model gave no token.
+   * @throws InvalidRequestError where the constraint of the request allows none.
    */
   process(output: TokenOutput): OutputDelta {
     const { tokenIds, finish } = output;
     const reason = finish?.reason ?? null;
     if (reason === 'brokenLogits') throw this.#brokenLogits();
     if (reason === 'nothingAllowed') throw this.#nothingAllowed();
+    if (reason === 'constraintTooCostly') throw this.#constraintTooCostly();
     const added: Added = { text: '', parts: this.#parser && [], numTokens: 0, numReasoningTokens: 0 };
     for (const [index, tokenId] of tokenIds.entries()) {
       this.#numTokens += 1;
@@ -122,12 +124,25 @@ export class OutputProcessor {
     );
   }
 
-  #nothingAllowed(): ModelOutputError {
-    const field = this.#params.constraint?.field ?? 'the constraint';
+  #nothingAllowed(): InvalidRequestError {
     const also = this.#params.allowed_token_ids === null ? '' : ' and allowed_token_ids';
-    return new ModelOutputError(
-      `no token can follow the first ${this.#numTokens} of the answer: the vocabulary has none that ${field}${also} would allow`,
+    return this.#constraintError(
+      (field) =>
+        `no token can follow the first ${this.#numTokens} of the answer: the vocabulary has none that ${field}${also} would allow`,
     );
+  }
+
+  #constraintTooCostly(): InvalidRequestError {
+    return this.#constraintError(
+      (field) =>
+        `${field} can be read in so many ways that it takes too long to find out what may follow the first ` +
+        `${this.#numTokens} tokens of the answer: make it less ambiguous, or smaller`,
+    );
+  }
+
+  #constraintError(message: (field: string) => string): InvalidRequestError {
+    const field = this.#params.constraint?.field ?? 'structured_outputs';
+    return new InvalidRequestError(message(field), { param: field });
   }
 
   /** An end token is no text, nor is a stop token unless it was asked for. */

@@ -1,6 +1,7 @@
 // What the constraint of a sequence lets its next token be, together with the rules that forbid tokens.
 
 import type { Matcher } from '../structured-output/matcher.ts';
+import { TooCostlyError } from '../structured-output/meter.ts';
 import type { Vocabulary } from '../structured-output/vocabulary.ts';
 import { addTo, fewIn, has, intersect, maskOf, removeUnlessAll } from './token-mask.ts';
 
@@ -20,6 +21,7 @@ export class ConstrainedTokens {
   /** Null allows all. */
   readonly #allowed: Uint32Array | null;
   #isOver = false;
+  #isTooCostly = false;
 
   /** @param allowedTokenIds null allows all; the end is always allowed where the constraint allows it */
   constructor({ matcher, vocabulary }: SequenceConstraint, allowedTokenIds: Int32Array | null) {
@@ -35,9 +37,25 @@ export class ConstrainedTokens {
     return this.#isOver;
   }
 
+  /** Whether following the constraint has cost more than it may: no token is allowed any more. */
+  get isTooCostly(): boolean {
+    return this.#isTooCostly;
+  }
+
   /** Whether it is known how the text goes on. */
   get isForced(): boolean {
-    return !this.#isOver && this.#matcher.forcedBytes().length > 0;
+    return !this.#isOver && this.#walk(() => this.#matcher.forcedBytes().length > 0, false);
+  }
+
+  #walk<Result>(walk: () => Result, otherwise: Result): Result {
+    if (this.#isTooCostly) return otherwise;
+    try {
+      return walk();
+    } catch (error) {
+      if (!(error instanceof TooCostlyError)) throw error;
+      this.#isTooCostly = true;
+      return otherwise;
+    }
   }
 
   /**
@@ -45,6 +63,10 @@ export class ConstrainedTokens {
    * `words`, then `ends`. Empty where nothing can come.
    */
   mask(ends: readonly number[], words: readonly number[]): Uint32Array {
+    return this.#walk(() => this.#mask(ends, words), new Uint32Array(this.#vocabulary.maskWords));
+  }
+
+  #mask(ends: readonly number[], words: readonly number[]): Uint32Array {
     const mask = this.#isOver ? this.#ends.slice() : new Uint32Array(this.#vocabulary.maskWords);
     if (!this.#isOver) this.#matcher.fillMask(mask);
     if (this.#allowed !== null) intersect(mask, this.#allowed);
@@ -72,6 +94,10 @@ export class ConstrainedTokens {
 
   /** Goes on by a token. @returns false, and nothing changes, where it must not come. */
   accept(tokenId: number): boolean {
+    return this.#walk(() => this.#accept(tokenId), false);
+  }
+
+  #accept(tokenId: number): boolean {
     if (has(this.#ends, tokenId)) {
       const mayEnd = this.#isOver || this.#matcher.isComplete;
       this.#isOver = mayEnd;

@@ -56,6 +56,9 @@ export interface RowEdits {
 /** Count of a token that no penalty touches. */
 const NOT_COUNTED = -1;
 
+/** Nothing that the constraint allows can come, or it costs too much to know what can. */
+export type Refusal = 'nothingAllowed' | 'constraintTooCostly';
+
 export class LogitHistory {
   readonly #rules: LogitRules;
   readonly #constrained: ConstrainedTokens | null;
@@ -81,9 +84,10 @@ export class LogitHistory {
     if (this.#countsPrompt) for (const id of promptTokenIds) this.#counts[this.#placeOf(id)] = 0;
   }
 
-  /** Whether a token came that the constraint does not allow: there was none that it allows. */
-  get isRefused(): boolean {
-    return this.#isRefused;
+  /** Why a token came that the constraint does not allow, where one did: there was none that it allows. */
+  get refusal(): Refusal | null {
+    if (!this.#isRefused) return null;
+    return this.#constrained?.isTooCostly ? 'constraintTooCostly' : 'nothingAllowed';
   }
 
   /** Whether the text of a constraint has ended. */

@@ -19,8 +19,8 @@ export interface CompiledConstraint {
   readonly vocabulary: SharedArrayBuffer;
 }
 
-/** With masks of a vocabulary of 150,000 tokens one takes a few MB. */
-const MAX_AUTOMATA = 64;
+/** Each keeps at most 4 MiB of states. Their masks, which are most of it, share 128 MiB of the vocabulary's. */
+const MAX_AUTOMATA = 32;
 
 export class Automata {
   /** By the id of their constraint. */

@@ -5,7 +5,7 @@ import type { BlockTable, CachedSequence } from '../kv-cache/kv-cache-manager.ts
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import type { SequenceConstraint } from '../sampling/constrained-tokens.ts';
-import { LogitHistory, type LogitRules, type RowEdits } from '../sampling/logit-rules.ts';
+import { LogitHistory, type LogitRules, type Refusal, type RowEdits } from '../sampling/logit-rules.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { CompiledConstraint } from './automata.ts';
 import { isRepeating, type RepetitionRule } from './repetition.ts';
@@ -267,9 +267,9 @@ export class Request implements CachedSequence {
     return this.#history !== null;
   }
 
-  /** Whether a token came that its constraint does not allow: there was none that it allows. */
-  get isRefused(): boolean {
-    return this.#history?.isRefused ?? false;
+  /** Why a token came that its constraint does not allow, where one did. */
+  get refusal(): Refusal | null {
+    return this.#history?.refusal ?? null;
   }
 
   /** Whether the text of its constraint has ended. */

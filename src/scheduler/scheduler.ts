@@ -426,8 +426,8 @@ export class Scheduler {
 
   #takeTokens(request: Request, output: TokensOutput, outputs: TokenOutput[]): void {
     const numAccepted = this.#verifyDraft(request, output);
-    if (request.isRefused) {
-      outputs.push(this.#fail(request, 'nothingAllowed'));
+    if (request.refusal !== null) {
+      outputs.push(this.#fail(request, request.refusal));
       return;
     }
     this.#emitResumed(request, outputs);
@@ -455,8 +455,8 @@ export class Scheduler {
   ): void {
     if (request.state === 'finished') return;
     request.append(tokenId);
-    if (request.isRefused) {
-      outputs.push(this.#fail(request, 'nothingAllowed'));
+    if (request.refusal !== null) {
+      outputs.push(this.#fail(request, request.refusal));
       return;
     }
     if (isComputed) request.numComputedTokens += 1;

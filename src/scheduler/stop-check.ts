@@ -1,11 +1,12 @@
 // Whether a new token ends its request.
 
 import type { FinishReason } from '../sampling/finish-reason.ts';
+import type { Refusal } from '../sampling/logit-rules.ts';
 import type { StopRule } from './request.ts';
 
 export interface Finish {
-  /** `brokenLogits`: the model gave no logits to sample from. `nothingAllowed`: nothing that its constraint allows can come. */
-  readonly reason: FinishReason | 'brokenLogits' | 'nothingAllowed';
+  /** `brokenLogits`: the model gave no logits to sample from. */
+  readonly reason: FinishReason | 'brokenLogits' | Refusal;
   /** The stop token that was asked for; null for the end token and for length. */
   readonly stopTokenId: number | null;
 }

@@ -3,12 +3,16 @@
 
 import type { Grammar } from './grammar.ts';
 import { Lexer } from './lexer.ts';
+import { Meter } from './meter.ts';
 import { bottomFrame, type Configuration, type Frame, StackMachine } from './stack.ts';
 
 /** Ways to read one text that are followed side by side; the first ones, where there are more. */
 const MAX_CONFIGURATIONS = 1024;
 /** States, frames and configurations that are kept, some 200 bytes each. */
-const MAX_KEPT = 200_000;
+const MAX_KEPT = 20_000;
+/** Of a point of a text that goes on by a byte, and of one that becomes a part of a state: in the steps of a meter. */
+const STEP_WORK = 5;
+const STATE_WORK = 20;
 
 export interface State {
   /** Points at which the bytes so far have led, and those where what was written may have ended. */
@@ -24,6 +28,7 @@ export interface State {
 export class ByteAutomaton {
   readonly lexer: Lexer;
   readonly machine: StackMachine;
+  readonly meter = new Meter();
   #bottom: Frame = bottomFrame();
   #states = new Map<string, State>();
   #ids = new WeakMap<Configuration, number>();
@@ -31,7 +36,7 @@ export class ByteAutomaton {
 
   constructor(grammar: Grammar) {
     this.lexer = new Lexer(grammar);
-    this.machine = new StackMachine(grammar, this.lexer);
+    this.machine = new StackMachine(grammar, this.lexer, this.meter);
   }
 
   start(): State {
@@ -46,6 +51,7 @@ export class ByteAutomaton {
     const known = state.next.get(byte);
     if (known !== undefined) return known;
     const reached: Configuration[] = [];
+    this.meter.spend(state.configurations.length * STEP_WORK);
     for (const { lexeme, state: from, stack } of state.configurations) {
       const next = this.lexer.lexeme(lexeme).step(from, byte, this.machine.openKeys(lexeme, stack));
       if (next >= 0) reached.push(this.machine.configuration(lexeme, next, stack));
@@ -57,6 +63,7 @@ export class ByteAutomaton {
 
   /** The byte that must come next; null where there is a choice, or the text may end. */
   onlyByte(state: State): number | null {
+    if (state.only === undefined) this.meter.spend(state.configurations.length * STEP_WORK);
     if (state.only === undefined) state.only = state.isComplete ? null : this.#findOnlyByte(state);
     return state.only;
   }
@@ -92,6 +99,7 @@ export class ByteAutomaton {
       }
     }
     const configurations = [...all];
+    this.meter.spend(configurations.length * STATE_WORK);
     // In the order in which they were found, so that the first ones do not depend on other sequences.
     const key = `${isComplete}${configurations.map((configuration) => this.#id(configuration)).join()}`;
     const known = this.#states.get(key);

@@ -3,16 +3,10 @@
 import type { KeyLabels } from './grammar.ts';
 import { BEFORE_QUOTE, BETWEEN_CHARS, type Lexer } from './lexer.ts';
 import { addTo, clearBit, setBit, type TokenSet, toTokenSet } from './token-set.ts';
-import {
-  type CountedTokens,
-  type KnownTokens,
-  type LexemeTokens,
-  LexemeTokensCache,
-  type Vocabulary,
-} from './vocabulary.ts';
+import type { CountedTokens, KnownTokens, LexemeTokens, Vocabulary } from './vocabulary.ts';
 
-/** Of the walks of one grammar. */
-const MAX_BYTES = 32 * 2 ** 20;
+/** What a name that may not come costs, in nodes of the trie. */
+const NAME_WORK = 10;
 
 /** Tokens of more characters are few. */
 const MOST_SHORT = 16;
@@ -22,15 +16,17 @@ export class LexemeWalker {
   readonly #vocabulary: Vocabulary;
   readonly #scratch: Uint32Array;
   readonly #path: Int32Array;
-  readonly #cache = new LexemeTokensCache(MAX_BYTES);
+  /** Begins the keys of its own lexemes. */
+  readonly #name: string;
   /** Nodes of the trie that were looked at, and what a walk costs besides, in such nodes. */
   numVisited = 0;
 
   /** @param known by the keys of `walked` */
   constructor(lexer: Lexer, vocabulary: Vocabulary, known: KnownTokens = []) {
-    for (const [key, tokens] of known) this.#cache.set(key, tokens);
     this.#lexer = lexer;
     this.#vocabulary = vocabulary;
+    this.#name = `${vocabulary.nameGrammar()} `;
+    for (const [key, tokens] of known) vocabulary.own.set(this.#name + key, tokens);
     this.#scratch = new Uint32Array(vocabulary.maskWords);
     this.#path = new Int32Array(vocabulary.trie.longestToken + 1);
   }
@@ -62,10 +58,12 @@ export class LexemeWalker {
     const { sharedName, keys } = this.#lexer.lexeme(lexeme).lexeme;
     const labels = keys === null || open === null ? null : withAllNames(open, keys);
     const key = `${sharedName ?? `#${lexeme}`}/${state}/${labels?.join() ?? ''}`;
-    const known = this.#cache.get(key) ?? this.#vocabulary.shared.get(key);
+    const { shared, own } = this.#vocabulary;
+    const known = own.get(this.#name + key) ?? shared.get(key);
     if (known !== undefined) return [key, known];
     const made = this.#walk(lexeme, state, labels);
-    (sharedName === null ? this.#cache : this.#vocabulary.shared).set(key, made);
+    if (sharedName === null) own.set(this.#name + key, made);
+    else shared.set(key, made);
     return [key, made];
   }
 
@@ -122,7 +120,7 @@ export class LexemeWalker {
     const most = Math.min(left, walked.mostChars);
     const least = Math.min(Math.max(missing, 0), walked.mostChars + 1);
     const key = `counted ${inChar}/${least}/${most}`;
-    const known = this.#cache.get(key);
+    const known = this.#vocabulary.own.get(key);
     if (known !== undefined) return known;
     const fits = (chars: number): boolean => chars >= least && chars <= most;
     this.#scratch.set(walked.upTo[Math.min(most, MOST_SHORT)]!);
@@ -130,7 +128,7 @@ export class LexemeWalker {
     for (const { token, chars } of walked.ending) if (fits(chars)) setBit(this.#scratch, token);
     const exits = walked.exits.filter((_, i) => fits(walked.exitChars[i]!));
     const made = { tokens: toTokenSet(this.#scratch), exits, labels: new Int32Array(exits.length) };
-    this.#cache.set(key, made);
+    this.#vocabulary.own.set(key, made);
     return made;
   }
 
@@ -197,9 +195,11 @@ export class LexemeWalker {
   /** Takes away what can only become a name that must not come; other keys may still come in any number. */
   #withoutNames(index: number, state: number, open: Uint32Array, all: TokenSet): TokenSet {
     const lexeme = this.#lexer.lexeme(index);
+    const { names } = lexeme.lexeme.keys!;
+    this.numVisited += names.length * NAME_WORK;
     this.#scratch.fill(0);
     addTo(this.#scratch, all);
-    for (const [label, name] of lexeme.lexeme.keys!.names.entries()) {
+    for (const [label, name] of names.entries()) {
       if (((open[label >>> 5]! >>> (label & 31)) & 1) === 1) continue;
       let at = 0;
       for (let i = 0; i <= name.length && at >= 0; i += 1) {

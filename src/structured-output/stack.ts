@@ -12,6 +12,7 @@ import {
   viableKey,
 } from './grammar.ts';
 import type { Lexer } from './lexer.ts';
+import type { Meter } from './meter.ts';
 
 /** A point in a lexeme, and what comes after it. */
 export interface Configuration {
@@ -49,6 +50,10 @@ export interface Frame {
 export type Step = Configuration | 'end';
 
 const LEXEME_SHIFT = 2 ** 32;
+/** Of a node that is entered, a step that is passed on, and a key that is looked at: in the steps of a meter. */
+const ENTER_WORK = 60;
+const STEP_WORK = 2;
+const KEY_WORK = 20;
 
 export function bottomFrame(): Frame {
   return newFrame(null, -1, { phase: 'part', count: 0, label: 0, seen: [] }, 0);
@@ -62,12 +67,14 @@ function newFrame(parent: Frame | null, node: number, data: FrameData, depth: nu
 export class StackMachine {
   readonly #grammar: Grammar;
   readonly #lexer: Lexer;
+  readonly #meter: Meter;
   /** Frames and configurations made since the count was last set to 0. */
   numMade = 0;
 
-  constructor(grammar: Grammar, lexer: Lexer) {
+  constructor(grammar: Grammar, lexer: Lexer, meter: Meter) {
     this.#grammar = grammar;
     this.#lexer = lexer;
+    this.#meter = meter;
   }
 
   start(bottom: Frame): readonly Step[] {
@@ -91,7 +98,7 @@ export class StackMachine {
     const known = stack.after.get(label);
     if (known !== undefined) return known;
     const steps: Step[] = [];
-    this.#resume(stack, label, steps);
+    this.#meter.descend(() => this.#resume(stack, label, steps));
     const unique = [...new Set(steps)];
     stack.after.set(label, unique);
     return unique;
@@ -103,6 +110,7 @@ export class StackMachine {
     const node = this.#node(stack);
     if (stack.openKeys === null && node.kind === 'object') {
       const numLabels = node.values.length;
+      this.#meter.spend(numLabels * (KEY_WORK + missingNames(node, stack.data.seen).length));
       const open = new Uint32Array(Math.ceil(numLabels / 32));
       for (let label = 0; label < numLabels; label += 1)
         if (this.#mayHaveKey(node, stack, label)) open[label >>> 5]! |= 1 << (label & 31);
@@ -136,7 +144,11 @@ export class StackMachine {
 
   #enter(index: number, stack: Frame, steps: Step[]): void {
     if (!this.#fits(index, stack)) return;
-    const node = this.#grammar.nodes[index]!;
+    this.#meter.spend(ENTER_WORK);
+    this.#meter.descend(() => this.#enterNode(index, this.#grammar.nodes[index]!, stack, steps));
+  }
+
+  #enterNode(index: number, node: GrammarNode, stack: Frame, steps: Step[]): void {
     switch (node.kind) {
       case 'lexeme':
         steps.push(this.configuration(node.lexeme, 0, stack));
@@ -184,7 +196,9 @@ export class StackMachine {
 
   /** What is on top of the stack is done, without a lexeme after it. */
   #leave(stack: Frame, steps: Step[]): void {
-    steps.push(...this.after(stack, 0));
+    const after = this.after(stack, 0);
+    this.#meter.spend(after.length * STEP_WORK);
+    for (const step of after) steps.push(step);
   }
 
   #resume(stack: Frame, label: number, steps: Step[]): void {

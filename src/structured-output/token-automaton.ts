@@ -4,34 +4,22 @@
 // around it: that part is found by one walk of the lexeme's automaton over the trie and kept. Only tokens that leave the
 // lexeme in their middle, such as a closing quote and a comma in one, are followed through the stack.
 
-import { LruCache } from '../util/lru-cache.ts';
 import { ByteAutomaton, isOpen, type State } from './byte-automaton.ts';
 import type { Grammar } from './grammar.ts';
 import { LexemeWalker } from './lexeme-tokens.ts';
 import type { Configuration, Frame } from './stack.ts';
-import { bytesOfSet, fillWith, type TokenSet, tokenSetOf } from './token-set.ts';
-import type { KnownTokens, LexemeTokens, Vocabulary } from './vocabulary.ts';
+import { fillWith, tokenSetOf } from './token-set.ts';
+import type { KnownTokens, LexemeTokens, PointTokens, Vocabulary } from './vocabulary.ts';
 
-/** Of the masks of one grammar. */
-const MAX_MASK_BYTES = 32 * 2 ** 20;
-
-/** The tokens that may come at one point: two sets, since the first is the same at all points in the state of a lexeme. */
-interface PointTokens {
-  /** They stay within the lexeme to their end. */
-  readonly within: TokenSet;
-  /** They leave it. */
-  readonly leaving: TokenSet;
-}
+/** Of a word of a mask that is copied, and of a node of the trie that is followed: in the steps of a meter. */
+const WORD_WORK = 0.1;
+const CHILD_WORK = 10;
 
 export class TokenAutomaton {
   readonly grammar: Grammar;
   readonly vocabulary: Vocabulary;
   readonly bytes: ByteAutomaton;
   readonly #walker: LexemeWalker;
-  readonly #tokens = new LruCache<Configuration, PointTokens>(
-    MAX_MASK_BYTES,
-    ({ within, leaving }) => bytesOfSet(within) + bytesOfSet(leaving),
-  );
 
   /** @param known what has been found out about the grammar already */
   constructor(grammar: Grammar, vocabulary: Vocabulary, known: KnownTokens = []) {
@@ -52,6 +40,8 @@ export class TokenAutomaton {
 
   /** The tokens that may come next, those of the end left out. */
   fillMask(state: State, mask: Uint32Array): void {
+    const { meter } = this.bytes;
+    meter.spend(state.configurations.length * this.vocabulary.maskWords * WORD_WORK);
     const sets = state.configurations.flatMap((configuration) => {
       const { within, leaving } = this.#tokensAt(configuration);
       return [within, leaving];
@@ -60,14 +50,17 @@ export class TokenAutomaton {
   }
 
   #tokensAt(configuration: Configuration): PointTokens {
-    const known = this.#tokens.get(configuration);
+    const known = this.vocabulary.masks.get(configuration);
     if (known !== undefined) return known;
     const { lexeme, state, stack } = configuration;
-    const open = this.bytes.machine.openKeys(lexeme, stack);
+    const { meter, machine } = this.bytes;
+    const open = machine.openKeys(lexeme, stack);
+    const before = this.#walker.numVisited;
     const walked = this.#walker.tokensAt(lexeme, state, open);
+    meter.spend(this.vocabulary.maskWords + this.#walker.numVisited - before + walked.exits.length);
     const leaving = this.#leaving(stack, walked, open);
     const made = { within: walked.tokens, leaving: tokenSetOf(leaving, this.vocabulary.maskWords) };
-    this.#tokens.set(configuration, made);
+    this.vocabulary.masks.set(configuration, made);
     return made;
   }
 
@@ -99,6 +92,7 @@ export class TokenAutomaton {
     const last = end[node]!;
     const path: State[] = [from];
     for (let child = node + 1; child < last; ) {
+      this.bytes.meter.spend(CHILD_WORK);
       const level = depth[child]! - base;
       const state = this.bytes.step(path[level - 1]!, byte[child]!);
       if (state === null) {

@@ -1,11 +1,17 @@
 // A vocabulary as constraints see it: its trie, and what is known of lexemes that many grammars have.
 
 import { LruCache } from '../util/lru-cache.ts';
+import type { Configuration } from './stack.ts';
 import { bytesOfSet, type TokenSet } from './token-set.ts';
 import type { TokenTrie } from './token-trie.ts';
 
-/** Of the lexemes that many grammars have. */
-const MAX_SHARED_BYTES = 64 * 2 ** 20;
+/** Of the lexemes that many grammars have, and of those of all grammars together. */
+const MAX_SHARED_BYTES = 32 * 2 ** 20;
+const MAX_OWN_BYTES = 32 * 2 ** 20;
+/** Of the masks of all grammars. */
+const MAX_MASK_BYTES = 64 * 2 ** 20;
+/** What an entry takes besides its sets, about. */
+const ENTRY_BYTES = 400;
 
 /** What a vocabulary can do from a state of a lexeme on. */
 export interface LexemeTokens {
@@ -32,6 +38,14 @@ export interface CountedTokens {
   readonly mostChars: number;
 }
 
+/** The tokens that may come at one point: two sets, since the first is the same at all points in the state of a lexeme. */
+export interface PointTokens {
+  /** They stay within the lexeme to their end. */
+  readonly within: TokenSet;
+  /** They leave it. */
+  readonly leaving: TokenSet;
+}
+
 /** By the keys of walks (`LexemeWalker.walked`). */
 export type KnownTokens = readonly (readonly [key: string, tokens: LexemeTokens])[];
 
@@ -43,7 +57,7 @@ export class LexemeTokensCache extends LruCache<string, LexemeTokens> {
 }
 
 export function bytesOfTokens({ tokens, exits, labels }: LexemeTokens): number {
-  return bytesOfSet(tokens) + exits.byteLength + labels.byteLength;
+  return ENTRY_BYTES + bytesOfSet(tokens) + exits.byteLength + labels.byteLength;
 }
 
 /** A vocabulary as plain data: its trie, and what was found out beforehand. */
@@ -63,6 +77,14 @@ export class Vocabulary {
   readonly maskWords: number;
   /** Of lexemes that many grammars have. */
   readonly shared = new LexemeTokensCache(MAX_SHARED_BYTES);
+  /** Of each grammar's own lexemes. */
+  readonly own = new LexemeTokensCache(MAX_OWN_BYTES);
+  /** Of all grammars. */
+  readonly masks = new LruCache<Configuration, PointTokens>(
+    MAX_MASK_BYTES,
+    ({ within, leaving }) => ENTRY_BYTES + bytesOfSet(within) + bytesOfSet(leaving),
+  );
+  #numGrammars = 0;
   /** By the state of the automaton of quoted text, of which there are few. */
   readonly counted: Map<number, CountedTokens>;
   /** [nodes] of the walk that is under way. */
@@ -81,6 +103,12 @@ export class Vocabulary {
     this.exits = new Int32Array(trie.byte.length);
     this.exitLabels = new Int32Array(trie.byte.length);
     this.#isEnd = new Set(trie.endTokenIds);
+  }
+
+  /** Tells the lexemes of one grammar from those of others. */
+  nameGrammar(): number {
+    this.#numGrammars += 1;
+    return this.#numGrammars;
   }
 
   /** Null for tokens that are no text. */

@@ -10,6 +10,7 @@ import { withSpecialTokens } from '../../src/structured-output/token-texts.ts';
 import { buildTokenTrie } from '../../src/structured-output/token-trie.ts';
 import type { PreparedVocabulary } from '../../src/structured-output/vocabulary.ts';
 import { unpackShared } from '../../src/util/shared-value.ts';
+import { AMBIGUOUS_GRAMMAR } from '../helpers/ambiguous-grammar.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { bodyOf, errorOf, isIdle, startTestServer, type TestServer } from './test-server.ts';
 
@@ -248,10 +249,26 @@ describe('structured output', () => {
   it('ends a request that nothing allowed can follow with an error of its own, and goes on', async () => {
     const body = { prompt: 'Once', structured_outputs: { choice: ['yes'] }, allowed_token_ids: [5] };
     expect(await refusal(body)).toMatchObject({
-      status: 500,
+      status: 400,
+      param: 'structured_outputs',
       message: expect.stringMatching(/none that structured_outputs and allowed_token_ids would allow/),
     });
     expect(await completion({ structured_outputs: { choice: ['yes'] } })).toBe('yes');
+    await expect.poll(() => isIdle(svc.engine)).toBe(true);
+  });
+
+  it('ends a request whose grammar can be read in too many ways, and no other', async () => {
+    const other = svc.post('/v1/completions', { prompt: 'Once', max_tokens: 200, ignore_eos: true });
+    const started = performance.now();
+    expect(
+      await refusal({ prompt: 'Once', structured_outputs: { grammar: AMBIGUOUS_GRAMMAR } }),
+    ).toMatchObject({
+      status: 400,
+      param: 'structured_outputs',
+      message: expect.stringMatching(/^structured_outputs can be read in so many ways/),
+    });
+    expect(performance.now() - started).toBeLessThan(10_000);
+    expect((await bodyOf(await other)).usage.completion_tokens).toBe(200);
     await expect.poll(() => isIdle(svc.engine)).toBe(true);
   });
 });

@@ -66,8 +66,16 @@ describe('a constraint', () => {
     ['root ::= missing', 'missing without defining it'],
     ['rule ::= "x"', 'without a rule root'],
     ['root ::= "a" )', 'line 1'],
+    [
+      `root ::= a0${Array.from({ length: 20_000 }, (_, i) => `\na${i} ::= a${i + 1} | "x" root`).join('')}\na20000 ::= "y"`,
+      'more than 500 rules in each other',
+    ],
+    [
+      `root ::= a0${Array.from({ length: 60 }, (_, i) => `\na${i} ::= a${i + 1} a${i + 1}`).join('')}\na60 ::= "y"`,
+      'steps to compile',
+    ],
     ['root ::= root2\nroot2 ::= "x" root2', 'allows no text'],
-  ])('names what is wrong with a grammar: %s', (ebnf, message) => {
+  ])('names what is wrong with a grammar: %#', (ebnf, message) => {
     expect(() => compile({ kind: 'grammar', ebnf })).toThrow(ConstraintError);
     expect(() => compile({ kind: 'grammar', ebnf })).toThrow(message);
   });

@@ -4,10 +4,12 @@ import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
 import { prepareGrammar } from '../../src/structured-output/first-walks.ts';
 import { Matcher } from '../../src/structured-output/matcher.ts';
+import { Credit, TooCostlyError } from '../../src/structured-output/meter.ts';
 import { prepareVocabulary } from '../../src/structured-output/prepare-vocabulary.ts';
 import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
 import { tokenTexts } from '../../src/structured-output/token-texts.ts';
 import { type PreparedVocabulary, Vocabulary } from '../../src/structured-output/vocabulary.ts';
+import { AMBIGUOUS_GRAMMAR } from '../helpers/ambiguous-grammar.ts';
 import { seededRandom } from '../helpers/byte-walk.ts';
 
 const END = 0;
@@ -176,6 +178,39 @@ describe('the mask over a vocabulary', () => {
       expect(mask(fresh)).toEqual(masks.at(-1));
       expect(fresh.isComplete).toBe(matcher.isComplete);
     }
+  });
+});
+
+describe('a grammar that can be read in very many ways', () => {
+  it('uses up what its sequence has, soon, and is of no cost to others', () => {
+    const vocabulary = new Vocabulary(smallVocabulary(6));
+    const mask = new Uint32Array(vocabulary.maskWords);
+    const hostile = new TokenAutomaton(compile({ kind: 'grammar', ebnf: AMBIGUOUS_GRAMMAR }), vocabulary);
+    const started = performance.now();
+    for (let time = 0; time < 2; time += 1)
+      expect(() => new Matcher(hostile).fillMask(mask)).toThrow(TooCostlyError);
+    expect(performance.now() - started).toBeLessThan(5000);
+    const automaton = new TokenAutomaton(compile(CONSTRAINTS['any JSON']!), vocabulary);
+    const matcher = new Matcher(automaton);
+    matcher.fillMask(mask);
+    expect(matcher.isComplete).toBe(false);
+  });
+
+  it('costs a sequence more than it has in the long run, where each token costs much', () => {
+    const vocabulary = new Vocabulary(smallVocabulary(6));
+    const automaton = new TokenAutomaton(compile(CONSTRAINTS['any JSON']!), vocabulary);
+    const { meter } = automaton.bytes;
+    const credit = new Credit();
+    const spend = (steps: number): void => meter.charge(credit, () => meter.spend(steps));
+    const all = credit.left;
+    spend(all / 2);
+    credit.refill();
+    expect(credit.left).toBeGreaterThan(all / 2);
+    spend(credit.left);
+    credit.refill();
+    expect(() => spend(all / 2)).toThrow(TooCostlyError);
+    // What others do costs it nothing.
+    expect(() => meter.spend(all)).not.toThrow();
   });
 });
 

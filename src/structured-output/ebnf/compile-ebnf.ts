@@ -1,6 +1,7 @@
 // A grammar in EBNF becomes nodes: what does not nest is one automaton, rules that contain themselves use the stack.
 
 import type { GrammarBuilder } from '../grammar-builder.ts';
+import type { Budget } from '../limits.ts';
 import { dfaOfWords, subtract } from '../regular/dfa.ts';
 import { choice, EMPTY, type Regular, repeat, sequence, toDfa } from '../regular/regular.ts';
 import { type EbnfExpression, parseEbnf } from './parse-ebnf.ts';
@@ -9,6 +10,9 @@ import { type EbnfExpression, parseEbnf } from './parse-ebnf.ts';
 const ROOTS = ['root', 'start'];
 /** States and steps up to which a part without nesting is one automaton, which makes masks fast. */
 const ONE_AUTOMATON = { maxDfaStates: 2000, maxWork: 2_000_000 };
+
+/** Rules in each other. */
+const MAX_RULE_DEPTH = 500;
 
 /** @returns the node of the whole text. */
 export function compileEbnf(source: string, builder: GrammarBuilder): number {
@@ -25,6 +29,7 @@ class EbnfCompiler {
   readonly #emptyRules = new Set<string>();
   /** Rules that contain no rule that contains itself. */
   readonly #flat = new Map<string, boolean>();
+  #depth = 0;
 
   constructor(rules: ReadonlyMap<string, EbnfExpression>, builder: GrammarBuilder) {
     this.#rules = rules;
@@ -41,7 +46,7 @@ class EbnfCompiler {
     if (known !== undefined) return known;
     const node = this.#builder.reserve();
     this.#nodes.set(key, node);
-    const inner = this.#compile(this.#rules.get(name)!, isFilled);
+    const inner = this.#inRule(name, (expression) => this.#compile(expression, isFilled));
     this.#builder.fill(node, { kind: 'choice', options: [inner] });
     return node;
   }
@@ -90,7 +95,7 @@ class EbnfCompiler {
   #oneAutomaton(expression: EbnfExpression, isFilled: boolean): number | null {
     if (!this.#isFlat(expression)) return null;
     const dfa = this.#builder.budget.attempt(ONE_AUTOMATON, (budget) => {
-      const whole = toDfa(this.#regular(expression), budget);
+      const whole = toDfa(this.#regular(expression, budget), budget);
       return isFilled ? subtract(whole, dfaOfWords([new Uint8Array(0)], budget), budget) : whole;
     });
     return dfa === null ? null : this.#builder.text(dfa);
@@ -102,20 +107,37 @@ class EbnfCompiler {
     return isFilled ? subtract(whole, dfaOfWords([new Uint8Array(0)], budget), budget) : whole;
   }
 
-  #regular(expression: EbnfExpression): Regular {
+  /** Rules may use others many times, and those others again. */
+  #regular(expression: EbnfExpression, budget: Budget): Regular {
+    budget.spend(1);
     switch (expression.kind) {
       case 'regular':
         return expression.regular;
       case 'rule':
-        return this.#regular(this.#rules.get(expression.name)!);
+        return this.#inRule(expression.name, (inner) => this.#regular(inner, budget));
       case 'choice':
-        return choice(...expression.options.map((option) => this.#regular(option)));
+        return choice(...expression.options.map((option) => this.#regular(option, budget)));
       case 'sequence':
         return expression.parts.length === 0
           ? EMPTY
-          : sequence(...expression.parts.map((part) => this.#regular(part)));
+          : sequence(...expression.parts.map((part) => this.#regular(part, budget)));
       case 'repeat':
-        return repeat(this.#regular(expression.item), expression.min, expression.max);
+        return repeat(this.#regular(expression.item, budget), expression.min, expression.max);
+    }
+  }
+
+  /** @throws ConstraintError where rules are within each other deeper than they may be. */
+  #inRule<Result>(name: string, body: (expression: EbnfExpression) => Result): Result {
+    const { budget } = this.#builder;
+    if (this.#depth >= MAX_RULE_DEPTH)
+      budget.refuse(
+        `has a grammar with more than ${MAX_RULE_DEPTH} rules in each other; the last one is ${name}`,
+      );
+    this.#depth += 1;
+    try {
+      return body(this.#rules.get(name)!);
+    } finally {
+      this.#depth -= 1;
     }
   }
 
@@ -125,12 +147,13 @@ class EbnfCompiler {
     if (known !== undefined) return known;
     // Until it is known otherwise: a rule that is met again inside itself nests.
     this.#flat.set(expression.name, false);
-    const isFlat = this.#isFlat(this.#rules.get(expression.name)!);
+    const isFlat = this.#inRule(expression.name, (inner) => this.#isFlat(inner));
     this.#flat.set(expression.name, isFlat);
     return isFlat;
   }
 
   #isEmpty(expression: EbnfExpression): boolean {
+    this.#builder.budget.spend(1);
     switch (expression.kind) {
       case 'regular':
         return (toDfa(expression.regular, this.#builder.budget)?.labels[0] ?? -1) >= 0;
@@ -166,7 +189,9 @@ class EbnfCompiler {
           `has a grammar whose rule ${name} begins with itself (${[...path, name].join(' -> ')}); write it as a repetition`,
         );
       if (done.has(name)) return;
-      for (const next of new Set(this.#firstRules(this.#rules.get(name)!))) visit(next, [...path, name]);
+      this.#inRule(name, (expression) => {
+        for (const next of new Set(this.#firstRules(expression))) visit(next, [...path, name]);
+      });
       done.add(name);
     };
     for (const name of this.#rules.keys()) visit(name, []);
