@@ -146,6 +146,18 @@ inline Launch groupedLaunch(const GroupedLinearParams& p, int tile, int n, int s
           linearSharedBytes(shape, splits)};
 }
 
+// ── adapters ──
+
+/// Rows that a block adds to at a time.
+constexpr int kLoraRows = 8;
+/// A tile, and kRowThreads columns.
+inline Launch launchOf(const LoraUpParams& p) {
+  const int columns = p.n * (p.isGateUp ? 2 : 1);
+  return {"svcLoraUp", {static_cast<uint32_t>(ceilDiv(columns, kRowThreads)), static_cast<uint32_t>(p.numTiles), 1}, kRowThreads,
+          static_cast<uint32_t>(kLoraRows * p.maxRank * 4)};
+}
+inline Launch launchOf(const GateParams& p) { return rowLaunch("svcGate", p.rows, p.n); }
+
 // ── experts ──
 
 /// A warp routes a row: scores, what they are chosen by, how good groups are, the chosen, and what is taken.

@@ -167,6 +167,41 @@ struct GroupedLinearParams {
   int64_t xStep, outStep;
 };
 
+/// What a column of a product takes of B: `ranks` numbers from `first` on, for the ranks from `firstRank` on. None where there are 0.
+struct LoraColumn {
+  int32_t first, firstRank, ranks;
+};
+
+/// An adapter's numbers, LoraColumn of each column first; where they begin, counted from those of the first adapter, and in them in bytes the
+/// scales [rank] f32 and B bf16.
+struct LoraGroup {
+  int64_t first, scales, b;
+  int32_t rank;
+};
+
+/// out f32, at the columns of a product, += B · t of t = scales * t, rounded to bf16. Columns of up come after all n of gate, and where
+/// `isGateUp` they take turns in `out` as rows of the weight do.
+struct LoraUpParams {
+  const char* numbers;
+  const LoraGroup* loras;
+  const GroupTile* tiles;
+  const float* t;
+  int64_t tStride;
+  float* out;
+  int64_t outStride;
+  int32_t n, numTiles, maxRank, isGateUp;
+};
+
+/// sums [rows, gateUpRows(n)] f32, as a product of gate and up leaves them -> out bf16 [rows, n].
+struct GateParams {
+  const float* sums;
+  int64_t sumsStride;
+  uint16_t* out;
+  int64_t outStride;
+  int32_t rows, n;
+  int32_t activation;  // svc::GatedActivation
+};
+
 /// Each row of logits [rows, experts] f32 to its experts: their ids, ascending, and their weights [rows, topK]. svc::Routing has the meaning.
 struct RouteParams {
   const float* logits;

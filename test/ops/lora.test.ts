@@ -1,12 +1,12 @@
 // What adapters add to products: against the definition, and that a row's bits are its own.
 
 import { afterAll, describe, expect, it } from 'vitest';
-import { inputDTypeOf, type WeightFormat } from '../../src/ops/dtype.ts';
+import { inputDTypeOf } from '../../src/ops/dtype.ts';
 import { type LoraPart, NO_ADAPTER } from '../../src/ops/lora.ts';
-import type { Ops, StepLoras } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
+import { adaptersOf, K, KINDS, N, product, stepOf } from './lora-cases.ts';
 import {
   BF16_ROUNDING,
   describeEachIsa,
@@ -17,105 +17,9 @@ import {
   Random,
   sumTolerance,
 } from './native-backends.ts';
-import { beginStep } from './steps.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
-
-/** Enough of k for products of many rows to be computed in two parts of it. */
-const [N, K] = [75, 651];
-/** Adapters by their ids: ranks, first column and columns of each part of a product. */
-const ADAPTERS: ReadonlyMap<number, readonly (readonly [ranks: number, first: number, columns: number])[]> =
-  new Map([
-    [
-      3,
-      [
-        [16, 0, 40],
-        [5, 40, 20],
-        [1, 60, 15],
-      ],
-    ],
-    [7, [[33, 24, 51]]],
-    [4, [[64, 0, N]]],
-  ]);
-
-interface Product {
-  /** One row an adapter, in this order; the rows are those of `x`. */
-  run(rows: Float32Array, adapters: readonly number[]): Float32Array;
-}
-
-/** The ids of a step's adapters: each has the rows that follow each other. */
-function stepOf(ops: Ops, adapters: readonly number[]) {
-  const rows = adapters.length;
-  const shape = { layers: 1, blocks: rows, blockSize: 16, kvHeads: 1, headDim: 2, dtype: 'f32' } as const;
-  const batch = {
-    numSequences: rows,
-    queryStarts: Int32Array.from({ length: rows + 1 }, (_, i) => i),
-    contextLengths: new Int32Array(rows).fill(1),
-    blockTables: Int32Array.from({ length: rows }, (_, i) => i),
-    maxBlocks: 1,
-  };
-  const positions = new Int32Array(rows);
-  return beginStep(ops, ops.makeKvCache(shape), rows, {
-    batch,
-    positions,
-    adapters: Int32Array.from(adapters),
-  });
-}
-
-/** Of gate and up, gate has the ranks of the first shape, and some columns of up those of the last one. */
-function partsOf(
-  shapes: readonly (readonly [number, number, number])[],
-  isGateUp: boolean,
-): readonly LoraPart[] {
-  const [gate, up] = [shapes[0]!, shapes.at(-1)!];
-  const own = isGateUp ? [gate, [up[0], N + up[1], up[2]] as const] : shapes;
-  let firstRank = 0;
-  return own.map(([ranks, firstColumn, columns]) => {
-    const part = { firstColumn, columns, firstRank, ranks };
-    firstRank += ranks;
-    return part;
-  });
-}
-
-function product(ops: Ops, format: WeightFormat, kind: 'linear' | 'addLinear' | 'gateUp'): Product {
-  const dtype = inputDTypeOf(format);
-  const random = new Random(1);
-  const part = () =>
-    plainPart(folder.write([N, K], random.floats(N * K)), folder.write([N], random.floats(N)));
-  const [weight, other] = [part(), part()];
-  const [linear, gateUp] = [ops.loadLinear([weight], format), ops.loadGateUp(weight, other, format)];
-  const isGateUp = kind === 'gateUp';
-  const loras = [...ADAPTERS].map(([adapter, shapes]) => {
-    const parts = partsOf(shapes, isGateUp);
-    const rank = Math.max(...parts.map(({ firstRank, ranks }) => firstRank + ranks));
-    const a = random.floats(rank * K);
-    const scales = random.floats(rank).map((scale) => 0.2 * scale);
-    const b = random.floats(parts.reduce((sum, { columns, ranks }) => sum + columns * ranks, 0));
-    const lora = ops.makeLora({ dtype, k: K, n: N, isGateUp, rank, a, scales, parts, b });
-    return { adapter, lora };
-  });
-  const run = (x: Float32Array, adapters: readonly number[]): Float32Array =>
-    ops.scope(() => {
-      const rows = adapters.length;
-      const input = ops.tensor(x, rows, K, dtype);
-      const step = stepOf(ops, adapters);
-      const own: StepLoras | undefined = step.adapters.size === 0 ? undefined : { step, loras };
-      if (kind === 'gateUp') return ops.read(ops.gateUp(input, gateUp, 'silu', own));
-      if (kind === 'linear') return ops.read(ops.linear(input, linear, own));
-      const residual = ops.tensor(new Float32Array(rows * N).fill(0.5), rows, N, 'f32');
-      ops.addLinear(residual, input, linear, own);
-      return ops.read(residual);
-    });
-  return { run };
-}
-
-const KINDS = ['linear', 'addLinear', 'gateUp'] as const;
-const IDS = [...ADAPTERS.keys(), NO_ADAPTER];
-
-/** `count` rows of adapters, `runs` of them the same one after the other. */
-const adaptersOf = (count: number, runs: number): number[] =>
-  Array.from({ length: count }, (_, row) => IDS[Math.floor(row / runs) % IDS.length]!);
 
 describeEachIsa('adapters', (isa) => {
   const [one, two] = [openCpu(isa, 1), openCpu(isa, 2)];
@@ -126,7 +30,7 @@ describeEachIsa('adapters', (isa) => {
 
   describe.each(dtypes)('in %s', (dtype) => {
     it.each(KINDS)('add to %s what the definition says', (kind) => {
-      const [actual, expected] = [two, new ReferenceOps()].map((ops) => product(ops, dtype, kind));
+      const [actual, expected] = [two, new ReferenceOps()].map((ops) => product(folder, ops, dtype, kind));
       for (const [count, runs] of [
         [1, 1],
         [9, 2],
@@ -152,7 +56,7 @@ describeEachIsa('adapters', (isa) => {
     it.each(KINDS)(
       'leave a row of %s its bits in any batch, beside any others, on any number of threads',
       (kind) => {
-        const [onOne, onTwo] = [product(one, format, kind), product(two, format, kind)];
+        const [onOne, onTwo] = [product(folder, one, format, kind), product(folder, two, format, kind)];
         const alone = (row: number, adapter: number): Float32Array =>
           onOne.run(x.subarray(row * K, (row + 1) * K), [adapter]);
         for (const [count, runs] of [
@@ -174,7 +78,7 @@ describeEachIsa('adapters', (isa) => {
     );
 
     it.each(KINDS)('leave rows without an adapter the bits of %s without any', (kind) => {
-      const { run } = product(two, format, kind);
+      const { run } = product(folder, two, format, kind);
       const adapters = adaptersOf(most, 7);
       const [mixed, plain] = [
         run(x, adapters),

@@ -131,15 +131,15 @@ void CudaBackend::sendTo(DeviceMemory& memory, Parcel& parcel) {
   parcel.sendTo(memory, [this] { stream_.awaitAll(); }, stream_.handle());
 }
 
-float* CudaBackend::scratch(size_t bytes) {
+float* CudaBackend::scratchIn(DeviceMemory& memory, size_t bytes) {
   if (bytes == 0) return nullptr;
-  if (bytes > scratch_.bytes()) {
+  if (bytes > memory.bytes()) {
     // Ops that were called before may still use the old memory.
     stream_.awaitAll();
-    scratch_ = DeviceMemory();
-    scratch_ = DeviceMemory(device_, bytes + bytes / 2);
+    memory = DeviceMemory();
+    memory = DeviceMemory(device_, bytes + bytes / 2);
   }
-  return scratch_.at<float>();
+  return memory.at<float>();
 }
 
 }  // namespace svc::cuda

@@ -87,17 +87,19 @@ class CudaBackend final : public Backend {
   // head_ops.cc
   StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) override;
 
+  // lora_ops.cc
+  std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) override;
+  StreamPosition linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
+                            bool add) override;
+  StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
+                            Rows x, Rows out) override;
+
   // not_there.cc: each throws NotAvailable
   void openPackedEntry(const std::string& path, const std::string& key) override;
   const Weight& loadPacked(const std::string& name) override;
   void closePackedEntry() override {}
   bool savePackedEntry(const std::string& path, const std::string& key, const std::vector<NamedWeight>& weights,
                        const std::function<bool()>& mayGoOn) const override;
-  std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) override;
-  StreamPosition linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
-                            bool add) override;
-  StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
-                            Rows x, Rows out) override;
   double readBandwidth(size_t bytes, int64_t repeats) override;
   double matrixPeak(int64_t repeats, WeightFormat format) override;
   double forkJoinSeconds(int64_t repeats) override;
@@ -145,7 +147,10 @@ class CudaBackend final : public Backend {
   /// Ids that the device can read: those that JavaScript has already are filled in.
   ResolvedTokens resolve(const TokenIds& tokens) const;
   /// Memory for sums of parts of an op, which the next op may use again.
-  float* scratch(size_t bytes);
+  float* scratch(size_t bytes) { return scratchIn(scratch_, bytes); }
+  float* scratchIn(DeviceMemory& memory, size_t bytes);
+  /// Adds to `out`, f32, what adapters add to a product of x; `t` has room for their A · x.
+  StreamPosition addLoras(const StepInputs& step, std::vector<AdapterLora> all, Rows x, Rows out, void* t);
   int32_t* fault() const { return reinterpret_cast<int32_t*>(fault_.data()); }
 
   const bool usesGraphs_;
@@ -161,6 +166,8 @@ class CudaBackend final : public Backend {
   std::map<std::vector<const Weight*>, StoredWeightGroups> heads_;
   std::deque<DeviceKvCache> caches_;
   DeviceMemory scratch_;
+  /// Of products with adapters, around which `scratch_` is used.
+  DeviceMemory loraMemory_;
   /// Becomes 1 where a kernel finds a token that is outside of the vocabulary.
   PinnedMemory fault_;
   Staging staging_;

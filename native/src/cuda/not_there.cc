@@ -18,13 +18,6 @@ bool CudaBackend::savePackedEntry(const std::string&, const std::string&, const 
                                   const std::function<bool()>&) const {
   refuse("a cache of packed weights is");
 }
-std::shared_ptr<const Lora> CudaBackend::makeLora(const LoraNumbers&) { refuse("adapters are"); }
-StreamPosition CudaBackend::linearLora(const Step&, std::vector<AdapterLora>, const Weight&, Rows, Rows, bool) {
-  refuse("adapters are");
-}
-StreamPosition CudaBackend::gateUpLora(const Step&, std::vector<AdapterLora>, const Weight&, GatedActivation, Rows, Rows) {
-  refuse("adapters are");
-}
 double CudaBackend::readBandwidth(size_t, int64_t) { refuse("probes of the hardware are"); }
 double CudaBackend::matrixPeak(int64_t, WeightFormat) { refuse("probes of the hardware are"); }
 double CudaBackend::forkJoinSeconds(int64_t) { refuse("probes of the hardware are"); }

@@ -1,0 +1,68 @@
+#include "cuda/device_lora.h"
+
+#include <cstring>
+
+#include "backend/not_available.h"
+#include "cpu/finite.h"
+#include "cuda/launch.h"
+
+namespace svc::cuda {
+namespace {
+
+DeviceWeight loadA(const WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream) {
+  TensorSource source{nullptr, "lora_A", 0, DType::F32, numbers.k, 0, 0, 0};
+  source.numbers = std::make_shared<const std::vector<float>>(numbers.a);
+  const int rank = static_cast<int>(numbers.scales.size());
+  return loader.linear({LinearPart{source, rank, {}, {}, {}}}, numbers.k, {WeightFormat::Bf16, {}}, stream);
+}
+
+std::vector<uint16_t> roundedB(const WeightLoader& loader, const LoraNumbers& numbers) {
+  std::vector<uint16_t> b(numbers.b.size());
+  loader.conversions().narrow(numbers.b.data(), b.data(), static_cast<int64_t>(b.size()));
+  const TensorSource named{nullptr, "lora_B", 0, DType::Bf16, 0, 0, 0, 0};
+  const uint16_t* row = b.data();
+  for (const LoraPart& part : numbers.parts) {
+    for (int i = 0; i < part.columns; ++i, row += part.ranks) {
+      cpu::expectFinite(named, row, DType::Bf16, part.ranks, part.firstColumn + i);
+    }
+  }
+  return b;
+}
+
+std::vector<LoraColumn> columnsOf(const LoraNumbers& numbers) {
+  std::vector<LoraColumn> columns(static_cast<size_t>(numbers.n) * (numbers.isGateUp ? 2 : 1), LoraColumn{0, 0, 0});
+  int32_t first = 0;
+  for (const LoraPart& part : numbers.parts) {
+    for (int i = 0; i < part.columns; ++i, first += part.ranks) {
+      columns[static_cast<size_t>(part.firstColumn + i)] = {first, part.firstRank, part.ranks};
+    }
+  }
+  return columns;
+}
+
+/// Appends numbers, from a multiple of 16 on; returns where they begin.
+template <class T>
+int64_t append(std::vector<char>& bytes, const std::vector<T>& values) {
+  const size_t begin = (bytes.size() + 15) / 16 * 16;
+  bytes.resize(begin + values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(bytes.data() + begin, values.data(), values.size() * sizeof(T));
+  return static_cast<int64_t>(begin);
+}
+
+}  // namespace
+
+DeviceLora loadLora(const Device& device, const WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream) {
+  if (numbers.dtype != DType::Bf16) {
+    throw NotAvailable("adapters of weights in float32 are not available yet with --device cuda: use --device cpu");
+  }
+  std::vector<char> bytes;
+  append(bytes, columnsOf(numbers));
+  const int64_t scales = append(bytes, numbers.scales), b = append(bytes, roundedB(loader, numbers));
+  DeviceLora lora{{numbers.dtype, numbers.k, numbers.n, numbers.isGateUp}, loadA(loader, numbers, stream),
+                  DeviceMemory(device, bytes.size()), scales, b};
+  const Driver& driver = device.driver();
+  driver.check(driver.cuMemcpyHtoDAsync_v2(lora.numbers.address(), bytes.data(), bytes.size(), stream), "copy an adapter to its memory");
+  return lora;
+}
+
+}  // namespace svc::cuda

@@ -1,0 +1,21 @@
+// An adapter's matrices for one product, in the memory of a GPU.
+#pragma once
+
+#include "cuda/weights.h"
+
+namespace svc::cuda {
+
+struct DeviceLora : Lora {
+  /// [rank, k]
+  DeviceWeight a;
+  /// What LoraGroup describes: of each column of the product its LoraColumn, then scales, then B.
+  DeviceMemory numbers;
+  int64_t scales, b;
+
+  int rank() const { return a.rows; }
+};
+
+/// Throws NotAvailable for numbers in f32, std::runtime_error where one is not finite in bf16.
+DeviceLora loadLora(const Device& device, const WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream);
+
+}  // namespace svc::cuda
