@@ -1,14 +1,25 @@
 // Compiles the kernels of native/cuda/ into one file for all GPUs, native/build/cuda-kernels.fatbin: machine code for each generation,
-// and PTX that later drivers compile for later ones. The addon loads it where a GPU is there.
+// and PTX that later drivers compile for later ones; and cuda-kernels.ptx, which drivers take that are too old for the compiler's
+// machine code. The addon loads them where a GPU is there.
 //
 //   node scripts/build-cuda.mjs                    all of it
 //   node scripts/build-cuda.mjs sm_90a a.fatbin    one generation, into another file
+//   node scripts/build-cuda.mjs --if-possible      all of it where nvcc is, elsewhere a line that says what the package lacks
 //
 // It takes a minute or two of processor time, and only machines with a GPU use the result: so `npm install` and `npm run build` do it
-// only where there is a GPU, and the published package always has it. A kernel whose registers spill fails the build.
+// only where there is a GPU. `npm publish` needs it (prepublishOnly). `npm pack` does it where it can (prepack): npm runs that for every
+// install from git too, where a missing compiler must not fail. A kernel whose registers spill fails the build.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -19,17 +30,10 @@ const nvcc = process.env.NVCC ?? 'nvcc';
 const GENERATIONS = ['sm_80', 'sm_86', 'sm_89', 'sm_90a', 'sm_100', 'sm_120'];
 /** What later generations are compiled from. */
 const PTX = 'compute_80';
+/** The oldest version of PTX with all that the kernels use: drivers from 450 on read it. The compiler names its own, newest one. */
+const OLDEST_PTX = '.version 7.0';
 /** Sums must have the bits of the emulation: a multiply-add only where the code spells it out. */
-const FLAGS = [
-  '-std=c++20',
-  '-O3',
-  '--fmad=false',
-  '--expt-relaxed-constexpr',
-  '-Werror',
-  'all-warnings',
-  '-Xptxas',
-  '-v',
-];
+const FLAGS = ['-std=c++20', '-O3', '--fmad=false', '--expt-relaxed-constexpr', '-Werror', 'all-warnings'];
 
 export function hasCompiler() {
   const { error, status } = spawnSync(nvcc, ['--version'], { stdio: 'ignore' });
@@ -40,12 +44,13 @@ export function hasGpu() {
   return existsSync('/dev/nvidiactl');
 }
 
-/** Builds the file unless it is newer than what it is made of. @throws Error with what the compiler says. */
+/** Builds both files unless it is newer than what it is made of. @throws Error with what the compiler says. */
 export async function buildCuda(
   generations = GENERATIONS,
   output = join(native, 'build', 'cuda-kernels.fatbin'),
 ) {
-  if (isNewest(output)) return;
+  const ptx = output.replace(/\.fatbin$/, '.ptx');
+  if (isNewest(output) && isNewest(ptx)) return;
   mkdirSync(dirname(output), { recursive: true });
   // One module has all kernels only if they are compiled as one source.
   const all = `${output}.cu`;
@@ -53,15 +58,31 @@ export async function buildCuda(
   writeFileSync(all, kernels.map((name) => `#include "${join(sources, name)}"\n`).join(''));
   const targets = generations.map((name) => [name.replace('sm', 'compute'), name]);
   const codes = [...targets, [PTX, PTX]].flatMap(([arch, code]) => ['-gencode', `arch=${arch},code=${code}`]);
-  const child = spawn(nvcc, [...FLAGS, ...codes, '--threads', '0', '--fatbin', '-o', `${output}.new`, all]);
+  const [text] = await Promise.all([
+    compile('-Xptxas', '-v', ...codes, '--threads', '0', '--fatbin', '-o', `${output}.new`, all),
+    compile('--ptx', `-arch=${PTX}`, '-o', `${ptx}.new`, all),
+  ]);
+  const spilled = spills(text);
+  if (spilled.length > 0) throw new Error(`svc: registers of CUDA kernels spill: ${spilled.join(', ')}`);
+  writeFileSync(`${ptx}.new`, asOldest(readFileSync(`${ptx}.new`, 'utf8')));
+  renameSync(`${ptx}.new`, ptx);
+  renameSync(`${output}.new`, output);
+}
+
+/** PTX in the words of the oldest version: hints that are newer, of bytes of a load that are not used, are left out. */
+function asOldest(text) {
+  return text.replace(/^\.version .*$/m, OLDEST_PTX).replaceAll(/^\s*\.pragma "used_bytes_mask .*\n/gm, '');
+}
+
+/** @returns what the compiler says. */
+async function compile(...args) {
+  const child = spawn(nvcc, [...FLAGS, ...args]);
   const messages = [];
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => messages.push(data));
   const [code] = await once(child, 'close');
   const text = Buffer.concat(messages).toString();
   if (code !== 0) throw new Error(`svc: compiling the CUDA kernels failed\n${text}`);
-  const spilled = spills(text);
-  if (spilled.length > 0) throw new Error(`svc: registers of CUDA kernels spill: ${spilled.join(', ')}`);
-  renameSync(`${output}.new`, output);
+  return text;
 }
 
 /** Kernels, with their generation, that keep registers in memory. */
@@ -83,10 +104,14 @@ function isNewest(output) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const [generation, output] = process.argv.slice(2);
+  const [first, output] = process.argv.slice(2);
+  const isOptional = first === '--if-possible';
+  const generation = isOptional ? undefined : first;
   try {
-    if (!hasCompiler()) throw new Error(`svc: ${nvcc} not found: install the CUDA toolkit 13.0 or newer`);
-    await (generation ? buildCuda([generation], output) : buildCuda());
+    if (hasCompiler()) await (generation ? buildCuda([generation], output) : buildCuda());
+    else if (isOptional)
+      console.error(`svc: ${nvcc} not found: the package has no compiled kernels for GPUs`);
+    else throw new Error(`svc: ${nvcc} not found: install the CUDA toolkit 13.0 or newer`);
   } catch (error) {
     console.error(error.message);
     process.exitCode = 1;

@@ -1,12 +1,12 @@
 // E2: kernels that were compiled where no GPU is, as machine code and as PTX for older drivers, and whether both compute the same.
 
 import { existsSync } from 'node:fs';
-import { cudaFiles } from '../../src/native/native.ts';
+import { builtCudaKernels } from '../../src/native/native.ts';
 import { digestsWith, ROOT } from './gpu.ts';
 import { failed, measured, missing, passed, report } from './result.ts';
 
 const startedAt = performance.now();
-const { kernels } = cudaFiles();
+const kernels = process.env.SVC_CUDA_KERNELS ?? builtCudaKernels();
 const machineCode = digestsWith({});
 if (machineCode.problem !== null) report(failed(kernels, machineCode.problem));
 else

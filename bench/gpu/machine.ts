@@ -2,7 +2,7 @@
 
 import { spawnSync } from 'node:child_process';
 import os from 'node:os';
-import { cudaFiles, loadNative } from '../../src/native/native.ts';
+import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import { failed, missing, passed, report } from './result.ts';
 
 /** Each prints what it is about in its first lines. */
@@ -38,7 +38,7 @@ const libraries = spawnSync('sh', ['-c', "ldconfig -p | grep -E 'libcuda|libnvrt
 report(
   passed('libraries', libraries.stdout.trim().replaceAll(/\n\s*/g, '\n') || 'the loader knows none of CUDA'),
 );
-const device = loadNative().cudaDevice(cudaFiles().driver);
+const device = loadNative().cudaDevice(cudaDriver());
 report(
   device.missing === undefined
     ? passed(

@@ -90,7 +90,7 @@ __device__ __forceinline__ void multiplyAdd(float (&c)[4], const uint32_t (&a)[4
 namespace svc::cuda {
 
 constexpr int kWarp = 32;
-constexpr float kInfinity = __builtin_huge_valf();
+constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000u);
 
 __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x); }
 __device__ __forceinline__ int threads() { return static_cast<int>(blockDim.x); }

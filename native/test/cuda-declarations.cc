@@ -35,6 +35,9 @@ static_assert(offsetof(MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags))
 static_assert(kSuccess == CUDA_SUCCESS);
 static_assert(kErrorOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(kErrorNoDevice == CUDA_ERROR_NO_DEVICE);
+static_assert(kErrorInvalidImage == CUDA_ERROR_INVALID_IMAGE);
+static_assert(kErrorInvalidPtx == CUDA_ERROR_INVALID_PTX);
+static_assert(kErrorUnsupportedPtxVersion == CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
 static_assert(kErrorNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
 static_assert(kErrorFileNotFound == CUDA_ERROR_FILE_NOT_FOUND);
 static_assert(kErrorNotFound == CUDA_ERROR_NOT_FOUND);
@@ -45,6 +48,8 @@ static_assert(kAttributeComputeCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CA
 static_assert(kAttributeComputeCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(kAttributeSharedBytesOptIn == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 static_assert(kAttributeVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+static_assert(kFunctionPtxVersion == CU_FUNC_ATTRIBUTE_PTX_VERSION);
+static_assert(kFunctionBinaryVersion == CU_FUNC_ATTRIBUTE_BINARY_VERSION);
 static_assert(kFunctionMaxDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(kAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
 static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);

@@ -157,6 +157,8 @@ export interface NativeBackend {
   await(position: StreamPosition, atMost: number): boolean;
   /** Time in which ops ran. */
   busySeconds(): number;
+  /** Whether a driver made the machine code of the kernels: then their bits are the driver's. */
+  isCompiledByDriver(): boolean;
 
   linear(weight: number, ...rest: [...x: TensorArgs, ...out: TensorArgs, add: boolean]): StreamPosition;
   gateUp(
@@ -397,11 +399,13 @@ export interface NativeTransferEngine {
 }
 
 /** The GPU that CudaBackend computes on, as it is now. */
-interface NativeCudaDevice {
+export interface NativeCudaDevice {
   readonly missing?: undefined;
   readonly name: string;
   /** Major * 10 + minor: 90 is Hopper. */
   readonly computeCapability: number;
+  /** The newest CUDA that the driver takes the code of: 13020 is 13.2. */
+  readonly driverVersion: number;
   readonly freeBytes: number;
   readonly totalBytes: number;
 }
@@ -436,6 +440,15 @@ export interface Native {
     usesGraphs: boolean,
   ) => NativeBackend;
   cudaDevice(driver: string): NativeCudaDevice | NativeCudaMissing;
+  /** The compiler of kernels in a library: `version` is that of its toolkit, `13.0`. */
+  nvrtc(library: string): { readonly missing?: undefined; readonly version: string } | NativeCudaMissing;
+  /** Machine code of `source`, which includes `headers`, each [name, text]. Throws what the compiler says. */
+  compileCuda(
+    library: string,
+    source: string,
+    headers: readonly (readonly [string, string])[],
+    options: readonly string[],
+  ): Buffer;
   /** What this processor can run, the best first. */
   instructionSets(): CpuIsa[];
   /** Physical cores that this process may use. */
@@ -464,13 +477,14 @@ function addonPath(): string {
   return process.env.SVC_NATIVE_ADDON ?? BUILT_ADDON;
 }
 
-/** NVIDIA's library, or the one that SVC_CUDA_DRIVER names; and the kernels, or the file that SVC_CUDA_KERNELS names. */
-export function cudaFiles(): { driver: string; kernels: string } {
-  const { SVC_CUDA_DRIVER: driver, SVC_CUDA_KERNELS: kernels } = process.env;
-  return {
-    driver: driver ?? 'libcuda.so.1',
-    kernels: kernels ?? join(dirname(addonPath()), 'cuda-kernels.fatbin'),
-  };
+/** NVIDIA's library, or the one that SVC_CUDA_DRIVER names. */
+export function cudaDriver(): string {
+  return process.env.SVC_CUDA_DRIVER ?? 'libcuda.so.1';
+}
+
+/** The kernels that `npm run build` makes where nvcc is, beside the addon. */
+export function builtCudaKernels(): string {
+  return join(dirname(addonPath()), 'cuda-kernels.fatbin');
 }
 
 /** SHA-256 of the addon, in hex: another build may do everything in another way. */
@@ -538,8 +552,10 @@ function isNative(value: unknown): value is Native {
     'KvMemory',
     'TransferEngine',
     'crc32c',
+    'compileCuda',
     'cudaDevice',
     'instructionSets',
+    'nvrtc',
     'physicalCores',
   ];
   return names.every((name) => typeof Reflect.get(value, name) === 'function');

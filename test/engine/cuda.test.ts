@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
-import { cudaFiles, loadNative } from '../../src/native/native.ts';
+import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
@@ -70,7 +70,7 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
   });
 
   it('takes its share of the memory of the GPU, not of the host', async () => {
-    const device = loadNative().cudaDevice(cudaFiles().driver);
+    const device = loadNative().cudaDevice(cudaDriver());
     if (device.missing !== undefined) throw new Error(device.missing);
     const core = await start('cuda', { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.01 });
     const { numBlocks, blockSize } = core.executor.info;

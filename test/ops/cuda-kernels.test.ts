@@ -2,7 +2,7 @@
 // with plain definitions, and with themselves in other orders of threads; compiled by nvcc, their registers must suffice.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -70,6 +70,13 @@ describe('the CUDA kernels for a GPU', needsNvcc, () => {
     });
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
     expect(statSync(output).size).toBeGreaterThan(100_000);
+    // The PTX for older drivers, as the assembler of one of them would read it.
+    const ptx = join(folder, 'kernels.ptx');
+    expect(readFileSync(ptx, 'utf8')).toMatch(/^\.version 7\.0\n\.target sm_80$/m);
+    const assembled = spawnSync('ptxas', ['-arch=sm_80', ptx, '-o', join(folder, 'sm_80.cubin')], {
+      encoding: 'utf8',
+    });
+    expect(assembled).toMatchObject({ status: 0, stderr: '' });
   }, 300_000);
 });
 

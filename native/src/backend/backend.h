@@ -175,6 +175,8 @@ class Backend {
   virtual void limitGraphs(size_t) {}
   /// Zeros where a device records nothing.
   virtual GraphCounts graphs() const { return {}; }
+  /// Whether a driver made the machine code of its kernels, so that their bits are the driver's.
+  virtual bool isCompiledByDriver() const { return false; }
   /// Runs `body` on a thread of this process, in the order of the ops.
   virtual StreamPosition callback(std::function<void()> body) = 0;
 

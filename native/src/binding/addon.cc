@@ -32,6 +32,8 @@ Napi::Object registerAddon(Napi::Env env, Napi::Object exports) {
   exports.Set("CpuBackend", svc::BackendObject::define(env, "CpuBackend", svc::makeCpuBackend));
   exports.Set("CudaBackend", svc::BackendObject::define(env, "CudaBackend", svc::makeCudaBackend));
   exports.Set("cudaDevice", Napi::Function::New(env, svc::cudaDevice));
+  exports.Set("nvrtc", Napi::Function::New(env, svc::nvrtc));
+  exports.Set("compileCuda", Napi::Function::New(env, svc::compileCuda));
   exports.Set("KvMemory", svc::KvMemoryObject::define(env));
   exports.Set("TransferEngine", svc::TransferEngine::define(env));
   exports.Set("crc32c", Napi::Function::New(env, crc32c));

@@ -82,6 +82,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value busySeconds(const Info&);
   Napi::Value limitGraphs(const Info&);
   Napi::Value graphs(const Info&);
+  Napi::Value isCompiledByDriver(const Info&);
   Napi::Value close(const Info&);
 
   // step.cc

@@ -12,8 +12,14 @@ namespace svc {
 /// new CudaBackend(driver, kernels): files
 std::unique_ptr<Backend> makeCudaBackend(const Napi::CallbackInfo& info);
 
-/// cudaDevice(driver): { name, computeCapability, freeBytes, totalBytes } as they are now, or { missing }, a text that says why there is
+/// cudaDevice(driver): { name, computeCapability, driverVersion, freeBytes, totalBytes } as they are now, or { missing }, a text that says why there is
 /// none to compute on, and what to do.
 Napi::Value cudaDevice(const Napi::CallbackInfo& info);
+
+/// nvrtc(library): { version } of the compiler of kernels, or { missing }, why it does not open.
+Napi::Value nvrtc(const Napi::CallbackInfo& info);
+
+/// compileCuda(library, source, headers, options): machine code, a Buffer. headers are [name, text]. Throws what the compiler says.
+Napi::Value compileCuda(const Napi::CallbackInfo& info);
 
 }  // namespace svc

@@ -35,6 +35,11 @@ Napi::Value BackendObject::limitGraphs(const Info& info) {
   return info.Env().Undefined();
 }
 
+/// isCompiledByDriver(): whether a driver made the machine code of the kernels.
+Napi::Value BackendObject::isCompiledByDriver(const Info& info) {
+  return Napi::Boolean::New(info.Env(), backend().isCompiledByDriver());
+}
+
 /// graphs(): what is recorded of steps.
 Napi::Value BackendObject::graphs(const Info& info) {
   const GraphCounts counts = backend().graphs();

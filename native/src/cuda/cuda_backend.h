@@ -43,6 +43,7 @@ class CudaBackend final : public Backend {
   bool await(StreamPosition position, Duration atMost) override;
   double busySeconds() const override { return stream_.busySeconds(); }
   void limitGraphs(size_t launches) override { stream_.limitGraphs(launches); }
+  bool isCompiledByDriver() const override { return kernels_.areCompiledByDriver(); }
   GraphCounts graphs() const override {
     return {stream_.graphs().graphs(), stream_.graphs().replays(), stream_.graphs().failure()};
   }

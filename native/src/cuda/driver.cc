@@ -7,8 +7,8 @@
 namespace svc::cuda {
 namespace {
 
-/// CUDA 13.0, of driver 580: older drivers do not take the code of its compiler.
-constexpr int kOldestVersion = 13000;
+/// CUDA 12.0, of driver 525: what takes the PTX for older drivers.
+constexpr int kOldestVersion = 12000;
 
 std::string dottedVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -39,11 +39,11 @@ Driver::Driver(const std::string& name) {
     throw Unavailable("the NVIDIA driver does not start (" + describe(started) +
                       "): nvidia-smi shows whether driver and kernel module fit together");
   }
-  int version = 0;
-  check(cuDriverGetVersion(&version), "ask for the version of the driver");
-  if (version < kOldestVersion) {
-    throw Unavailable("the NVIDIA driver is too old (for CUDA " + dottedVersion(version) +
-                      "): install driver 580 or newer, for CUDA " + dottedVersion(kOldestVersion));
+  check(cuDriverGetVersion(&version_), "ask for the version of the driver");
+  if (version_ < kOldestVersion) {
+    throw Unavailable("the NVIDIA driver is too old (for CUDA " + dottedVersion(version_) +
+                      "): install driver 580 or newer; from 525 on, for CUDA " + dottedVersion(kOldestVersion) +
+                      ", it can be used");
   }
 }
 

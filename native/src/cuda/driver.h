@@ -31,6 +31,9 @@ class Driver {
   SVC_CUDA_DRIVER_FUNCTIONS(SVC_DECLARE)
 #undef SVC_DECLARE
 
+  /// Of CUDA: 13020 is 13.2.
+  int version() const { return version_; }
+
   /// Throws DriverError unless `result` is that of a success; `doing` says what was tried.
   void check(Result result, const char* doing) const {
     if (result != kSuccess) fail(result, doing);
@@ -40,6 +43,8 @@ class Driver {
 
  private:
   [[noreturn]] void fail(Result result, const char* doing) const;
+
+  int version_ = 0;
 };
 
 }  // namespace svc::cuda

@@ -24,7 +24,10 @@ using ExecutableGraph = struct ExecutableGraphState*;
 constexpr Result kSuccess = 0;
 constexpr Result kErrorOutOfMemory = 2;
 constexpr Result kErrorNoDevice = 100;
+constexpr Result kErrorInvalidImage = 200;
 constexpr Result kErrorNoBinaryForGpu = 209;
+constexpr Result kErrorInvalidPtx = 218;
+constexpr Result kErrorUnsupportedPtxVersion = 222;
 constexpr Result kErrorFileNotFound = 301;
 constexpr Result kErrorNotFound = 500;
 constexpr Result kErrorNotReady = 600;
@@ -36,6 +39,8 @@ constexpr int kAttributeComputeCapabilityMajor = 75;
 constexpr int kAttributeComputeCapabilityMinor = 76;
 constexpr int kAttributeSharedBytesOptIn = 97;
 constexpr int kAttributeVirtualMemory = 102;
+constexpr int kFunctionPtxVersion = 5;
+constexpr int kFunctionBinaryVersion = 6;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 
 constexpr int kAllocationPinned = 1;
@@ -107,6 +112,7 @@ using HostFunction = void (*)(void* data);
   X(cuModuleLoad, (Module* module, const char* path))                                                      \
   X(cuModuleUnload, (Module module))                                                                       \
   X(cuModuleGetFunction, (Function* function, Module module, const char* name))                            \
+  X(cuFuncGetAttribute, (int* value, int attribute, Function function))                                    \
   X(cuFuncSetAttribute, (Function function, int attribute, int value))                                     \
   X(cuLaunchKernel, (Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, \
                      unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** arguments, void** extra)) \

@@ -14,25 +14,57 @@ constexpr const char* kNames[] = {
     "svcGroupedLinear128", "svcRoute", "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale", "svcSoftcap",
     "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
 
+bool isPtx(const std::string& path) { return path.ends_with(".ptx"); }
+
+/// `a/b.fatbin` -> `a/b.ptx`
+std::string ptxBeside(const std::string& path) { return path.substr(0, path.rfind('.')) + ".ptx"; }
+
+bool isRefusal(Result result) {
+  return result == kErrorInvalidImage || result == kErrorNoBinaryForGpu || result == kErrorInvalidPtx ||
+         result == kErrorUnsupportedPtxVersion;
+}
+
 }  // namespace
 
 Kernels::Kernels(const Device& device, const std::string& path)
     : driver_(device.driver()), path_(path) {
-  const Result loaded = driver_.cuModuleLoad(&module_, path_.c_str());
-  if (loaded == kErrorFileNotFound) {
-    throw Unavailable("the kernels are not built (no " + path_ +
-                      "): install the CUDA toolkit 13.0 or newer, so that nvcc is found, and run `npm run build`");
-  }
-  if (loaded == kErrorNoBinaryForGpu) {
-    throw Unavailable("the kernels of " + path_ + " are not built for " + device.name() + " with this driver");
-  }
-  driver_.check(loaded, ("load the kernels of " + path_).c_str());
+  load(device);
   try {
     findAll();
+    areCompiledByDriver_ = isPtx(path_) || tellsPtx();
   } catch (...) {
     driver_.cuModuleUnload(module_);
     throw;
   }
+}
+
+void Kernels::load(const Device& device) {
+  const Result loaded = driver_.cuModuleLoad(&module_, path_.c_str());
+  if (isRefusal(loaded) && !isPtx(path_)) {
+    const std::string ptx = ptxBeside(path_);
+    if (driver_.cuModuleLoad(&module_, ptx.c_str()) == kSuccess) {
+      path_ = ptx;
+      return;
+    }
+  }
+  if (loaded == kErrorFileNotFound) {
+    throw Unavailable("the kernels are not built (no " + path_ +
+                      "): install the CUDA toolkit 13.0 or newer, so that nvcc is found, and run `npm run build`");
+  }
+  if (isRefusal(loaded)) {
+    throw Unavailable("the kernels of " + path_ + " are not for " + device.name() + " with this driver (" +
+                      driver_.describe(loaded) + "), and no PTX is beside them that it takes: install driver 580 or newer");
+  }
+  driver_.check(loaded, ("load the kernels of " + path_).c_str());
+}
+
+/// Machine code that the compiler made is for the version of the PTX that it was made of.
+bool Kernels::tellsPtx() const {
+  const Function function = kernels_.begin()->second.function;
+  int ptx = 0, binary = 0;
+  driver_.check(driver_.cuFuncGetAttribute(&ptx, kFunctionPtxVersion, function), "tell of a kernel");
+  driver_.check(driver_.cuFuncGetAttribute(&binary, kFunctionBinaryVersion, function), "tell of a kernel");
+  return ptx != binary;
 }
 
 Kernels::~Kernels() { driver_.cuModuleUnload(module_); }

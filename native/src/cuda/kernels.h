@@ -11,11 +11,15 @@ namespace svc::cuda {
 
 class Kernels {
  public:
-  /// Loads the file `path`. Throws Unavailable where it is not there, or has nothing for this GPU.
+  /// Loads the file `path`, or where the driver refuses its machine code the PTX beside it, which has the same name and ends with `.ptx`.
+  /// Throws Unavailable where it is not there, or has nothing for this GPU.
   Kernels(const Device& device, const std::string& path);
   ~Kernels();
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
+
+  /// Whether the driver made the machine code: then its bits are the driver's.
+  bool areCompiledByDriver() const { return areCompiledByDriver_; }
 
   /// The kernel that `launch` names, with as much shared memory as it asks for. Throws DriverError.
   Function functionOf(const Launch& launch);
@@ -27,11 +31,14 @@ class Kernels {
     uint32_t dynamicSharedBytes;
   };
 
+  void load(const Device& device);
   void findAll();
+  bool tellsPtx() const;
 
   const Driver& driver_;
-  const std::string path_;
+  std::string path_;
   Module module_ = nullptr;
+  bool areCompiledByDriver_ = false;
   std::unordered_map<std::string, Kernel> kernels_;
 };
 

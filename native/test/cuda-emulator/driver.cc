@@ -112,7 +112,6 @@ struct EventState {
 namespace {
 
 constexpr Result kErrorInvalidValue = 1;
-constexpr Result kErrorInvalidImage = 200;
 constexpr Result kErrorIllegalAddress = 700;
 
 /// No processor has addresses with these bits, so the host faults where it reads the device's.
@@ -378,6 +377,10 @@ SVC_EXPORT cuMemSetAccess(DeviceAddress address, size_t bytes, const MemoryAcces
 
 SVC_EXPORT cuModuleLoad(Module* module, const char* path) {
   if (access(path, R_OK) != 0) return kErrorFileNotFound;
+  // A driver takes no machine code of a compiler that is newer than it.
+  const std::string name = path;
+  const bool isMachineCode = name.ends_with(".fatbin") || name.ends_with(".cubin");
+  if (isMachineCode && setting("SVC_EMULATED_CUDA", 13000) < 13000) return kErrorUnsupportedPtxVersion;
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return kErrorInvalidImage;
   *module = new ModuleState{library};
@@ -395,6 +398,12 @@ SVC_EXPORT cuModuleGetFunction(Function* function, Module module, const char* na
   if (kernel == nullptr) return kErrorNotFound;
   // As on a GPU, a function is its module's and never freed alone; the few of a test stay.
   *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel)};
+  return kSuccess;
+}
+
+SVC_EXPORT cuFuncGetAttribute(int* value, int attribute, Function) {
+  const int capability = setting("SVC_EMULATED_CAPABILITY", 90);
+  *value = attribute == kFunctionPtxVersion ? setting("SVC_EMULATED_PTX", capability) : capability;
   return kSuccess;
 }
 

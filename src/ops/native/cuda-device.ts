@@ -1,7 +1,8 @@
 // A GPU as a device of the addon.
 
 import { ConfigError } from '../../errors.ts';
-import { cudaFiles, type Native } from '../../native/native.ts';
+import { cudaDriver, type Native, type NativeBackend, type NativeCudaDevice } from '../../native/native.ts';
+import { findCudaKernels } from './cuda-kernels.ts';
 import type { NativeDevice } from './native-ops.ts';
 
 /**
@@ -9,39 +10,45 @@ import type { NativeDevice } from './native-ops.ts';
  * @throws ConfigError saying what this machine lacks, and what to do.
  */
 export function openCudaDevice(native: Native, usesGraphs: boolean): NativeDevice {
-  const device = native.cudaDevice(cudaFiles().driver);
-  if (device.missing !== undefined) throw notPossible(device.missing);
+  const device = deviceOf(native);
+  const { backend, madeBy } = openBackend(native, device, usesGraphs);
   const isa = `sm_${device.computeCapability}`;
   return {
-    native: openBackend(native, usesGraphs),
+    native: backend,
     backend: 'cuda',
     description: `${device.name}, ${isa}`,
-    isa: `cuda ${isa}`,
+    isa: ['cuda', isa, madeBy].filter((word) => word !== '').join(' '),
     packs: false,
     recordsSteps: usesGraphs,
-    freeMemory: () => freeBytes(native),
+    freeMemory: () => deviceOf(native).freeBytes,
   };
 }
 
 /** The name of the GPU that `--device cuda` would compute on; null where there is none. */
 export function cudaDeviceName(native: Native): string | null {
-  const device = native.cudaDevice(cudaFiles().driver);
+  const device = native.cudaDevice(cudaDriver());
   return device.missing === undefined ? device.name : null;
 }
 
-function openBackend(native: Native, usesGraphs: boolean) {
-  const { driver, kernels } = cudaFiles();
+function deviceOf(native: Native): NativeCudaDevice {
+  const device = native.cudaDevice(cudaDriver());
+  if (device.missing !== undefined) throw notPossible(device.missing);
+  return device;
+}
+
+function openBackend(
+  native: Native,
+  device: NativeCudaDevice,
+  usesGraphs: boolean,
+): { backend: NativeBackend; madeBy: string } {
   try {
-    return new native.CudaBackend(driver, kernels, usesGraphs);
+    const { path, madeBy } = findCudaKernels(native, device);
+    const backend = new native.CudaBackend(cudaDriver(), path, usesGraphs);
+    // Two machines have the same bits only if the same program made their machine code.
+    return { backend, madeBy: backend.isCompiledByDriver() ? `driver ${device.driverVersion}` : madeBy };
   } catch (error) {
     throw notPossible(error instanceof Error ? error.message : String(error), error);
   }
-}
-
-function freeBytes(native: Native): number {
-  const device = native.cudaDevice(cudaFiles().driver);
-  if (device.missing !== undefined) throw notPossible(device.missing);
-  return device.freeBytes;
 }
 
 function notPossible(reason: string, cause?: unknown): ConfigError {
