@@ -44,7 +44,7 @@ describe('the packed package', () => {
     expect(wanted.filter((name) => !has(name))).toEqual([]);
     expect(
       files.filter((name) =>
-        /^package\/(test|bench|node_modules|native\/build(?!\/cuda-kernels\.fatbin$)|dist\/\.build)/.test(
+        /^package\/(test|bench|node_modules|native\/build(?!\/cuda-kernels\.(fatbin|ptx)$)|dist\/\.build)/.test(
           name,
         ),
       ),
