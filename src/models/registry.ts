@@ -6,6 +6,7 @@ import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import type { Architecture } from './architecture.ts';
 import { bert, roberta } from './architectures/bert.ts';
+import { chatGlm } from './architectures/chatglm.ts';
 import { cohere, cohere2 } from './architectures/cohere.ts';
 import { deepseekV2, deepseekV3 } from './architectures/deepseek.ts';
 import { distilbert } from './architectures/distilbert.ts';
@@ -51,6 +52,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   gemma3,
   glm,
   glm4,
+  chatGlm,
   gpt2,
   gptNeox,
   granite,

@@ -3,6 +3,7 @@
 
 import {
   copyFileSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -49,6 +50,48 @@ const OWN_CONFIGS = [
   'smollm3-sliding',
 ];
 
+/** Published texts of pooling models, by their folders. */
+const POOLING_TEXTS: Readonly<Record<string, readonly string[]>> = {
+  'bert-dense': [
+    'config.json',
+    'modules.json',
+    '1_Pooling/config.json',
+    '2_Dense/config.json',
+    'sentence_bert_config.json',
+    'config_sentence_transformers.json',
+  ],
+  'embedding-gemma': ['config.json'],
+  'modernbert-reranker': ['config.json'],
+  'distilbert-reranker': ['config.json'],
+  'xlm-roberta-reranker': ['config.json'],
+};
+
+/** Ways to publish weights quantised, as `quantization_config` of a model. */
+const QUANTIZED: readonly object[] = [
+  { quant_method: 'gptq', bits: 4, group_size: 32, desc_act: true, sym: false, checkpoint_format: 'gptq_v2' },
+  { quant_method: 'awq', bits: 4, group_size: 32, zero_point: true, version: 'gemm' },
+  { quant_method: 'fp8', weight_block_size: [128, 128], activation_scheme: 'dynamic', fmt: 'e4m3' },
+  {
+    quant_method: 'compressed-tensors',
+    format: 'pack-quantized',
+    ignore: ['lm_head', 're:.*gate$'],
+    config_groups: {
+      group_0: {
+        targets: ['Linear', 're:.*q_proj'],
+        weights: {
+          num_bits: 4,
+          type: 'int',
+          strategy: 'group',
+          group_size: 32,
+          symmetric: true,
+          actorder: null,
+        },
+        input_activations: null,
+      },
+    },
+  },
+];
+
 /** A loader that computes for longer, or takes that much memory, is at fault. */
 const SLOW_MS = 2000;
 /** Of an error, whatever the file names things. */
@@ -90,6 +133,8 @@ export function fuzzLoaders({
   let [done, refused] = [0, 0];
   try {
     const targets = makeTargets(root);
+    // What is refused undamaged would show nothing.
+    for (const { load } of targets) load();
     for (; done < runs && performance.now() < end; done++) {
       const run = start + done;
       const target = targets[run % targets.length]!;
@@ -162,6 +207,26 @@ function makeTargets(root: string): Target[] {
     );
     return jsonTarget(join(copy, 'config.json'), () => readModelConfig(new FolderFiles(copy)));
   });
+  const pooling = Object.entries(POOLING_TEXTS).flatMap(([name, texts]) => {
+    const copy = join(root, name);
+    cpSync(fileURLToPath(new URL(`../fixtures/pooling/${name}`, import.meta.url)), copy, { recursive: true });
+    const prompts = { query: 'Question: ', document: '' };
+    writeFileSync(
+      join(copy, 'config_sentence_transformers.json'),
+      JSON.stringify({ prompts, default_prompt_name: 'query' }),
+    );
+    writeFileSync(join(copy, 'sentence_bert_config.json'), '{"max_seq_length": 100, "do_lower_case": false}');
+    return texts.map((text) =>
+      jsonTarget(join(copy, text), () =>
+        readModelConfig(new FolderFiles(copy), { runner: 'auto', convert: 'auto' }),
+      ),
+    );
+  });
+  const quantized = QUANTIZED.map((quantization_config, index) => {
+    const copy = join(root, `quantized-${index}`);
+    writeTinyModel(copy, { config: { quantization_config } });
+    return jsonTarget(join(copy, 'config.json'), () => readModelConfig(new FolderFiles(copy)));
+  });
   return [
     bytesTarget(join(single, 'model.safetensors'), () => readSafetensors(join(single, 'model.safetensors'))),
     bytesTarget(gguf, () => loadGguf(gguf)),
@@ -175,6 +240,8 @@ function makeTargets(root: string): Target[] {
     jsonTarget(join(merges, 'vocab.json'), () => buildTokenizerJson(new FolderFiles(merges))),
     bytesTarget(join(merges, 'merges.txt'), () => buildTokenizerJson(new FolderFiles(merges))),
     ...configs,
+    ...pooling,
+    ...quantized,
     jsonTarget(join(adapter, ADAPTER_CONFIG), () => readAdapterConfig(adapter)),
     safetensorsHeaderTarget(join(folder, 'model-00001-of-00002.safetensors'), ofFolder),
   ];

@@ -62,9 +62,20 @@ const DISTILBERT_FIELDS = {
   n_heads: 4,
   max_position_embeddings: 100,
 };
+const CHATGLM_FIELDS = {
+  padded_vocab_size: 100,
+  hidden_size: 64,
+  ffn_hidden_size: 128,
+  num_layers: 4,
+  num_attention_heads: 4,
+  seq_length: 1000,
+};
 const OWN_FIELDS: Readonly<Record<string, object>> = {
   DistilBertModel: DISTILBERT_FIELDS,
   DistilBertForMaskedLM: DISTILBERT_FIELDS,
+  DistilBertForSequenceClassification: DISTILBERT_FIELDS,
+  ChatGLMModel: CHATGLM_FIELDS,
+  ChatGLMForConditionalGeneration: CHATGLM_FIELDS,
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
   Gemma3ForConditionalGeneration: { text_config: FIELDS },
 };
@@ -77,6 +88,37 @@ const NO_TRAITS = {
   hasHeadNorms: false,
   layerWindows: [null, null, null, null],
 };
+
+describe('ChatGLM', () => {
+  const read = (fields: object) => {
+    const json = { ...CHATGLM_FIELDS, ...fields };
+    return findArchitecture('ChatGLMModel').readConfig({
+      path: 'config.json',
+      architecture: 'ChatGLMModel',
+      json,
+    });
+  };
+
+  it('has heads of keys for all queries, or for groups of them, and a base of rotation in proportion', () => {
+    expect(read({}).numKvHeads).toBe(4);
+    expect(read({ multi_query_attention: true, multi_query_group_num: 2 }).numKvHeads).toBe(2);
+    expect(read({ rope_ratio: 500 }).layerRopes[0]).toEqual({ kind: 'default', theta: 5_000_000 });
+    expect(read({ add_qkv_bias: true })).toMatchObject({ qkvBias: true, attentionOutputBias: false });
+    expect(read({ add_bias_linear: true })).toMatchObject({
+      qkvBias: true,
+      attentionOutputBias: true,
+      mlpBias: true,
+    });
+  });
+
+  it.each([
+    { rmsnorm: false },
+    { post_layer_norm: false },
+    { apply_residual_connection_post_layernorm: true },
+  ])('is refused in another form: %j', (fields) => {
+    expect(() => read(fields)).toThrow(/other forms of ChatGLMModel are not supported/);
+  });
+});
 
 describe('the list of architectures', () => {
   it('names each architecture once', () => {

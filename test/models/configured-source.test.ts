@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
@@ -12,6 +14,7 @@ import { kvBlockBytes } from '../../src/runner/kv-budget.ts';
 import { loadRunner } from '../../src/runner/load-runner.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { SVC_COMMAND } from '../helpers/svc-command.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { ModelSession } from './model-session.ts';
 
@@ -134,6 +137,18 @@ describe('--load-format dummy', () => {
     await expect(loading).rejects.toThrow(ModelLoadError);
     await expect(loading).rejects.toThrow(
       /missing cannot take a file of made-up weights \(ENOENT.*\): free some space, or name .* by TMPDIR/,
+    );
+  });
+
+  it('says what to do where the numbers have no room', async () => {
+    // As a full disk: no file may become larger than 1 MiB at most.
+    const limited = ['-c', 'ulimit -f 1024 && exec "$@"', 'sh', process.execPath, ...SVC_COMMAND];
+    const large = ['--load-format', 'dummy', '--hf-overrides.vocab_size', '200000'];
+    const args = ['serve', tinyModel(), ...large, '--skip-tokenizer-init', '--port', '0'];
+    const { stderr, code } = await promisify(execFile)('sh', [...limited, ...args]).catch((error) => error);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /^error: .* cannot take \d+ bytes of made-up weights \(EFBIG.*\): free some space, or name a folder .* by TMPDIR$/m,
     );
   });
 

@@ -58,6 +58,57 @@ def old_rope(config: dict, **fields: object) -> dict:
     return {key: value for key, value in config.items() if key not in ("rope_parameters", "layer_types")} | fields
 
 
+def chatglm(config: dict) -> dict:
+    """As the first releases of GLM-4 spell it, whose code is not a part of transformers."""
+    same = {key: config[key] for key in ("hidden_size", "num_attention_heads", "dtype", "eos_token_id")}
+    own = {
+        "architectures": ["ChatGLMModel"],
+        "model_type": "chatglm",
+        "padded_vocab_size": config["vocab_size"],
+        "ffn_hidden_size": config["intermediate_size"],
+        "num_layers": config["num_hidden_layers"],
+        "seq_length": config["max_position_embeddings"],
+        "kv_channels": config["head_dim"],
+        "multi_query_attention": True,
+        "multi_query_group_num": config["num_key_value_heads"],
+        "layernorm_epsilon": config["rms_norm_eps"],
+        "rope_ratio": config["rope_parameters"]["rope_theta"] / 10000,
+        "add_qkv_bias": True,
+        "add_bias_linear": False,
+        "rmsnorm": True,
+        "post_layer_norm": True,
+        "apply_residual_connection_post_layernorm": False,
+        "original_rope": True,
+    }
+    return same | own
+
+
+CHATGLM_NAMES = {
+    "model.embed_tokens": "transformer.embedding.word_embeddings",
+    "model.norm": "transformer.encoder.final_layernorm",
+    "model.layers": "transformer.encoder.layers",
+    "lm_head": "transformer.output_layer",
+    "self_attn.o_proj": "self_attention.dense",
+    "mlp.gate_up_proj": "mlp.dense_h_to_4h",
+    "mlp.down_proj": "mlp.dense_4h_to_h",
+    "self_attn": "self_attention",
+}
+
+
+def chatglm_name(name: str) -> str:
+    for ours, theirs in CHATGLM_NAMES.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+def joined_qkv(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    published = {key: value for key, value in state.items() if not any(f".{one}_proj." in key for one in "qkv")}
+    for key in [key for key in state if ".q_proj." in key]:
+        parts = [state[key.replace(".q_proj.", f".{one}_proj.")] for one in "qkv"]
+        published[key.replace(".q_proj.", ".query_key_value.")] = torch.cat(parts)
+    return published
+
+
 GEMMA3_ROPE = {
     "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000.0},
     "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
@@ -351,4 +402,10 @@ MODELS = {
     "mistral": Recipe(t.MistralConfig(**COMMON, sliding_window=12), publish=lambda c: old_rope(c, rope_theta=10000.0)),
     "qwen2": Recipe(t.Qwen2Config(**COMMON, use_sliding_window=True, sliding_window=12, max_window_layers=1)),
     "qwen3-sliding": Recipe(t.Qwen3Config(**COMMON, head_dim=8, use_sliding_window=True, sliding_window=12, max_window_layers=1)),
+    "chatglm": Recipe(
+        t.GlmConfig(**COMMON, head_dim=8, rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}),
+        publish=chatglm,
+        rename=chatglm_name,
+        reshape=joined_qkv,
+    ),
 }
