@@ -31,7 +31,7 @@ __device__ __forceinline__ uint16_t floatToBf16(float value) {
   return bits;
 }
 
-extern __shared__ __align__(128) char svcShared[];
+extern __shared__ __align__(1024) char svcShared[];
 __device__ __forceinline__ char* dynamicShared() { return svcShared; }
 
 __device__ __forceinline__ void syncWarp() { __syncwarp(); }
@@ -83,6 +83,11 @@ __device__ __forceinline__ void multiplyAdd(float (&c)[4], const uint32_t (&a)[4
 
 }  // namespace svc::cuda
 
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define SVC_HAS_WARPGROUPS
+#include "warpgroup.cuh"
+#endif
+
 #else
 #include "../test/simt/device.h"
 #endif
@@ -90,6 +95,15 @@ __device__ __forceinline__ void multiplyAdd(float (&c)[4], const uint32_t (&a)[4
 namespace svc::cuda {
 
 constexpr int kWarp = 32;
+#ifdef SVC_HAS_WARPGROUPS
+constexpr bool kHasWarpgroups = true;
+#else
+constexpr bool kHasWarpgroups = false;
+#endif
+#ifndef SVC_HAS_WARPGROUPS
+__device__ __forceinline__ void showToMatrixUnit() {}
+#endif
+
 constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000u);
 
 __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x); }

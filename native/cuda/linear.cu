@@ -1,6 +1,7 @@
 // Matrix products on tensor cores. The weight is the side of 16 rows and tokens are the side of 8, so that a few tokens cost no
 // padding. A sum runs through its part of k in steps of 16, in one accumulator, and the parts are added as a binary tree: that
-// order is the weight's own, and how many rows there are chooses only how wide a tile is.
+// order is the weight's own, and how many rows there are chooses only how wide a tile is. A device has one instruction for all rows: Hopper
+// that of warpgroups, the others that of a warp.
 
 #include "math.cuh"
 
@@ -79,6 +80,7 @@ struct Product {
     for (int split = 0; split < p.splitsPerBlock; ++split) {
       for (int i = 0; i < length / kTileK && tile < count; ++i, ++tile) {
         waitForCopies<kStages - 2>();
+        showToMatrixUnit();
         __syncthreads();
         load(tile + kStages - 1, count, begin);
         multiply(stages + tile % kStages * kStageNumbers);
@@ -110,6 +112,17 @@ struct Product {
   __device__ int warpWeight() const { return warp() % kWarpsM * kTilesM * 16; }
   __device__ int warpToken() const { return warp() / kWarpsM * kTilesN * 8; }
 
+#ifdef SVC_HAS_WARPGROUPS
+  /// Four warps take 64 rows of the weight, and all rows of x.
+  __device__ void multiply(uint16_t* weights) {
+    static_assert(kTilesM == 1 && kWarpsN == 1);
+    const uint16_t *mine = weights + warp() / 4 * 64 * kTileK, *tokens = weights + kWeights * kTileK;
+    beginProducts(sums[0]);
+#pragma unroll
+    for (int k = 0; k < kTileK; k += 16) multiplyAddLater(sums[0], mine, tokens, k);
+    waitForProducts(sums[0]);
+  }
+#else
   __device__ void multiply(uint16_t* weights) {
     uint16_t* tokens = weights + kWeights * kTileK;
 #pragma unroll
@@ -133,6 +146,7 @@ struct Product {
       }
     }
   }
+#endif
 
   /// Adds the sums of part `split` to the parts that are its left neighbours in the tree.
   __device__ void addToTree(int split) {
@@ -190,19 +204,22 @@ struct Product {
   }
 };
 
-template <int kIndex, int kWarpsM, int kWarpsN>
+/// Warps side by side along the rows of the weight; the others of a block are along those of x.
+constexpr int warpsAlongWeight(int index) { return kHasWarpgroups || index < 3 ? kLinearTiles[index].warps : index == 3 ? 2 : 4; }
+
+template <int kIndex>
 __device__ void product(const LinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
-  static_assert(kTile.warps == kWarpsM * kWarpsN);
+  constexpr int kWarpsM = warpsAlongWeight(kIndex), kWarpsN = kTile.warps / kWarpsM;
   const int firstToken = static_cast<int>(blockIdx.y) * kTile.tokens, block = static_cast<int>(blockIdx.z);
   Product<kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p, firstToken, block).run();
 }
 
-SVC_KERNEL(svcLinear8, LinearParams, 128) { product<0, 4, 1>(p); }
-SVC_KERNEL(svcLinear16, LinearParams, 128) { product<1, 4, 1>(p); }
-SVC_KERNEL(svcLinear32, LinearParams, 128) { product<2, 4, 1>(p); }
-SVC_KERNEL(svcLinear64, LinearParams, 128) { product<3, 2, 2>(p); }
-SVC_KERNEL(svcLinear128, LinearParams, 256) { product<4, 4, 2>(p); }
+SVC_KERNEL(svcLinear8, LinearParams, 128) { product<0>(p); }
+SVC_KERNEL(svcLinear16, LinearParams, 128) { product<1>(p); }
+SVC_KERNEL(svcLinear32, LinearParams, 128) { product<2>(p); }
+SVC_KERNEL(svcLinear64, LinearParams, 128) { product<3>(p); }
+SVC_KERNEL(svcLinear128, LinearParams, 256) { product<4>(p); }
 
 /// The product of group `group`; its rows, x and out are those of all groups.
 __device__ __forceinline__ LinearParams productOf(const GroupedLinearParams& p, int group) {
@@ -222,9 +239,10 @@ __device__ __forceinline__ void narrowTo(LinearParams& product, const GroupTile&
   product.out = rowOf(product.activation < 0 ? Format::F32 : Format::Bf16, product.out, product.outStride, tile.firstRow);
 }
 
-template <int kIndex, int kWarpsM, int kWarpsN>
+template <int kIndex>
 __device__ void groupedProduct(const GroupedLinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
+  constexpr int kWarpsM = warpsAlongWeight(kIndex), kWarpsN = kTile.warps / kWarpsM;
   const bool hasTiles = p.tiles != nullptr;
   if (hasTiles && static_cast<int>(blockIdx.y) >= *p.numTiles) return;
   const GroupTile tile = hasTiles ? p.tiles[blockIdx.y] : GroupTile{static_cast<int>(blockIdx.z), 0, p.product.rows};
@@ -240,11 +258,11 @@ __device__ void groupedProduct(const GroupedLinearParams& p) {
   Product<kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(product, firstToken, 0).run();
 }
 
-SVC_KERNEL(svcGroupedLinear8, GroupedLinearParams, 128) { groupedProduct<0, 4, 1>(p); }
-SVC_KERNEL(svcGroupedLinear16, GroupedLinearParams, 128) { groupedProduct<1, 4, 1>(p); }
-SVC_KERNEL(svcGroupedLinear32, GroupedLinearParams, 128) { groupedProduct<2, 4, 1>(p); }
-SVC_KERNEL(svcGroupedLinear64, GroupedLinearParams, 128) { groupedProduct<3, 2, 2>(p); }
-SVC_KERNEL(svcGroupedLinear128, GroupedLinearParams, 256) { groupedProduct<4, 4, 2>(p); }
+SVC_KERNEL(svcGroupedLinear8, GroupedLinearParams, 128) { groupedProduct<0>(p); }
+SVC_KERNEL(svcGroupedLinear16, GroupedLinearParams, 128) { groupedProduct<1>(p); }
+SVC_KERNEL(svcGroupedLinear32, GroupedLinearParams, 128) { groupedProduct<2>(p); }
+SVC_KERNEL(svcGroupedLinear64, GroupedLinearParams, 128) { groupedProduct<3>(p); }
+SVC_KERNEL(svcGroupedLinear128, GroupedLinearParams, 256) { groupedProduct<4>(p); }
 
 /// The sum of a number's partial sums by the tree of `Product::addToTree`.
 __device__ float treeOf(const LinearParams& p, int token, int n) {

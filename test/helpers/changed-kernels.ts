@@ -16,8 +16,15 @@ export interface KernelChange {
   readonly to: string;
 }
 
-/** Writes a library of all kernels, with the changed files in the place of their own; the others are those that make has built. */
-export function compileChanged(library: string, changes: readonly KernelChange[]): void {
+/**
+ * Writes a library of all kernels, with the changed files in the place of their own; the others are those that make has built.
+ * @param definitions that the changed files are compiled with
+ */
+export function compileChanged(
+  library: string,
+  changes: readonly KernelChange[],
+  definitions: readonly string[] = [],
+): void {
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-changed-'));
   try {
     const sources = changes.map(({ file, from, to }) => {
@@ -33,7 +40,19 @@ export function compileChanged(library: string, changes: readonly KernelChange[]
       .map((name) => join(native, 'build/simt', name));
     const flags = ['-std=c++20', '-O1', '-fPIC', '-shared', '-ffp-contract=off', '-Wno-unknown-pragmas'];
     const include = ['-I', join(native, 'cuda'), '-I', join(native, 'test/simt')];
-    const args = [...flags, ...include, '-o', library, '-x', 'c++', ...sources, '-x', 'none', ...objects];
+    const args = [
+      ...flags,
+      ...definitions.map((name) => `-D${name}`),
+      ...include,
+      '-o',
+      library,
+      '-x',
+      'c++',
+      ...sources,
+      '-x',
+      'none',
+      ...objects,
+    ];
     const made = spawnSync('g++', args, { encoding: 'utf8' });
     expect(made.stderr).toBe('');
   } finally {

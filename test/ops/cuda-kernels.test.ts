@@ -61,6 +61,35 @@ describe('the CUDA kernels', needsCompiler, () => {
   );
 });
 
+describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {
+  const WARPGROUPS = ['SVC_EMULATE_WARPGROUPS'];
+
+  it('have the bytes of those of warps, which the emulation rounds alike, in every order of threads', async () => {
+    const library = join(folder, 'warpgroups.so');
+    compileChanged(library, [{ file: 'linear.cu', from: /^/, to: '' }], WARPGROUPS);
+    const expected = await check(LIBRARY, 'forward', 'linear');
+    const outputs = await Promise.all(ORDERS.map((order) => check(library, order, 'linear')));
+    expect(outputs).toEqual(ORDERS.map(() => expected));
+    expect(expected.stdout).toMatch(/svcLinear [0-9a-f]{16}/);
+  }, 120_000);
+
+  it.each([
+    ['a wait for products', /^ +waitForProducts\(sums\[0\]\);$/m],
+    ['a wait for copies', /^ +waitForCopies<kStages - 2>\(\);$/m],
+    ['a barrier before a tile is read', /^ +__syncthreads\(\);$/m],
+  ])(
+    'have other results in some order without %s',
+    async (_, line) => {
+      const right = await check(LIBRARY, 'forward', 'bytes-of-linear');
+      const changed = join(folder, 'changed.so');
+      compileChanged(changed, [{ file: 'linear.cu', from: line, to: '' }], WARPGROUPS);
+      const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-linear')));
+      expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
+    },
+    120_000,
+  );
+});
+
 describe('the CUDA kernels for a GPU', needsNvcc, () => {
   it('are compiled without a warning and without registers that spill', () => {
     const output = join(folder, 'kernels.fatbin');

@@ -136,4 +136,35 @@ inline void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint
   for (int i = 0; i < 4; ++i) c[i] = got.floats[6 + i];
 }
 
+#ifdef SVC_EMULATE_WARPGROUPS
+#define SVC_HAS_WARPGROUPS
+
+inline void showToMatrixUnit() {}
+template <int kTiles>
+void beginProducts(float (&)[kTiles][4]) {}
+
+/// c [64, 8 * kTiles] += columns k to k + 15 of a and b, tiles with swapped pieces; each lane makes its own sums, each rounded once.
+template <int kTiles>
+void multiplyAddLater(float (&c)[kTiles][4], const uint16_t* a, const uint16_t* b, int k) {
+  const int thread = static_cast<int>(threadIdx.x), row = thread / 32 % 4 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+  simt::productLater([&c, a, b, k, row, column] {
+    const auto at = [](const uint16_t* tile, int row, int k) {
+      return static_cast<double>(bitsAs<float>(static_cast<uint32_t>(tile[row * 64 + ((k / 8 ^ row) & 7) * 8 + k % 8]) << 16));
+    };
+    for (int tile = 0; tile < kTiles; ++tile) {
+      for (int i = 0; i < 4; ++i) {
+        double sum = 0;
+        for (int j = k; j < k + 16; ++j) sum += at(a, row + i / 2 * 8, j) * at(b, tile * 8 + column + i % 2, j);
+        c[tile][i] = static_cast<float>(c[tile][i] + sum);
+      }
+    }
+  });
+}
+
+template <int kTiles>
+void waitForProducts(float (&)[kTiles][4]) {
+  simt::waitForProducts();
+}
+#endif
+
 }  // namespace svc::cuda

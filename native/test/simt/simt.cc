@@ -129,6 +129,7 @@ struct Fiber {
   State state;
   /// Groups of copies, the oldest first; the last one is still open.
   std::vector<std::vector<Copy>> copies;
+  std::vector<std::function<void()>> products;
 };
 
 struct Warp {
@@ -179,6 +180,18 @@ class Block {
     else fibers_[current_].copies.back().push_back(copy);
   }
 
+  void productLater(std::function<void()> product) {
+    auto& products = fibers_[current_].products;
+    if (order_ == Order::Shuffled && products.empty() && random_() % 2 == 0) product();
+    else products.push_back(std::move(product));
+  }
+
+  void waitForProducts() {
+    auto& products = fibers_[current_].products;
+    for (const auto& product : products) product();
+    products.clear();
+  }
+
   void commitCopies() { fibers_[current_].copies.emplace_back(); }
 
   void waitForCopies(int groupsLeft) {
@@ -202,6 +215,7 @@ class Block {
     for (int i = 0; i < threads_; ++i) {
       fibers_[i].state = Fiber::State::Ready;
       fibers_[i].copies.assign(1, {});
+      fibers_[i].products.clear();
       fibers_[i].context.begin(stacks_.of(i), &Block::body);
     }
     for (Warp& warp : warps_) warp.arrived = 0;
@@ -288,6 +302,8 @@ char* dynamicShared() { return block().shared(); }
 void syncBlock() { block().syncBlock(); }
 Lane meetWarp(const Lane& mine, WarpAct act) { return block().meetWarp(mine, act); }
 void copyLater(void* to, const void* from, int bytes, int bytesRead) { block().copyLater({to, from, bytes, bytesRead}); }
+void productLater(std::function<void()> product) { block().productLater(std::move(product)); }
+void waitForProducts() { block().waitForProducts(); }
 void commitCopies() { block().commitCopies(); }
 void waitForCopies(int groupsLeft) { block().waitForCopies(groupsLeft); }
 

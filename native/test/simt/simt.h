@@ -3,11 +3,13 @@
 // one does. Lanes and warps take turns in the order that SVC_SIMT_ORDER names: `forward`, `backward` or `shuffled`. A kernel whose
 // bytes hang on the order lacks a barrier.
 //
-// A cp.async lands when its group is waited for, and in the order `shuffled` some land at once: a kernel may rely on neither.
+// A cp.async lands when its group is waited for, and in the order `shuffled` some land at once: a kernel may rely on neither. So do products of
+// warpgroups, which the emulation has with SVC_EMULATE_WARPGROUPS alone.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 
 namespace svc::simt {
 
@@ -37,6 +39,10 @@ union Lane {
 using WarpAct = void (*)(Lane* lanes);
 /// Leaves `mine` for the warp's action, and returns what the action leaves for this lane.
 Lane meetWarp(const Lane& mine, WarpAct act);
+
+/// Of a matrix unit that works while its warps go on: in their order, at the latest when they are waited for.
+void productLater(std::function<void()> product);
+void waitForProducts();
 
 void copyLater(void* to, const void* from, int bytes, int bytesRead);
 void commitCopies();
