@@ -289,4 +289,13 @@ inline Launch launchOf(const MaskLogitsParams& p) { return logitLaunch("svcMaskL
 inline Launch launchOf(const LogprobsParams& p) { return logitLaunch("svcLogprobs", p.count); }
 inline Launch launchOf(const SampleParams& p) { return logitLaunch("svcSample", p.rows); }
 
+// ── probes ──
+
+constexpr int kProbeThreads = 256, kProbeTiles = 8;
+/// Blocks that keep every multiprocessor busy.
+inline Launch probeLaunch(const char* kernel, int multiprocessors) {
+  return {kernel, {static_cast<uint32_t>(multiprocessors * 8), 1, 1}, kProbeThreads, 0};
+}
+constexpr size_t probeSumBytes(int multiprocessors) { return size_t{8} * multiprocessors * kProbeThreads * 4; }
+
 }  // namespace svc::cuda

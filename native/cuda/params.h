@@ -316,6 +316,18 @@ struct LogprobsParams {
   int32_t count, vocab, numTop;
 };
 
+/// Reads `pieces` of 16 bytes; each thread leaves a number of what it read.
+struct ReadMemoryParams {
+  const void* data;
+  int64_t pieces;
+  uint32_t* sums;
+};
+
+struct MatrixPeakParams {
+  float* sums;  // one a thread
+  int32_t loops;
+};
+
 struct SampleParams {
   const float* logits;
   int64_t stride;

@@ -1,7 +1,8 @@
 // The probes that measure the limits of this machine for the benchmark.
 
-import { expect, it } from 'vitest';
-import { loadNative } from '../../src/native/native.ts';
+import { describe, expect, it } from 'vitest';
+import { cudaFiles, loadNative } from '../../src/native/native.ts';
+import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { describeEachIsa } from './native-backends.ts';
 
 describeEachIsa('The probes of the machine', (isa) => {
@@ -13,6 +14,21 @@ describeEachIsa('The probes of the machine', (isa) => {
       expect(backend.matrixPeak(1, true)).toBeGreaterThan(1e8);
       expect(backend.readBandwidth(2 ** 24, 1)).toBeGreaterThan(1e8);
       expect(backend.forkJoinSeconds(1000)).toBeGreaterThan(0);
+    } finally {
+      backend.close();
+    }
+  });
+});
+
+describe('The probes of a GPU', needsCudaEmulator, () => {
+  it('measure the speed of its matrix units, of its memory and of launches', () => {
+    const { driver, kernels } = cudaFiles();
+    const backend = new (loadNative().CudaBackend)(driver, kernels, true);
+    try {
+      expect(backend.matrixPeak(1, false)).toBeGreaterThan(1e5);
+      expect(() => backend.matrixPeak(1, true)).toThrow(/int8 products is not measured with --device cuda/);
+      expect(backend.readBandwidth(2 ** 22, 2)).toBeGreaterThan(1e6);
+      expect(backend.forkJoinSeconds(50)).toBeGreaterThan(0);
     } finally {
       backend.close();
     }

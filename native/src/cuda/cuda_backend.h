@@ -95,15 +95,17 @@ class CudaBackend final : public Backend {
   StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
                             Rows x, Rows out) override;
 
+  // probes.cc
+  double readBandwidth(size_t bytes, int64_t repeats) override;
+  double matrixPeak(int64_t repeats, WeightFormat format) override;
+  double forkJoinSeconds(int64_t repeats) override;
+
   // not_there.cc: each throws NotAvailable
   void openPackedEntry(const std::string& path, const std::string& key) override;
   const Weight& loadPacked(const std::string& name) override;
   void closePackedEntry() override {}
   bool savePackedEntry(const std::string& path, const std::string& key, const std::vector<NamedWeight>& weights,
                        const std::function<bool()>& mayGoOn) const override;
-  double readBandwidth(size_t bytes, int64_t repeats) override;
-  double matrixPeak(int64_t repeats, WeightFormat format) override;
-  double forkJoinSeconds(int64_t repeats) override;
 
  private:
   /// The arrays of the step that began last.
@@ -149,6 +151,8 @@ class CudaBackend final : public Backend {
   ResolvedTokens resolve(const TokenIds& tokens) const;
   /// Memory for sums of parts of an op, which the next op may use again.
   float* scratch(size_t bytes) { return scratchIn(scratch_, bytes); }
+  /// Time that the device takes for what `body` appends.
+  double secondsOf(const std::function<void()>& body);
   float* scratchIn(DeviceMemory& memory, size_t bytes);
   /// Adds to `out`, f32, what adapters add to a product of x; `t` has room for their A · x.
   StreamPosition addLoras(const StepInputs& step, std::vector<AdapterLora> all, Rows x, Rows out, void* t);

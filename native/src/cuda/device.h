@@ -27,6 +27,7 @@ class Device {
   /// Major * 10 + minor: 90 is Hopper.
   int computeCapability() const;
   MemoryInfo memory() const;
+  int multiprocessors() const { return attribute(kAttributeMultiprocessors); }
   /// Shared memory that one block of threads may have.
   uint32_t sharedBytes() const { return static_cast<uint32_t>(attribute(kAttributeSharedBytesOptIn)); }
 

@@ -35,6 +35,7 @@ constexpr Result kErrorNotReady = 600;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
 
+constexpr int kAttributeMultiprocessors = 16;
 constexpr int kAttributeComputeCapabilityMajor = 75;
 constexpr int kAttributeComputeCapabilityMinor = 76;
 constexpr int kAttributeSharedBytesOptIn = 97;
@@ -129,7 +130,8 @@ using HostFunction = void (*)(void* data);
   X(cuEventCreate, (EventHandle* event, unsigned flags))                                                   \
   X(cuEventDestroy_v2, (EventHandle event))                                                                \
   X(cuEventRecord, (EventHandle event, StreamHandle stream))                                               \
-  X(cuEventQuery, (EventHandle event))
+  X(cuEventQuery, (EventHandle event))                                                                     \
+  X(cuEventElapsedTime, (float* milliseconds, EventHandle begin, EventHandle end))
 // clang-format on
 
 }  // namespace svc::cuda

@@ -11,7 +11,7 @@ constexpr const char* kNames[] = {
     "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcRope", "svcStoreKv", "svcAttention64", "svcAttention128",
     "svcAttention256", "svcAttentionCombine", "svcLatent64", "svcLatent576", "svcPackHeads", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
     "svcLinearCombine", "svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64",
-    "svcGroupedLinear128", "svcRoute", "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale", "svcSoftcap",
+    "svcGroupedLinear128", "svcRoute", "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale", "svcSoftcap",
     "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
 
 bool isPtx(const std::string& path) { return path.ends_with(".ptx"); }

@@ -18,8 +18,5 @@ bool CudaBackend::savePackedEntry(const std::string&, const std::string&, const 
                                   const std::function<bool()>&) const {
   refuse("a cache of packed weights is");
 }
-double CudaBackend::readBandwidth(size_t, int64_t) { refuse("probes of the hardware are"); }
-double CudaBackend::matrixPeak(int64_t, WeightFormat) { refuse("probes of the hardware are"); }
-double CudaBackend::forkJoinSeconds(int64_t) { refuse("probes of the hardware are"); }
 
 }  // namespace svc::cuda

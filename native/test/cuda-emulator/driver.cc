@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -107,6 +108,7 @@ struct ExecutableGraphState {
 
 struct EventState {
   std::atomic<size_t> recorded{0}, reached{0};
+  std::atomic<std::chrono::steady_clock::time_point> time{};
 };
 
 namespace {
@@ -517,7 +519,16 @@ SVC_EXPORT cuEventDestroy_v2(EventHandle event) {
 
 SVC_EXPORT cuEventRecord(EventHandle event, StreamHandle stream) {
   const size_t count = ++event->recorded;
-  stream->append([=] { event->reached = count; });
+  stream->append([=] {
+    event->time = std::chrono::steady_clock::now();
+    event->reached = count;
+  });
+  return kSuccess;
+}
+
+SVC_EXPORT cuEventElapsedTime(float* milliseconds, EventHandle begin, EventHandle end) {
+  if (begin->reached != begin->recorded || end->reached != end->recorded) return kErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time.load() - begin->time.load()).count();
   return kSuccess;
 }
 

@@ -1,0 +1,56 @@
+// Embeddings and scores on the CUDA backend, over an emulated driver, against the original implementation.
+
+import { describe, expect, it } from 'vitest';
+import { toEmbedding, toScore } from '../../src/engine/pooling/vectors.ts';
+import { cosine } from '../helpers/compare.ts';
+import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { embeddingCases, pairCases, poolOn, startPoolingCore } from './pooling-models.ts';
+
+/** Fewer texts than there are: the emulation is slow. */
+const MOST_TEXTS = 3;
+
+describe('on the CUDA backend', needsCudaEmulator, () => {
+  it.each([
+    'bert-cls',
+    'bert-dense',
+    'embedding-gemma',
+    'modernbert-cls',
+    'qwen3-embedding',
+    'xlm-roberta-mean',
+  ])('%s gives vectors near those of the original implementation', async (name) => {
+    const core = await startPoolingCore(name, { device: 'cuda', dtype: 'bfloat16' });
+    const config = core.executor.info.pooling!;
+    if (config.task !== 'embed') throw new Error(`${name} does not embed`);
+    const texts = embeddingCases(name).slice(0, MOST_TEXTS);
+    const vectors = poolOn(
+      core,
+      texts.map(({ ids }) => ({ promptTokenIds: ids, secondTextStart: null })),
+    );
+    for (const [index, { values }] of texts.entries()) {
+      const vector = toEmbedding(vectors[index]!, config, null);
+      expect(cosine(Float32Array.from(vector), Float32Array.from(values))).toBeGreaterThan(0.999);
+    }
+    core.close();
+  });
+
+  it.each(['bert-reranker', 'distilbert-reranker', 'modernbert-reranker', 'qwen3-reranker-seq-cls'])(
+    '%s gives scores near those of the original implementation',
+    async (name) => {
+      const core = await startPoolingCore(name, { device: 'cuda', dtype: 'bfloat16' });
+      const config = core.executor.info.pooling!;
+      if (config.task !== 'score') throw new Error(`${name} does not score`);
+      const pairs = pairCases(name).slice(0, MOST_TEXTS);
+      const numbers = poolOn(
+        core,
+        pairs.map(({ ids, types }) => ({
+          promptTokenIds: ids,
+          secondTextStart: types === null ? null : types.indexOf(1),
+        })),
+      );
+      for (const [index, { score }] of pairs.entries()) {
+        expect(Math.abs(toScore(numbers[index]!, config) - score)).toBeLessThan(0.01);
+      }
+      core.close();
+    },
+  );
+});
