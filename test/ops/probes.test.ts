@@ -1,7 +1,8 @@
 // The probes that measure the limits of this machine for the benchmark.
 
 import { describe, expect, it } from 'vitest';
-import { cudaFiles, loadNative } from '../../src/native/native.ts';
+import { loadNative } from '../../src/native/native.ts';
+import { openCudaDevice } from '../../src/ops/native/cuda-device.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { describeEachIsa } from './native-backends.ts';
 
@@ -22,8 +23,7 @@ describeEachIsa('The probes of the machine', (isa) => {
 
 describe('The probes of a GPU', needsCudaEmulator, () => {
   it('measure the speed of its matrix units, of its memory and of launches', () => {
-    const { driver, kernels } = cudaFiles();
-    const backend = new (loadNative().CudaBackend)(driver, kernels, true);
+    const { native: backend } = openCudaDevice(loadNative(), true);
     try {
       expect(backend.matrixPeak(1, false)).toBeGreaterThan(1e5);
       expect(() => backend.matrixPeak(1, true)).toThrow(/int8 products is not measured with --device cuda/);
