@@ -15,7 +15,9 @@ export const EMULATED = {
 };
 
 export function openGpu(): NativeOps {
-  return new NativeOps(openCudaDevice(loadNative(), true));
+  return new NativeOps(
+    openCudaDevice(loadNative(), { usesGraphs: true, schedulesDecode: false, schedulesPrefill: false }),
+  );
 }
 
 export interface Digests {

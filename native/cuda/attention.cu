@@ -8,7 +8,8 @@
 namespace svc::cuda {
 
 /// Heads of kWidth numbers. A block adds up valueWidth(kWidth) columns of the values: those of 256 would not fit in registers.
-template <int kWidth>
+/// The grid says what a block takes, or a schedule.
+template <int kWidth, bool kIsScheduled>
 struct Attention {
   static constexpr int kValueWidth = valueWidth(kWidth);
   static constexpr int kColumns = kValueWidth / 8, kKeys = kKvTile / 8;  // matrices of 8
@@ -24,11 +25,23 @@ struct Attention {
   float sums[kColumns][4];
   float scores[kKeys][4];
 
-  __device__ explicit Attention(const AttentionParams& params)
+  __device__ static void compute(const AttentionParams& p) {
+    if constexpr (kIsScheduled) {
+      if (static_cast<int>(blockIdx.x) >= p.schedule.counts[0]) return;
+      const AttentionWork& work = p.schedule.works[blockIdx.x];
+      Attention(p, work.tile, work.part).run(work.firstChunk, work.endChunk, work.state);
+    } else {
+      const int chunk = static_cast<int>(blockIdx.z);
+      const bool isWhole = p.partials == nullptr;
+      Attention(p, p.tiles[blockIdx.x], static_cast<int>(blockIdx.y)).run(isWhole ? 0 : chunk, isWhole ? p.maxChunks : chunk + 1, 0);
+    }
+  }
+
+  __device__ Attention(const AttentionParams& params, const AttentionTile& tile, int part)
       : p(params),
-        tile(params.tiles[blockIdx.x]),
-        kvHead(static_cast<int>(blockIdx.y) % params.kv.kvHeads),
-        firstColumn(static_cast<int>(blockIdx.y) / params.kv.kvHeads * kValueWidth),
+        tile(tile),
+        kvHead(part % params.kv.kvHeads),
+        firstColumn(part / params.kv.kvHeads * kValueWidth),
         group(params.heads / params.kv.kvHeads),
         firstRow(params.queryStarts[tile.sequence] + tile.firstToken) {
     keys = reinterpret_cast<uint16_t*>(dynamicShared());
@@ -49,15 +62,12 @@ struct Attention {
   __device__ int tokenOf(int half) const { return firstRow + rowOf(half) / group; }
   __device__ int headOf(int half) const { return kvHead * group + rowOf(half) % group; }
 
-  __device__ void run() {
-    int begin = all.first / kKvTile, end = all.last / kKvTile + 1;
-    if (p.partials != nullptr) {
-      constexpr int kTiles = kKvChunk / kKvTile;
-      const int chunk = static_cast<int>(blockIdx.z);
-      begin = max(begin, chunk * kTiles);
-      end = min(end, (chunk + 1) * kTiles);
-      if (begin >= end) return;
-    }
+  /// Takes chunks [firstChunk, endChunk), as AttentionWork has it.
+  __device__ void run(int firstChunk, int endChunk, int state) {
+    constexpr int kTiles = kKvChunk / kKvTile;
+    const int begin = max(all.first / kKvTile, firstChunk * kTiles);
+    const int end = min(all.last / kKvTile + 1, endChunk * kTiles);
+    if (begin >= end) return;
     loadQueries();
     for (int half = 0; half < 2; ++half) total[half] = {-kInfinity, 0.0f};
     for (int i = 0; i < kColumns * 4; ++i) totals[i] = 0.0f;
@@ -65,10 +75,17 @@ struct Attention {
     loadKeys(begin);
     for (int i = begin; i < end; ++i) {
       attendTile(i, end);
-      if ((i + 1) % (kKvChunk / kKvTile) == 0 || i + 1 == end) endChunk(i * kKvTile / kKvChunk);
+      if ((i + 1) % (kKvChunk / kKvTile) == 0 || i + 1 == end) {
+        const int chunk = i * kKvTile / kKvChunk;
+        if (isWhole(state)) mergeChunk();
+        else storePartial(state + chunk);
+        beginChunk();
+      }
     }
-    if (p.partials == nullptr) store();
+    if (isWhole(state)) store();
   }
+
+  __device__ bool isWhole(int state) const { return kIsScheduled ? state == kWholeWork : p.partials == nullptr; }
 
   __device__ static int min(int a, int b) { return a < b ? a : b; }
   __device__ static int max(int a, int b) { return a < b ? b : a; }
@@ -228,14 +245,18 @@ struct Attention {
     }
   }
 
-  /// Adds a chunk to those before it, or leaves its state for svcAttentionCombine.
-  __device__ void endChunk(int index) {
+  /// The four lanes of a row have its weights.
+  __device__ void sumWeights() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       chunk[half].weight += shuffleXor<1>(chunk[half].weight);
       chunk[half].weight += shuffleXor<2>(chunk[half].weight);
     }
-    if (p.partials != nullptr) return storePartial(index);
+  }
+
+  /// Adds a chunk to those before it.
+  __device__ void mergeChunk() {
+    sumWeights();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Merge factors = merge(total[half], chunk[half]);
@@ -248,7 +269,6 @@ struct Attention {
         }
       }
     }
-    beginChunk();
   }
 
   /// Calls use(column of the head, matrix, number of the thread in it) for each that the head has.
@@ -264,16 +284,27 @@ struct Attention {
     }
   }
 
+  /// Leaves the state of a chunk for svcAttentionCombine or svcAttentionMerge.
   __device__ void storePartial(int index) {
+    sumWeights();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (!isRow(half)) continue;
-      const int64_t row = static_cast<int64_t>(tokenOf(half)) * p.heads + headOf(half);
-      float* partial = p.partials + (row * p.maxChunks + index) * (p.kv.headDim + 2);
+      float* partial = partialOf(half, index);
+      const int before = kIsScheduled ? firstColumn : 0;
       partial[0] = chunk[half].largest;
       partial[1] = chunk[half].weight;
-      eachColumn(half, [&](int column, int d, int i) { partial[2 + column] = sums[d][i]; });
+      eachColumn(half, [&](int column, int d, int i) { partial[2 + column - before] = sums[d][i]; });
     }
+  }
+
+  __device__ float* partialOf(int half, int index) const {
+    if constexpr (kIsScheduled) {
+      const int64_t row = static_cast<int64_t>(index) * (threads() / 2) + rowOf(half);
+      return p.partials + row * (kValueWidth + 2);
+    }
+    const int64_t row = static_cast<int64_t>(tokenOf(half)) * p.heads + headOf(half);
+    return p.partials + (row * p.maxChunks + index) * (p.kv.headDim + 2);
   }
 
   __device__ void store() {
@@ -287,9 +318,13 @@ struct Attention {
   }
 };
 
-SVC_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64>(p).run(); }
-SVC_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128>(p).run(); }
-SVC_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256>(p).run(); }
+SVC_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64, false>::compute(p); }
+SVC_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, false>::compute(p); }
+SVC_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, false>::compute(p); }
+
+SVC_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, true>::compute(p); }
+SVC_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, true>::compute(p); }
+SVC_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, true>::compute(p); }
 
 /// The sequence that a row of the step belongs to: the last one that begins at it or before.
 __device__ int sequenceOf(const AttentionParams& p, int token) {
@@ -316,6 +351,29 @@ SVC_KERNEL(svcAttentionCombine, AttentionParams, kCombineThreads) {
     }
     const float factor = finish(total, p.sinks, head);
     p.out[token * p.outStride + static_cast<int64_t>(head) * p.kv.headDim + column] = resultOf(sum, factor);
+  }
+}
+
+/// A block for each cut: a tile and KV head whose chunks several blocks took.
+SVC_KERNEL(svcAttentionMerge, AttentionParams, kCombineThreads) {
+  if (static_cast<int>(blockIdx.x) >= p.schedule.counts[1]) return;
+  const AttentionWork& cut = p.schedule.cuts[blockIdx.x];
+  const int columns = valueWidth(attentionWidth(p.kv.headDim)), group = p.heads / p.kv.kvHeads;
+  const int kvHead = cut.part % p.kv.kvHeads, firstColumn = cut.part / p.kv.kvHeads * columns;
+  const int64_t state = static_cast<int64_t>(p.rowsPerBlock) * (columns + 2);
+  for (int i = thread(); i < cut.tile.numTokens * group * columns; i += threads()) {
+    const int row = i / columns, column = firstColumn + i % columns;
+    if (column >= p.kv.headDim) continue;
+    Progress total = {-kInfinity, 0.0f};
+    float sum = 0.0f;
+    const float* partial = p.partials + (cut.state + cut.firstChunk) * state + static_cast<int64_t>(row) * (columns + 2);
+    for (int chunk = cut.firstChunk; chunk < cut.endChunk; ++chunk, partial += state) {
+      const Merge factors = merge(total, {partial[0], partial[1]});
+      sum = sum * factors.ofBefore + partial[2 + i % columns] * factors.ofNext;
+    }
+    const int head = kvHead * group + row % group;
+    const int64_t token = p.queryStarts[cut.tile.sequence] + cut.tile.firstToken + row / group;
+    p.out[token * p.outStride + static_cast<int64_t>(head) * p.kv.headDim + column] = resultOf(sum, finish(total, p.sinks, head));
   }
 }
 

@@ -231,7 +231,30 @@ inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
           static_cast<uint32_t>(plan.warps * 32),
           attentionSharedBytes(width, plan.warps)};
 }
+/// Of a schedule with so many works at most.
+inline Launch scheduledLaunch(const AttentionParams& p, const AttentionPlan& plan, int works) {
+  const int width = attentionWidth(p.kv.headDim);
+  return {width == 64 ? "svcScheduledAttention64" : width == 128 ? "svcScheduledAttention128" : "svcScheduledAttention256",
+          {static_cast<uint32_t>(works), 1, 1},
+          static_cast<uint32_t>(plan.warps * 32),
+          attentionSharedBytes(width, plan.warps)};
+}
 constexpr int kCombineThreads = 128;
+/// With so many cuts at most.
+inline Launch mergeLaunch(int blocks) { return {"svcAttentionMerge", {static_cast<uint32_t>(blocks), 1, 1}, kCombineThreads, 0}; }
+/// Works of each tile: for every KV head, and for columns of its values.
+constexpr int attentionParts(int kvHeads, int headDim) {
+  return kvHeads * (attentionWidth(headDim) / valueWidth(attentionWidth(headDim)));
+}
+/// Floats of a state of AttentionParams::partials where works are scheduled.
+constexpr int stateSize(const AttentionPlan& plan, int headDim) { return 16 * plan.warps * (valueWidth(attentionWidth(headDim)) + 2); }
+/// Blocks that a multiprocessor has room for: twice as many threads would need registers that it does not have.
+constexpr int residentBlocks(int headDim, const AttentionPlan& plan, uint32_t sharedLimit) {
+  constexpr int kThreads = 256;
+  const int byMemory = static_cast<int>(sharedLimit / attentionSharedBytes(attentionWidth(headDim), plan.warps));
+  const int byThreads = kThreads / (32 * plan.warps);
+  return byMemory < 1 ? 1 : byMemory < byThreads ? byMemory : byThreads;
+}
 /// Where `partials` is not null.
 inline Launch combineLaunch(const AttentionParams& p) {
   return {"svcAttentionCombine", {static_cast<uint32_t>(p.numTokens), static_cast<uint32_t>(p.heads), 1}, kCombineThreads, 0};

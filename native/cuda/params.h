@@ -84,6 +84,22 @@ struct AttentionTile {
   int32_t sequence, firstToken, numTokens;
 };
 
+/// What a block of threads takes: chunks of one tile, one KV head, and some columns of its values (`part`). `state` is where the state of chunk 0
+/// would go, or kWholeWork: the block has all chunks, and stores the result.
+struct AttentionWork {
+  AttentionTile tile;
+  int32_t part, firstChunk, endChunk, state;
+};
+constexpr int32_t kWholeWork = INT32_MIN;
+
+/// Works in the place of the grid, each for a block of threads; svcAttentionMerge follows, which merges the states of each cut. `partials` is
+/// [states][rows][columns of a part + 2]. All null where the grid says what a block takes.
+struct AttentionSchedule {
+  const AttentionWork* works;
+  const AttentionWork* cuts;
+  const int32_t* counts;  // of works, of cuts
+};
+
 /// q [tokens, heads * headDim] f32 -> out bf16. One block of threads takes one tile and one KV head; where `partials` is not null, of
 /// one chunk of tokens alone, and svcAttentionCombine follows with the same arguments.
 struct AttentionParams {
@@ -102,6 +118,8 @@ struct AttentionParams {
   int32_t heads, maxBlocks, numTokens, numSequences, numTiles, maxChunks;
   int32_t window;  // 0 is none
   int32_t isBidirectional;
+  AttentionSchedule schedule;
+  int32_t rowsPerBlock;  // of svcAttention
 };
 
 /// Over a cache whose keys are its values. `stages` tiles of them are in shared memory at a time.

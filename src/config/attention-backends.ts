@@ -19,28 +19,52 @@ const NAMES = [
 
 type AttentionBackend = (typeof NAMES)[number];
 
-/** Keys of --attention-config with the values that ask for nothing. */
-const CONFIG_KEYS: ReadonlyMap<string, readonly unknown[]> = new Map([
-  ['backend', []],
-  ['use_prefill_decode_attention', [false]],
-  ['flash_attn_version', []],
-  ['use_cudnn_prefill', [false]],
-  ['use_trtllm_attention', [false]],
-  ['disable_flashinfer_prefill', [false]],
-  ['disable_flashinfer_q_quantization', [false]],
-  ['flash_attn_max_num_splits_for_cuda_graph', [32]],
-]);
+/** Keys of --attention-config: the values that are served, and why others are not. */
+const CONFIG_KEYS: ReadonlyMap<string, { readonly served: readonly unknown[]; readonly obstacle: string }> =
+  new Map([
+    ['backend', { served: [], obstacle: '' }],
+    [
+      'use_prefill_decode_attention',
+      { served: [false], obstacle: 'chooses between kernels for AMD GPUs, which svc has none of' },
+    ],
+    [
+      'flash_attn_version',
+      { served: [], obstacle: 'names kernels of a package: svc has its own, in one version' },
+    ],
+    ['use_cudnn_prefill', { served: [false], obstacle: 'needs cuDNN, which svc runs without' }],
+    ['use_trtllm_attention', { served: [false], obstacle: 'needs TensorRT-LLM, which svc runs without' }],
+    ['disable_flashinfer_prefill', { served: [false, true], obstacle: 'is true or false' }],
+    // Queries are never quantised.
+    ['disable_flashinfer_q_quantization', { served: [false, true], obstacle: 'is true or false' }],
+    [
+      'flash_attn_max_num_splits_for_cuda_graph',
+      {
+        served: [32],
+        obstacle: 'cannot be chosen: contexts are split at fixed positions, with graphs and without',
+      },
+    ],
+  ]);
 
 /** The device file of AMD's GPU driver. */
 const ROCM_DEVICE = '/dev/kfd';
 
-export type AttentionChoice = Pick<OptionValues, 'device' | 'attentionBackend' | 'attentionConfig'>;
+/** How attention is computed; the answers are the same. */
+export interface AttentionChoice {
+  /** Null is the best for the device. */
+  readonly backend: 'CPU_ATTN' | 'FLASH_ATTN' | 'FLASHINFER' | null;
+  /** Whether FLASHINFER computes steps with prompts too. */
+  readonly isForPrefill: boolean;
+}
 
 /**
  * @throws ConfigError for settings that nobody knows or that contradict each other.
  * @throws NotAvailableError for what does not run here, with what it needs.
  */
-export function checkAttention({ device, attentionBackend, attentionConfig }: AttentionChoice): void {
+export function chooseAttention({
+  device,
+  attentionBackend,
+  attentionConfig,
+}: Pick<OptionValues, 'device' | 'attentionBackend' | 'attentionConfig'>): AttentionChoice {
   checkKeys(attentionConfig ?? {});
   const configured = attentionConfig?.backend ?? null;
   if (attentionBackend !== null && configured !== null) {
@@ -50,29 +74,28 @@ export function checkAttention({ device, attentionBackend, attentionConfig }: At
     );
   }
   const name = attentionBackend ?? configured;
-  if (name !== null) checkName(String(name), device);
+  return {
+    backend: name === null ? null : backendNamed(String(name), device),
+    isForPrefill: attentionConfig?.disable_flashinfer_prefill !== true,
+  };
 }
 
 function checkKeys(config: JsonObject): void {
   for (const [key, value] of Object.entries(config)) {
-    const neutral = CONFIG_KEYS.get(key);
-    if (neutral === undefined) {
+    const known = CONFIG_KEYS.get(key);
+    if (known === undefined) {
       throw new ConfigError(`--attention-config: unknown key ${key}${didYouMean(key, CONFIG_KEYS.keys())}`, {
         param: 'attention-config',
       });
     }
-    if (key === 'backend' || value === null || neutral.includes(value)) continue;
-    throw notAvailable(
-      `attention-config.${key}`,
-      JSON.stringify(value),
-      'is not available yet in svc: leave it out',
-    );
+    if (key === 'backend' || value === null || known.served.includes(value)) continue;
+    throw notAvailable(`attention-config.${key}`, JSON.stringify(value), `${known.obstacle}: leave it out`);
   }
 }
 
-function checkName(given: string, device: OptionValues['device']): void {
+function backendNamed(given: string, device: OptionValues['device']): AttentionChoice['backend'] {
   const wanted = given.toUpperCase();
-  if (wanted === 'AUTO') return;
+  if (wanted === 'AUTO') return null;
   const backend = NAMES.find((name) => name === wanted);
   if (backend === undefined) {
     throw new ConfigError(
@@ -80,35 +103,25 @@ function checkName(given: string, device: OptionValues['device']): void {
       { param: 'attention-backend' },
     );
   }
-  const obstacle = device === 'cuda' ? obstacleOnCuda(backend) : obstacleOnCpu(backend);
-  if (obstacle !== null) throw notAvailable('attention-backend', given, obstacle);
-}
-
-/** Null for the one that runs there. */
-function obstacleOnCuda(backend: AttentionBackend): string | null {
+  const isOnCuda = device === 'cuda';
   switch (backend) {
-    case 'FLASH_ATTN':
-      return null;
     case 'CPU_ATTN':
-      return 'computes on the processor: use FLASH_ATTN or auto with --device cuda';
+      if (!isOnCuda) return backend;
+      throw unable(given, 'computes on the processor: use FLASH_ATTN, FLASHINFER or auto with --device cuda');
+    case 'FLASH_ATTN':
     case 'FLASHINFER':
-      return 'is not available yet in svc: use FLASH_ATTN or auto';
+      if (isOnCuda) return backend;
+      throw unable(given, 'computes on an NVIDIA GPU: give --device cuda with it, or use CPU_ATTN or auto');
     default:
-      return `${needOf(backend)}: use FLASH_ATTN or auto`;
+      throw unable(
+        given,
+        `${needOf(backend)}: use ${isOnCuda ? 'FLASH_ATTN, FLASHINFER' : 'CPU_ATTN'} or auto`,
+      );
   }
 }
 
-function obstacleOnCpu(backend: AttentionBackend): string | null {
-  switch (backend) {
-    case 'CPU_ATTN':
-      return null;
-    case 'FLASH_ATTN':
-      return 'computes on an NVIDIA GPU: give --device cuda with it, or use CPU_ATTN or auto';
-    case 'FLASHINFER':
-      return 'is not available yet in svc, and computes on an NVIDIA GPU: use CPU_ATTN or auto';
-    default:
-      return `${needOf(backend)}: use CPU_ATTN or auto`;
-  }
+function unable(given: string, why: string): NotAvailableError {
+  return notAvailable('attention-backend', given, why);
 }
 
 function needOf(backend: AttentionBackend): string {

@@ -1,11 +1,10 @@
 // Which values of which options this version cannot serve: each gets an error that says so, never silence.
 
 import { NotAvailableError } from '../errors.ts';
-import { type AttentionChoice, checkAttention } from './attention-backends.ts';
 import type { DTypeOption, EngineConfig } from './engine-config.ts';
 import type { OptionValues } from './options.ts';
 
-type Checked = AttentionChoice & Pick<OptionValues, 'sslCertReqs' | 'tensorParallelSize'>;
+type Checked = Pick<OptionValues, 'sslCertReqs' | 'tensorParallelSize'>;
 
 type DeviceChoice = Pick<
   EngineConfig,
@@ -15,7 +14,6 @@ type DeviceChoice = Pick<
 /**
  * Refuses what would matter and is not there yet.
  * @throws NotAvailableError naming option, value and what to use instead.
- * @throws ConfigError for attention settings that nobody knows or that contradict each other.
  */
 export function checkAvailable(values: Checked): void {
   if (values.tensorParallelSize > 1) {
@@ -24,7 +22,6 @@ export function checkAvailable(values: Checked): void {
   if (values.sslCertReqs === 1) {
     throw notAvailable('ssl-cert-reqs', 1, 'use 2, which needs a certificate of every client, or 0');
   }
-  checkAttention(values);
 }
 
 export function availableDType(dtype: OptionValues['dtype']): DTypeOption {

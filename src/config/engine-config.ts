@@ -1,5 +1,6 @@
 // What the engine must know to start: plain data, made from the options or from `new LLM({ ... })`.
 
+import type { AttentionChoice } from './attention-backends.ts';
 import type { ContentFormat } from './content-formats.ts';
 import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
@@ -109,6 +110,7 @@ export interface EngineConfig {
   readonly numThreads: number | null;
   /** Instruction set of the native kernels; null is the best that the processor has. */
   readonly cpuIsa: CpuIsa | null;
+  readonly attention: AttentionChoice;
   /** Whether a GPU gets the ops of each step one by one, never as a CUDA graph. */
   readonly enforceEager: boolean;
   /** Seed of requests without one. */

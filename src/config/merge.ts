@@ -1,6 +1,7 @@
 // Options from everywhere into one configuration: default < config file < environment < flag.
 
 import { ConfigError } from '../errors.ts';
+import { chooseAttention } from './attention-backends.ts';
 import { availableDType, checkAvailable, checkDevice } from './availability.ts';
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
@@ -110,6 +111,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     gpuMemoryUtilization: values.gpuMemoryUtilization,
     numThreads: values.numThreads,
     cpuIsa: values.cpuIsa,
+    attention: chooseAttention(values),
     enforceEager: values.enforceEager,
     seed: values.seed,
     skipTokenizerInit: values.skipTokenizerInit,

@@ -321,7 +321,7 @@ export const SERVE_OPTIONS = new OptionTable({
       aliases: ['-tp'],
     }),
     attentionBackend: optional(text('<name>'), {
-      help: 'how attention is computed: auto, CPU_ATTN, or with --device cuda FLASH_ATTN',
+      help: 'how attention is computed, with the same answers: auto, CPU_ATTN, or with --device cuda FLASH_ATTN or FLASHINFER',
       defaultText: 'auto',
     }),
     attentionConfig: optional(json(), {

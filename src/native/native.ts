@@ -438,6 +438,8 @@ export interface Native {
     driver: string,
     kernels: string,
     usesGraphs: boolean,
+    schedulesDecode: boolean,
+    schedulesPrefill: boolean,
   ) => NativeBackend;
   cudaDevice(driver: string): NativeCudaDevice | NativeCudaMissing;
   /** The compiler of kernels in a library: `version` is that of its toolkit, `13.0`. */

@@ -19,7 +19,7 @@ interface SelectedOps {
 }
 
 /** The part of the configuration that is about hardware. */
-type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa' | 'enforceEager'>;
+type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa' | 'enforceEager' | 'attention'>;
 
 /**
  * @throws NativeAddonError when `device` is cpu or cuda and the addon does not load; ConfigError for a GPU that is not there, an
@@ -55,8 +55,14 @@ function aboutGpu(native: Native): string {
   return name === null ? '' : `; --device cuda computes on the ${name} of this machine`;
 }
 
-function openCuda({ enforceEager }: DeviceOptions, reason: string): SelectedOps {
-  return { ops: new NativeOps(openCudaDevice(loadNative(), !enforceEager)), reason, warning: null };
+function openCuda({ enforceEager, attention }: DeviceOptions, reason: string): SelectedOps {
+  const isScheduled = attention.backend === 'FLASHINFER';
+  const device = openCudaDevice(loadNative(), {
+    usesGraphs: !enforceEager,
+    schedulesDecode: isScheduled,
+    schedulesPrefill: isScheduled && attention.isForPrefill,
+  });
+  return { ops: new NativeOps(device), reason, warning: null };
 }
 
 function openCpu(native: Native, { numThreads, cpuIsa }: DeviceOptions, reason: string): SelectedOps {

@@ -185,8 +185,18 @@ describe('what is not available yet', () => {
     [{ kvTransferConfig: '{"kv_connector": "NixlConnector"}' }, /NixlConnector is not available yet/],
     [{ dtype: 'half' }, /--dtype float16 is not available yet/],
     [{ attentionBackend: 'flash_attn' }, /flash_attn computes on an NVIDIA GPU: give --device cuda/],
-    [{ attentionBackend: 'FLASHINFER' }, /FLASHINFER is not available yet.*use CPU_ATTN/],
-    [{ device: 'cuda', attentionBackend: 'FLASHINFER' }, /FLASHINFER is not available yet.*use FLASH_ATTN/],
+    [{ attentionBackend: 'FLASHINFER' }, /FLASHINFER computes on an NVIDIA GPU: give --device cuda/],
+    [
+      { device: 'cuda', attentionBackend: 'TRITON_ATTN' },
+      /TRITON_ATTN needs PyTorch.*use FLASH_ATTN, FLASHINFER or auto/,
+    ],
+    [{ attentionConfig: { flash_attn_version: 3 } }, /flash_attn_version 3 names kernels of a package/],
+    [{ attentionConfig: { use_cudnn_prefill: true } }, /use_cudnn_prefill true needs cuDNN/],
+    [{ attentionConfig: { use_trtllm_attention: true } }, /use_trtllm_attention true needs TensorRT-LLM/],
+    [
+      { attentionConfig: { flash_attn_max_num_splits_for_cuda_graph: 16 } },
+      /for_cuda_graph 16 cannot be chosen: contexts are split at fixed positions/,
+    ],
     [{ device: 'cuda', attentionBackend: 'CPU_ATTN' }, /CPU_ATTN computes on the processor: use FLASH_ATTN/],
     [{ attentionConfig: { backend: 'TRITON_ATTN' } }, /TRITON_ATTN needs PyTorch and its compiler/],
     [{ attentionBackend: 'ROCM_AITER_FA' }, /ROCM_AITER_FA needs an AMD GPU.*no kernels for one/],
@@ -200,7 +210,7 @@ describe('what is not available yet', () => {
     [{ device: 'cuda', enableLora: true }, /--enable-lora is not available yet with --device cuda/],
     [
       { attentionConfig: { use_prefill_decode_attention: true } },
-      /use_prefill_decode_attention true is not available/,
+      /use_prefill_decode_attention true chooses between kernels for AMD GPUs/,
     ],
   ])('%j says so', (given, message) => {
     expect(() => configured(given)).toThrow(NotAvailableError);
@@ -214,6 +224,8 @@ describe('what is not available yet', () => {
     { attentionBackend: 'cpu_attn' },
     { device: 'cuda' },
     { device: 'cuda', attentionBackend: 'flash_attn', kvCacheDtype: 'bf16' },
+    { device: 'cuda', attentionBackend: 'flashinfer', attentionConfig: { disable_flashinfer_prefill: true } },
+    { attentionConfig: { disable_flashinfer_q_quantization: true, use_cudnn_prefill: null } },
     { attentionConfig: '{"backend": "CPU_ATTN", "use_prefill_decode_attention": false}' },
   ])('%j asks for nothing and is accepted', (given) => {
     expect(() => configured(given)).not.toThrow();

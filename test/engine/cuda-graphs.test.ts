@@ -91,6 +91,12 @@ describe('decode steps on the CUDA backend', needsCudaEmulator, () => {
     expect(graphs.warnings).toEqual([]);
   });
 
+  it('have the same bytes where attention follows a schedule', async () => {
+    const { answers, recorded } = await serve({ attention: { backend: 'FLASHINFER', isForPrefill: true } });
+    expect(answers).toEqual(eager.answers);
+    expect(recorded.replays).toBeGreaterThan(recorded.count);
+  });
+
   it('are launched op by op where the driver makes no graphs, with one warning', async () => {
     vi.stubEnv('SVC_EMULATED_GRAPHS', '0');
     const failed = await serve({});

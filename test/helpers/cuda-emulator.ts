@@ -25,10 +25,12 @@ const obstacle = isReal ? null : build();
 export const needsCudaEmulator = needs(obstacle === null, `no emulator of a GPU: ${obstacle}`);
 if (obstacle === null && !isReal) Object.assign(process.env, CUDA_EMULATOR);
 
-export function openCuda(): NativeOps {
+export function openCuda(isScheduled = false): NativeOps {
   const addon = probeNative();
   if (addon === null) throw new Error('the native addon is not built');
-  return new NativeOps(openCudaDevice(addon, true));
+  return new NativeOps(
+    openCudaDevice(addon, { usesGraphs: true, schedulesDecode: isScheduled, schedulesPrefill: isScheduled }),
+  );
 }
 
 function build(): string | null {

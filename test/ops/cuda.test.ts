@@ -149,6 +149,25 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     }
   });
 
+  it.each(HEADS)('has the same bits where attention follows a schedule: %o', (heads) => {
+    const scheduled = openCuda(true);
+    for (const queries of [
+      [
+        [300, 33],
+        [3, 1],
+        [70, 9],
+      ],
+      [
+        [1100, 1],
+        [5, 1],
+        [300, 1],
+      ],
+    ] as const) {
+      expect(attention(scheduled, heads, queries)).toEqual(attention(cuda, heads, queries));
+    }
+    scheduled.close();
+  });
+
   it('shows rows the tokens after them where attention is bidirectional', () => {
     const heads: Heads = {
       headDim: 32,

@@ -7,7 +7,8 @@
 namespace svc {
 
 std::unique_ptr<Backend> makeCudaBackend(const Napi::CallbackInfo& info) {
-  return std::make_unique<cuda::CudaBackend>(info[0].ToString(), info[1].ToString(), info[2].ToBoolean());
+  const cuda::CudaOptions options{info[2].ToBoolean(), info[3].ToBoolean(), info[4].ToBoolean()};
+  return std::make_unique<cuda::CudaBackend>(info[0].ToString(), info[1].ToString(), options);
 }
 
 Napi::Value cudaDevice(const Napi::CallbackInfo& info) {

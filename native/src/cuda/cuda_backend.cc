@@ -28,8 +28,8 @@ DeviceAddress addressOf(const Rows& x) { return reinterpret_cast<DeviceAddress>(
 
 }  // namespace
 
-CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, bool usesGraphs)
-    : usesGraphs_(usesGraphs),
+CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options)
+    : options_(options),
       device_(driver),
       kernels_(device_, kernels),
       loader_(device_),

@@ -12,9 +12,17 @@
 #include "cuda/ordered_stream.h"
 #include "cuda/staging.h"
 #include "cuda/weight_groups.h"
+#include "cuda/schedule.h"
 #include "cuda/weights.h"
 
 namespace svc::cuda {
+
+struct CudaOptions {
+  /// Whether steps of single tokens that come again are launched as graphs.
+  bool usesGraphs;
+  /// Whether attention follows a schedule, as with FLASHINFER: in steps of single tokens, and in others.
+  bool schedulesDecode, schedulesPrefill;
+};
 
 struct DeviceKvCache : KvCache {
   /// [row][block], each `layerBlockBytes`; zeroed.
@@ -28,7 +36,7 @@ struct DeviceExperts : Experts {
 class CudaBackend final : public Backend {
  public:
   /// `driver` and `kernels` name files. Throws Unavailable where this machine has no GPU that svc can compute on.
-  CudaBackend(const std::string& driver, const std::string& kernels, bool usesGraphs);
+  CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options);
 
   // cuda_backend.cc: memory and order
   const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) override;
@@ -119,6 +127,19 @@ class CudaBackend final : public Backend {
     AttentionPlan plan;
     int group;
   };
+  /// How the chunks of a step are shared for layers that see alike.
+  struct DeviceSchedule {
+    const KvCache* cache;
+    int group, window;
+    bool isBidirectional;
+    /// Of the step that needed it last.
+    uint64_t step = 0;
+    /// At most, and states.
+    int works = 0, cuts = 0, states = 0;
+    /// Counts, cuts, works.
+    DeviceMemory memory = {};
+    AttentionSchedule arrays{};
+  };
   /// The result of a `sample` op that JavaScript does not have yet.
   struct Sampled {
     const int32_t* host;
@@ -145,6 +166,8 @@ class CudaBackend final : public Backend {
   StreamPosition multiply(const DeviceWeight& weight, LinearParams params, Rows x);
   StreamPosition elementwise(Launch (*how)(const ElementwiseParams&), ElementwiseParams params, Rows x, int64_t cols, Rows out);
   const Tiles& tilesFor(const StepInputs& step, int group);
+  const DeviceSchedule& scheduleFor(const StepInputs& step, const AttentionOptions& options, const Tiles& tiles);
+  void sendSchedule(DeviceSchedule& schedule, const StepInputs& step, const Tiles& tiles);
   /// Sends a parcel to memory that it has each time.
   void sendTo(DeviceMemory& memory, Parcel& parcel);
   /// Ids that the device can read: those that JavaScript has already are filled in.
@@ -158,9 +181,10 @@ class CudaBackend final : public Backend {
   StreamPosition addLoras(const StepInputs& step, std::vector<AdapterLora> all, Rows x, Rows out, void* t);
   int32_t* fault() const { return reinterpret_cast<int32_t*>(fault_.data()); }
 
-  const bool usesGraphs_;
+  const CudaOptions options_;
   const Device device_;
   const uint32_t sharedBytes_ = device_.sharedBytes();
+  const int multiprocessors_ = device_.multiprocessors();
   Kernels kernels_;
   const WeightLoader loader_;
   DeviceArena arena_;
@@ -183,6 +207,9 @@ class CudaBackend final : public Backend {
   std::optional<Tiles> tiles_;
   /// Those in `tileMemory_`, often the ones that the next step has too.
   std::vector<AttentionTile> sentTiles_;
+  uint64_t numSteps_ = 0;
+  /// One for each kind of layer.
+  std::deque<DeviceSchedule> schedules_;
   /// The last member, so that it ends before what its ops use is freed.
   OrderedStream stream_;
 };

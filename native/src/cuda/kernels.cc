@@ -9,7 +9,8 @@ constexpr uint32_t kPlainSharedBytes = 48 << 10;
 /// All that launch.h names: a file that lacks one is of another version, which a service learns at its start.
 constexpr const char* kNames[] = {
     "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcRope", "svcStoreKv", "svcAttention64", "svcAttention128",
-    "svcAttention256", "svcAttentionCombine", "svcLatent64", "svcLatent576", "svcPackHeads", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
+    "svcAttention256", "svcAttentionCombine", "svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256",
+    "svcAttentionMerge", "svcLatent64", "svcLatent576", "svcPackHeads", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
     "svcLinearCombine", "svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64",
     "svcGroupedLinear128", "svcRoute", "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale", "svcSoftcap",
     "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};

@@ -39,6 +39,9 @@ bool areSame(const std::vector<AttentionTile>& a, const std::vector<AttentionTil
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(AttentionTile)) == 0;
 }
 
+/// Of the states of chunks that several blocks share.
+constexpr size_t kMostStateBytes = size_t{384} << 20;
+
 /// Sizes that grow with each token come in powers of 2, so that steps alike are launched alike.
 int rounded(int size) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))); }
 
@@ -47,7 +50,8 @@ int rounded(int size) { return static_cast<int>(std::bit_ceil(static_cast<unsign
 Backend::Step CudaBackend::beginStep(StepInputs inputs) {
   auto step = std::make_shared<const StepInputs>(std::move(inputs));
   step_.maxQuery = longestQuery(*step);
-  stream_.collect(usesGraphs_ && step_.maxQuery == 1);
+  ++numSteps_;
+  stream_.collect(options_.usesGraphs && step_.maxQuery == 1);
   // Ops of the step before may still read its arrays.
   stream_.afterOps([before = std::move(step_.parcel)] {});
   tiles_.reset();
@@ -107,7 +111,6 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.contextLengths = step_.parcel->device(step_.contextLengths);
   params.blockTables = step_.parcel->device(step_.blockTables) + tablesBefore;
   params.sinks = options.sinks == nullptr ? nullptr : static_cast<const DeviceVector*>(options.sinks)->values.at<float>();
-  params.partials = scratch(attentionPartialBytes(tiles.plan, q.rows, options.heads, shape.headDim, maxContext));
   params.scale = options.scale;
   params.softcap = options.softcap;
   params.heads = options.heads;
@@ -118,6 +121,16 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.maxChunks = ceilDiv(maxContext, kKvChunk);
   params.window = static_cast<int32_t>(options.window);
   params.isBidirectional = options.isBidirectional ? 1 : 0;
+  if (!shape.keysAreValues && (step_.maxQuery == 1 ? options_.schedulesDecode : options_.schedulesPrefill)) {
+    const DeviceSchedule& schedule = scheduleFor(*step, options, tiles);
+    params.partials = scratch(sizeof(float) * schedule.states * stateSize(tiles.plan, shape.headDim));
+    params.schedule = schedule.arrays;
+    params.rowsPerBlock = 16 * tiles.plan.warps;
+    launch(scheduledLaunch(params, tiles.plan, schedule.works), params);
+    launch(mergeLaunch(schedule.cuts), params);
+    return stream_.endOp();
+  }
+  params.partials = scratch(attentionPartialBytes(tiles.plan, q.rows, options.heads, shape.headDim, maxContext));
   if (shape.keysAreValues) {
     const LatentAttentionParams latent = latentParams(params, tiles.plan, sharedBytes_);
     launch(launchOf(latent, tiles.plan), latent);
@@ -144,6 +157,44 @@ const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int grou
     sentTiles_ = std::move(tiles);
   }
   return tiles_.emplace(Tiles{plan, group});
+}
+
+const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& step, const AttentionOptions& options,
+                                                            const Tiles& tiles) {
+  const int window = static_cast<int>(options.window);
+  auto found = std::find_if(schedules_.begin(), schedules_.end(), [&](const DeviceSchedule& one) {
+    return one.cache == step.cache && one.group == tiles.group && one.window == window &&
+           one.isBidirectional == options.isBidirectional;
+  });
+  if (found == schedules_.end()) {
+    schedules_.push_back({step.cache, tiles.group, window, options.isBidirectional});
+    found = std::prev(schedules_.end());
+  }
+  if (found->step != numSteps_) sendSchedule(*found, step, tiles);
+  found->step = numSteps_;
+  return *found;
+}
+
+void CudaBackend::sendSchedule(DeviceSchedule& to, const StepInputs& step, const Tiles& tiles) {
+  const KvCacheShape& shape = step.cache->shape;
+  const AttentionView view{step.queryStarts.data(), step.contextLengths.data(), to.window, to.isBidirectional};
+  const int blocks = multiprocessors_ * residentBlocks(shape.headDim, tiles.plan, sharedBytes_);
+  const int parts = attentionParts(shape.kvHeads, shape.headDim);
+  const auto mostStates = static_cast<int>(kMostStateBytes / sizeof(float) / stateSize(tiles.plan, shape.headDim));
+  Schedule schedule = makeSchedule(sentTiles_, view, parts, blocks, mostStates);
+  to.works = mostWorks(sentTiles_.size(), parts, blocks);
+  to.cuts = blocks;
+  to.states = schedule.states;
+  const std::vector<int32_t> numbers = {static_cast<int32_t>(schedule.works.size()), static_cast<int32_t>(schedule.cuts.size())};
+  // At the same places in each step.
+  schedule.cuts.resize(blocks);
+  auto parcel = std::make_shared<Parcel>(staging_);
+  const auto counts = parcel->in(numbers);
+  const auto cuts = parcel->in(schedule.cuts);
+  const auto works = parcel->in(schedule.works);
+  sendTo(to.memory, *parcel);
+  stream_.afterOps([parcel] {});
+  to.arrays = {parcel->device(works), parcel->device(cuts), parcel->device(counts)};
 }
 
 }  // namespace svc::cuda

@@ -249,6 +249,7 @@ SVC_EXPORT cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
   const int capability = setting("SVC_EMULATED_CAPABILITY", 90);
   *value = attribute == kAttributeComputeCapabilityMajor   ? capability / 10
            : attribute == kAttributeComputeCapabilityMinor ? capability % 10
+           : attribute == kAttributeMultiprocessors        ? setting("SVC_EMULATED_MULTIPROCESSORS", 3)
            : attribute == kAttributeSharedBytesOptIn       ? static_cast<int>(kMostSharedBytes)
                                                            : 1;
   return kSuccess;

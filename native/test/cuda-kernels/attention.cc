@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "check.h"
+#include "cuda/schedule.h"
 
 namespace svc::cuda {
 namespace {
@@ -44,8 +45,8 @@ class Sequences {
     }
   }
 
-  /// [rows, heads * headDim] of the queries, one below the other.
-  Halves attend(const std::vector<Query>& queries, uint32_t limit = kLimits[0]) const {
+  /// [rows, heads * headDim] of the queries, one below the other. With `blocks`, by a schedule for so many, and at most `mostStates`.
+  Halves attend(const std::vector<Query>& queries, uint32_t limit = kLimits[0], int blocks = 0, int mostStates = 1000) const {
     Ints starts = {0}, contexts, tables;
     Floats q;
     int most = 0, maxContext = 0;
@@ -64,7 +65,12 @@ class Sequences {
     eachTile(plan, starts.data(), sequences, [&](AttentionTile tile) { tiles.push_back(tile); });
     const int rows = starts.back();
     Halves out(size_t(rows) * shape_.cols());
-    Floats partials(attentionPartialBytes(plan, rows, shape_.heads(), shape_.headDim, maxContext) / 4);
+    const AttentionView view{starts.data(), contexts.data(), shape_.window, shape_.isBidirectional};
+    Schedule schedule;
+    if (blocks > 0) schedule = makeSchedule(tiles, view, attentionParts(shape_.kvHeads, shape_.headDim), blocks, mostStates);
+    const Ints counts = {static_cast<int>(schedule.works.size()), static_cast<int>(schedule.cuts.size())};
+    Floats partials(blocks > 0 ? size_t(schedule.states) * stateSize(plan, shape_.headDim)
+                               : attentionPartialBytes(plan, rows, shape_.heads(), shape_.headDim, maxContext) / 4);
     AttentionParams p{};
     p.q = q.data(), p.qStride = shape_.cols();
     p.out = out.data(), p.outStride = shape_.cols();
@@ -78,6 +84,13 @@ class Sequences {
     p.numTiles = static_cast<int>(tiles.size());
     p.maxChunks = ceilDiv(maxContext, kKvChunk);
     p.window = shape_.window, p.isBidirectional = shape_.isBidirectional;
+    if (blocks > 0) {
+      p.schedule = {schedule.works.data(), schedule.cuts.data(), counts.data()};
+      p.rowsPerBlock = 16 * plan.warps;
+      kernels_.run(scheduledLaunch(p, plan, mostWorks(tiles.size(), attentionParts(shape_.kvHeads, shape_.headDim), blocks)), p);
+      kernels_.run(mergeLaunch(blocks), p);
+      return out;
+    }
     if (shape_.keysAreValues) {
       const LatentAttentionParams latent = latentParams(p, plan, limit);
       kernels_.run(launchOf(latent, plan), latent);
@@ -162,11 +175,21 @@ void check(const Kernels& kernels, const Shape& shape, int length) {
       const Halves last = sequences.attend({{0, length, 40}}, limit);
       expectSame(last.data(), &all[(length - 40) * cols], last.size(), what + ", other shared memory");
     }
+  } else {
+    for (const int blocks : {3, 50}) {
+      const Halves scheduled = sequences.attend({{0, length, length}}, kLimits[0], blocks);
+      expectSame(scheduled.data(), all.data(), all.size(), what + ", by a schedule for " + std::to_string(blocks) + " blocks");
+    }
+    const Halves uncut = sequences.attend({{0, length, length}}, kLimits[0], 50, 0);
+    expectSame(uncut.data(), all.data(), all.size(), what + ", by a schedule without room for states");
   }
   if (shape.isBidirectional) return expectPart({{1, 21, 21}, {0, length, length}}, 21, 0, length);
   expectPart({{1, 20, 2}, {0, length, length - 37}}, 2, 37, length - 37);
   for (const int last : {0, 63, 64, length - 1}) expectPart({{0, last + 1, 1}}, 0, last, 1);
   expectPart({{1, 9, 1}, {0, length, 1}, {1, 21, 1}}, 1, length - 1, 1);
+  if (shape.keysAreValues) return;
+  const Halves scheduled = sequences.attend({{1, 9, 1}, {0, length, 1}, {1, 21, 1}}, kLimits[0], 7);
+  expectSame(&scheduled[cols], &all[(length - 1) * cols], cols, what + ", a last token by a schedule");
 }
 
 }  // namespace

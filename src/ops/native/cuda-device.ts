@@ -5,13 +5,21 @@ import { cudaDriver, type Native, type NativeBackend, type NativeCudaDevice } fr
 import { findCudaKernels } from './cuda-kernels.ts';
 import type { NativeDevice } from './native-ops.ts';
 
+interface CudaOptions {
+  /** Whether decode steps that come again are launched as CUDA graphs. */
+  readonly usesGraphs: boolean;
+  /** Whether the chunks of a decode step are shared evenly among the multiprocessors, as FLASHINFER does. */
+  readonly schedulesDecode: boolean;
+  /** Likewise in steps with prompts. */
+  readonly schedulesPrefill: boolean;
+}
+
 /**
- * @param usesGraphs whether decode steps that come again are launched as CUDA graphs
  * @throws ConfigError saying what this machine lacks, and what to do.
  */
-export function openCudaDevice(native: Native, usesGraphs: boolean): NativeDevice {
+export function openCudaDevice(native: Native, options: CudaOptions): NativeDevice {
   const device = deviceOf(native);
-  const { backend, madeBy } = openBackend(native, device, usesGraphs);
+  const { backend, madeBy } = openBackend(native, device, options);
   const isa = `sm_${device.computeCapability}`;
   return {
     native: backend,
@@ -19,7 +27,7 @@ export function openCudaDevice(native: Native, usesGraphs: boolean): NativeDevic
     description: `${device.name}, ${isa}`,
     isa: ['cuda', isa, madeBy].filter((word) => word !== '').join(' '),
     packs: false,
-    recordsSteps: usesGraphs,
+    recordsSteps: options.usesGraphs,
     freeMemory: () => deviceOf(native).freeBytes,
   };
 }
@@ -39,11 +47,11 @@ function deviceOf(native: Native): NativeCudaDevice {
 function openBackend(
   native: Native,
   device: NativeCudaDevice,
-  usesGraphs: boolean,
+  { usesGraphs, schedulesDecode, schedulesPrefill }: CudaOptions,
 ): { backend: NativeBackend; madeBy: string } {
   try {
     const { path, madeBy } = findCudaKernels(native, device);
-    const backend = new native.CudaBackend(cudaDriver(), path, usesGraphs);
+    const backend = new native.CudaBackend(cudaDriver(), path, usesGraphs, schedulesDecode, schedulesPrefill);
     // Two machines have the same bits only if the same program made their machine code.
     return { backend, madeBy: backend.isCompiledByDriver() ? `driver ${device.driverVersion}` : madeBy };
   } catch (error) {
