@@ -30,7 +30,6 @@ class Device {
   int multiprocessors() const { return attribute(kAttributeMultiprocessors); }
   /// Shared memory that one block of threads may have.
   uint32_t sharedBytes() const { return static_cast<uint32_t>(attribute(kAttributeSharedBytesOptIn)); }
-  int multiprocessors() const { return attribute(kAttributeMultiprocessors); }
 
  private:
   int attribute(int which) const;
