@@ -39,10 +39,10 @@ export class BlobCache implements ModelCache {
     return join(this.folder, 'blobs', file.hash.hex);
   }
 
-  /** The link is relative so that the cache may move. */
+  /** The link is relative so that the cache may move. What a killed process has left of it is replaced. */
   async publish(file: RemoteFile, commit: string): Promise<void> {
     const path = join(this.snapshot(commit), file.path);
-    const fresh = `${path}.${process.pid}`;
+    const fresh = `${path}.new`;
     await mkdir(dirname(path), { recursive: true });
     await rm(fresh, { force: true });
     await symlink(relative(dirname(path), this.target(file)), fresh);
@@ -52,7 +52,7 @@ export class BlobCache implements ModelCache {
   async finish(commit: string): Promise<void> {
     if ((await readFile(this.#ref, 'utf8').catch(() => null)) === commit) return;
     await mkdir(dirname(this.#ref), { recursive: true });
-    const fresh = join(dirname(this.#ref), `.${basename(this.#ref)}.${process.pid}`);
+    const fresh = join(dirname(this.#ref), `.${basename(this.#ref)}.new`);
     await writeFile(fresh, commit);
     await rename(fresh, this.#ref);
   }
@@ -90,7 +90,9 @@ export async function blobCaches(root: string): Promise<CachedModel[]> {
 async function revisionsOf(folder: string): Promise<string[]> {
   const refs = join(folder, 'refs');
   const entries = await readdir(refs, { recursive: true, withFileTypes: true }).catch(() => []);
-  const names = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  // What a killed process has left begins with a dot.
+  const files = entries.filter((entry) => entry.isFile() && !entry.name.startsWith('.'));
+  const names = files.map((entry) => join(entry.parentPath, entry.name));
   if (names.length > 0) return names.map((name) => relative(refs, name)).sort();
   return (await readdir(join(folder, 'snapshots')).catch(() => [])).sort();
 }

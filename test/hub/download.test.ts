@@ -1,4 +1,6 @@
+import { spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import {
   appendFile,
@@ -20,6 +22,7 @@ import type { DownloadProgress } from '../../src/hub/download.ts';
 import { resolveModel } from '../../src/hub/resolve-model.ts';
 import { ConnectProxy } from '../helpers/connect-proxy.ts';
 import { COMMIT, FakeHub } from '../helpers/fake-hub.ts';
+import { SVC_COMMAND } from '../helpers/svc-command.ts';
 
 const WEIGHTS = randomBytes(300_000);
 const FILES = {
@@ -205,6 +208,27 @@ describe('downloading a model', () => {
     expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
     expect(weightsRequests()[0]).toMatch(/bytes=1000-$/);
     expect(await readdir(join(repository(), 'blobs'))).toContain(sha);
+  });
+
+  it('goes on after a process that was killed, of which nothing stays', async () => {
+    hub.behaviour = { stallAfter: 100_000, numStalls: 1 };
+    const child = spawn(process.execPath, [...SVC_COMMAND, 'download', 'org/tiny'], {
+      env: { ...process.env, ...env },
+    });
+    const blobs = join(repository(), 'blobs');
+    const parts = async () =>
+      (await readdir(blobs).catch(() => [])).filter((name) => name.endsWith('.incomplete'));
+    await expect.poll(parts, { timeout: 20_000 }).not.toEqual([]);
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    // What it would have left a moment later.
+    const snapshot = join(repository(), 'snapshots', COMMIT);
+    await Promise.all([snapshot, join(repository(), 'refs')].map((path) => mkdir(path, { recursive: true })));
+    await writeFile(join(snapshot, 'config.json.new'), '');
+    await writeFile(join(repository(), 'refs', '.main.new'), 'c0');
+    expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
+    const left = await readdir(join(home, 'hub'), { recursive: true });
+    expect(left.filter((name) => /\.(new|incomplete|lock)$/.test(name))).toEqual([]);
   });
 
   it('starts again where the hub ignores ranges', async () => {
