@@ -16,6 +16,7 @@ const native = join(root, 'native');
 const has = (tool: string) => spawnSync(tool, ['--version']).error === undefined;
 const needsCompiler = needs(has('make') && has('g++'), 'there is no make or no g++');
 const needsNvcc = needs(has('nvcc'), 'there is no nvcc');
+const needsDisassembler = needs(has('nvcc') && has('cuobjdump'), 'there is no nvcc or no cuobjdump');
 const LIBRARY = join(native, 'build/cuda-kernels-emulated.so');
 const ORDERS = ['forward', 'backward', 'shuffled'];
 
@@ -107,6 +108,20 @@ describe('the CUDA kernels for a GPU', needsNvcc, () => {
     });
     expect(assembled).toMatchObject({ status: 0, stderr: '' });
   }, 300_000);
+
+  it('multiply by the instruction of warpgroups on Hopper', {
+    ...needsDisassembler,
+    timeout: 120_000,
+  }, () => {
+    const cubin = join(folder, 'linear.cubin');
+    const flags = ['-std=c++20', '--fmad=false', '--expt-relaxed-constexpr', '-cubin'];
+    const target = ['-gencode', 'arch=compute_90a,code=sm_90a'];
+    const compiled = spawnSync('nvcc', [...flags, ...target, '-o', cubin, join(native, 'cuda/linear.cu')]);
+    expect(compiled.status).toBe(0);
+    const { stdout } = spawnSync('cuobjdump', ['-sass', cubin], { encoding: 'utf8', maxBuffer: 2 ** 27 });
+    const found = new Set(stdout.match(/\b(?:HGMMA|HMMA|LDL|STL)(?:\.64x\d+)?/g));
+    expect(found).toEqual(new Set([8, 16, 32, 64, 128].map((tokens) => `HGMMA.64x${tokens}`)));
+  });
 });
 
 /** Runs the checks, or a part of them, with the kernels of `library`. */
