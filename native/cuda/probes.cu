@@ -4,17 +4,17 @@
 
 namespace svc::cuda {
 
-struct alignas(16) Piece {
+struct alignas(16) Words {
   uint32_t words[4];
 };
 
 SVC_KERNEL(svcReadMemory, ReadMemoryParams, kProbeThreads) {
-  const auto* pieces = static_cast<const Piece*>(p.data);
+  const auto* pieces = static_cast<const Words*>(p.data);
   const int64_t step = int64_t{gridDim.x} * kProbeThreads;
   uint32_t sum = 0;
 #pragma unroll 8
   for (int64_t i = int64_t{blockIdx.x} * kProbeThreads + thread(); i < p.pieces; i += step) {
-    const Piece piece = pieces[i];
+    const Words piece = pieces[i];
     sum += piece.words[0] ^ piece.words[1] ^ piece.words[2] ^ piece.words[3];
   }
   p.sums[int64_t{blockIdx.x} * kProbeThreads + thread()] = sum;

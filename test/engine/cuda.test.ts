@@ -6,8 +6,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
+import { adapterKeys } from '../../src/kv-cache/prefix-hash.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
+import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
@@ -57,16 +59,41 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     for (const core of [cuda, reference]) core.close();
   });
 
-  it('gives a request the same bytes alone, beside others that come and go, and in chunks', async () => {
-    const alone = await start('cuda', { enablePrefixCaching: false });
-    const chunked = await start('cuda', { maxNumBatchedTokens: 9, maxNumSeqs: 4 });
-    const crowded = await start('cuda');
-    const one = request(9, 30, 1, 1);
-    const others = [7, 17, 1].map((length, id) => request(id, length, 1, null));
-    const expected = generate(alone, [one]).get(9);
-    expect(generate(chunked, [one]).get(9)).toEqual(expected);
-    expect(generate(crowded, [one, ...others], [1, 0, 1, 2]).get(9)).toEqual(expected);
-    for (const core of [alone, chunked, crowded]) core.close();
+  it.each(['LlamaForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3ForCausalLM'])(
+    'gives a request the same bytes alone, beside others that come and go, and in chunks: %s',
+    async (architecture) => {
+      const modelPath = modelOf(architecture);
+      const alone = await start('cuda', { modelPath, enablePrefixCaching: false });
+      const chunked = await start('cuda', { modelPath, maxNumBatchedTokens: 9, maxNumSeqs: 4 });
+      const crowded = await start('cuda', { modelPath });
+      const one = request(9, 30, 1, 1);
+      const others = [7, 17, 1].map((length, id) => request(id, length, 1, null));
+      const expected = generate(alone, [one]).get(9);
+      expect(generate(chunked, [one]).get(9)).toEqual(expected);
+      expect(generate(crowded, [one, ...others], [1, 0, 1, 2]).get(9)).toEqual(expected);
+      for (const core of [alone, chunked, crowded]) core.close();
+    },
+  );
+
+  it('gives requests of several adapters the tokens of the reference, side by side', async () => {
+    const modules = [4, 16].map((rank, id) => {
+      const path = join(folder, `adapter-${id}`);
+      writeTinyAdapter(path, { seed: id + 1, rank });
+      return { name: `${id}`, path, baseModelName: null };
+    });
+    const lora = { modules, maxLoras: 8, maxLoraRank: 64 };
+    const cores = [await start('cuda', { lora }), await start('reference', { lora })];
+    const [actual, expected] = cores.map((core) => {
+      const requests = [null, 0, 1, 0].map((adapterId, id) => ({
+        ...request(id, 15, 0, null),
+        adapterId,
+        extraKeys: adapterId === null ? [] : adapterKeys(core.executor.adapters[adapterId]!.digest),
+      }));
+      const answers = generate(core, requests);
+      core.close();
+      return requests.map(({ id }) => answers.get(id)!.tokenIds);
+    });
+    expect(actual).toEqual(expected);
   });
 
   it('takes its share of the memory of the GPU, not of the host', async () => {

@@ -1,0 +1,31 @@
+// Models with experts and with latent attention on the CUDA backend, over an emulated driver, against what another program computed.
+
+import { afterAll, describe, expect, it } from 'vitest';
+import { loadModel } from '../../src/models/load-model.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
+import { cosine } from '../helpers/compare.ts';
+import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { architectureGoldens } from './golden-cases.ts';
+import { ModelSession } from './model-session.ts';
+
+/** Goldens are of float32: these have the same greedy ids in bfloat16. */
+const NAMES = ['gpt-oss', 'qwen2-moe', 'qwen3-moe-sliding'];
+const goldens = architectureGoldens().filter(({ name }) => NAMES.includes(name));
+
+describe.each(goldens)('$name on a GPU', needsCudaEmulator, ({ folder, maxModelLen, cases }) => {
+  const ops = openCuda();
+  afterAll(() => ops.close());
+  const loading = loadModel(openModelSource(folder), ops, {
+    dtype: 'bfloat16',
+    quantization: null,
+    maxModelLen,
+  });
+
+  it.each(cases)('gives logits close to case $name, and its greedy ids', async (golden) => {
+    const { ids, rows, logits, greedyIds } = golden;
+    const model = await loading;
+    const session = () => new ModelSession(ops, model, ids.length + greedyIds.length);
+    expect(cosine(session().run(ids, rows), logits)).toBeGreaterThan(0.999);
+    expect(session().greedy(ids, greedyIds.length)).toEqual(greedyIds);
+  });
+});
