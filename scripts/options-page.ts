@@ -1,5 +1,6 @@
 // The reference pages of the options, as Markdown, one a table.
 
+import { FOREIGN_VARIABLES } from '../src/config/foreign-environment.ts';
 import { FOREIGN_OPTIONS, type ForeignOption } from '../src/config/foreign-options.ts';
 import { type OptionInfo, type OptionNames, optionName } from '../src/config/option-table.ts';
 import { SERVE_OPTIONS } from '../src/config/options.ts';
@@ -31,7 +32,6 @@ const ENVIRONMENT: readonly { readonly name: string; readonly help: string }[] =
     name: 'SVC_HOST_IP',
     help: 'address that instances with --kv-transfer-config listen on and tell each other where kv_ip is not given; default 127.0.0.1',
   },
-  { name: 'SVC_USE_V1', help: 'accepted and without effect: there is one engine' },
   {
     name: 'SVC_NATIVE_ADDON',
     help: 'file of another build of the native addon, such as one with sanitizers',
@@ -92,6 +92,12 @@ export function optionsPage(): string {
     FOREIGN_INTRODUCTION,
     rows(['Flag', 'What happens', 'Reason'], FOREIGN_OPTIONS.map(foreignRow)),
     '',
+    FOREIGN_VARIABLES_INTRODUCTION,
+    rows(
+      ['Name', 'Reason'],
+      [...FOREIGN_VARIABLES].map(([name, reason]) => [code(name), cellText(reason)]),
+    ),
+    '',
   ].join('\n');
 }
 
@@ -99,6 +105,11 @@ const FOREIGN_INTRODUCTION = `## Options of other servers
 
 \`svc serve\` knows these by name, on the command line and in the config file. What asks for nothing here is accepted with a
 line in the log; what would matter is refused with the reason, and that such a flag is off is always accepted.
+`;
+
+const FOREIGN_VARIABLES_INTRODUCTION = `## Environment variables of other servers
+
+These have no effect; where one is set, a line in the log says why.
 `;
 
 function foreignRow({ flags, accepts, reason, instead }: ForeignOption): string[] {

@@ -5,6 +5,7 @@ import type { InstanceLoad } from '../cluster/discovery-message.ts';
 import type { Registered, Registration } from '../cluster/registration.ts';
 import { readConfigFile } from '../config/config-file.ts';
 import { allowsAdapterUpdates, isDevMode } from '../config/environment.ts';
+import { environmentNotices } from '../config/foreign-environment.ts';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
@@ -38,7 +39,7 @@ export async function readConfig(
   flags: OptionSource,
   foreign: readonly ForeignFlag[] = [],
 ): Promise<ServeConfig> {
-  const notices = foreign.map(foreignNotice);
+  const notices = [...environmentNotices(process.env), ...foreign.map(foreignNotice)];
   const file = flags.get('config')?.value;
   const fromFile =
     typeof file === 'string'

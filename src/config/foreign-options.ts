@@ -80,7 +80,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     'tools that must not be called are never shown to the model',
   ),
   refused('--log-config-file', 'value', 'the log goes to stderr, a line an event', 'use --log-level'),
-  harmless('--max-log-len', 'value', 'texts of requests are never logged'),
   harmless('--enable-offline-docs', 'nothing', 'the page at /docs loads nothing from elsewhere'),
   harmless('--enable-server-load-tracking', 'nothing', 'GET /load always counts'),
   refused('--enable-log-outputs', 'nothing', 'texts of answers are never logged', WITHOUT),

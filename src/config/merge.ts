@@ -237,6 +237,7 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
       cors: corsConfig(values),
       servedModelNames: values.servedModelName,
       logRequests: values.enableLogRequests,
+      maxLoggedLength: values.maxLogLen,
       logStats: !values.disableLogStats,
       logsAccess: !values.disableUvicornAccessLog,
       logLevel: values.uvicornLogLevel ?? values.logLevel,

@@ -60,7 +60,11 @@ export const SERVE_OPTIONS = new OptionTable({
       defaultText: 'the model as given',
     }),
     enableLogRequests: option(flag(), false, {
-      help: 'log the parameters of every generation request, never its text',
+      help: 'log the parameters of every generation request',
+    }),
+    maxLogLen: optional(integer(0, 65_536), {
+      help: 'with --enable-log-requests: characters, and token ids, of each prompt that are logged with it',
+      defaultText: 'nothing of a text is logged',
     }),
     disableLogRequests: option(flag(), false, {
       help: 'do not log the parameters of requests, which is the default',

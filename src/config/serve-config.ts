@@ -15,6 +15,8 @@ interface HttpConfig {
   /** The first one is in the answers; empty is the model as given. */
   readonly servedModelNames: readonly string[];
   readonly logRequests: boolean;
+  /** Of each prompt, in characters and token ids; null logs none of it. */
+  readonly maxLoggedLength: number | null;
   /** A line of statistics every few seconds while there is work. */
   readonly logStats: boolean;
   readonly logsAccess: boolean;

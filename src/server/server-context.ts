@@ -28,8 +28,10 @@ export interface ServerOptions extends HttpAppOptions {
   readonly version: string;
   /** Names that requests may give; answers carry the first. Empty: the name of the engine's model. */
   readonly servedModelNames?: readonly string[] | undefined;
-  /** One line a generation request with its parameters, never its text. */
+  /** One line a generation request with its parameters. */
   readonly logRequests?: boolean | undefined;
+  /** Characters and token ids of each prompt in that line; null, the default, is none. */
+  readonly maxLoggedLength?: number | null | undefined;
   /** A stream whose reader takes nothing for this long is cut off. */
   readonly writeTimeoutMs?: number | undefined;
   /** A request that takes longer ends with an error; 0 is no limit. */

@@ -53,6 +53,7 @@ describe('options', () => {
       cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },
       servedModelNames: [],
       logRequests: false,
+      maxLoggedLength: null,
       logStats: true,
       requestTimeoutSeconds: 0,
       showsCachedTokens: true,

@@ -107,7 +107,8 @@ async function attempt(
   const body = route.method === 'GET' ? Buffer.alloc(0) : drawBody(route, ofRoute, draw);
   try {
     if (draw(6) === 0) return await rawProblem(url, rawRequest(route, body, draw), draw);
-    return problemOf(route, await send(url, agent, route, body, headersOf(draw)));
+    const sent = { ...route, path: route.path + queryOf(draw) };
+    return problemOf(route, await send(url, agent, sent, piecesOf(body, draw), headersOf(draw)));
   } catch (error) {
     return `${error instanceof Error ? error.message : error}: ${body.toString('utf8', 0, 500)}`;
   }
@@ -134,22 +135,55 @@ function headersOf(draw: Draw): Record<string, string> {
   return draw(5) === 0 ? odd[draw(odd.length)]! : json;
 }
 
+/** No route knows a query: all are to be passed over. */
+function queryOf(draw: Draw): string {
+  const queries = [
+    '?',
+    '?stream=true&max_tokens=0',
+    '?a=1&a=2&a[]=3&a[b]=4',
+    '?__proto__=1&constructor[prototype]=2',
+    '?%00%ff%zz&=&&==',
+    '?a=%F0%9F&b=%ED%A0%80',
+    '?/../../v1/models?model=tiny',
+    `?${'a=b&'.repeat(1500)}`,
+    `?${'x'.repeat(6000)}`,
+  ];
+  return draw(4) === 0 ? queries[draw(queries.length)]! : '';
+}
+
+/** A body as one piece, or as some, between any two bytes. */
+function piecesOf(body: Buffer, draw: Draw): readonly Buffer[] {
+  if (draw(4) > 0) return [body];
+  const cuts = Array.from({ length: 1 + draw(5) }, () => draw(body.length + 1)).toSorted((a, b) => a - b);
+  return [0, ...cuts].map((from, index) => body.subarray(from, cuts[index]));
+}
+
+/** As a chunked body has it. */
+function chunked(pieces: readonly Buffer[], { extension = '', trailer = '' } = {}): Buffer {
+  const chunks = pieces
+    .filter(({ length }) => length > 0)
+    .flatMap((piece) => [`${piece.length.toString(16)}${extension}\r\n`, piece, '\r\n']);
+  return Buffer.concat([...chunks, `0\r\n${trailer}\r\n`].map((part) => Buffer.from(part)));
+}
+
 function send(
   url: string,
   agent: Agent,
   { method, path }: FuzzRoute,
-  body: Buffer,
+  body: readonly Buffer[],
   headers: Record<string, string>,
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const length = 'transfer-encoding' in headers ? {} : { 'content-length': body.length };
+    const isChunked = 'transfer-encoding' in headers || body.length > 1;
+    const length = isChunked ? {} : { 'content-length': body[0]!.length };
     const options = { agent, method, headers: method === 'GET' ? headers : { ...headers, ...length } };
     const sent = httpRequest(`${url}${path}`, options, (response) => {
       whole(response).then(resolve, reject);
     });
     sent.setTimeout(DEADLINE_MS, () => sent.destroy(new Error(`no answer within ${DEADLINE_MS / 1000} s`)));
     sent.on('error', reject);
-    sent.end(method === 'GET' ? undefined : body);
+    if (method !== 'GET') for (const piece of body) sent.write(piece);
+    sent.end();
   });
 }
 
@@ -203,6 +237,9 @@ function rawRequest({ method, path }: FuzzRoute, body: Buffer, draw: Draw): Buff
   const json = 'Content-Type: application/json';
   const length = `Content-Length: ${body.length}`;
   const right = Buffer.concat([Buffer.from(head([json, length])), body]);
+  const pieces = piecesOf(body, draw);
+  const inChunks = (chunks: Buffer, coding = 'Transfer-Encoding: chunked'): Buffer =>
+    Buffer.concat([Buffer.from(head([json, coding])), chunks]);
   const kinds: readonly (() => Buffer)[] = [
     () => right,
     () => Buffer.concat([right, right, right]),
@@ -212,6 +249,25 @@ function rawRequest({ method, path }: FuzzRoute, body: Buffer, draw: Draw): Buff
     () => Buffer.concat([Buffer.from(head([json, length, 'Transfer-Encoding: chunked'])), body]),
     () =>
       Buffer.concat([Buffer.from(head([json, 'Transfer-Encoding: chunked'])), Buffer.from('zz\r\n'), body]),
+    () => inChunks(chunked(pieces)),
+    () => inChunks(chunked(pieces, { extension: ';a="b"', trailer: 'X-After: a\r\n' })),
+    () => inChunks(chunked(pieces, { extension: `;${'a'.repeat(20_000)}` })),
+    () => inChunks(chunked(pieces, { trailer: `Content-Length: 1\r\nX-Long: ${'a'.repeat(20_000)}\r\n` })),
+    () => inChunks(chunked(pieces).subarray(0, draw(body.length + 8))),
+    () => inChunks(chunked(pieces), 'Transfer-Encoding: gzip, chunked'),
+    () => inChunks(chunked(pieces), 'Transfer-Encoding: chunked, identity'),
+    () => inChunks(Buffer.concat([Buffer.from('ffffffffffffffffff\r\n'), body])),
+    () =>
+      inChunks(
+        Buffer.concat([Buffer.from(`${(body.length - 1).toString(16)}\n`), body, Buffer.from('\n0\n\n')]),
+      ),
+    () => Buffer.concat([Buffer.from(head([json, length], '1.1', `${path}?a=%00&\u00e9=\u0001`)), body]),
+    () => Buffer.concat([Buffer.from(head([json, length], '1.1', `${path}#a?b`)), body]),
+    () =>
+      Buffer.concat([
+        Buffer.from(head([json, length], '1.1', `http://b:1${path}?${'a'.repeat(20_000)}`)),
+        body,
+      ]),
     () => Buffer.concat([Buffer.from(head([json, 'Content-Length: -5'])), body]),
     () => Buffer.concat([Buffer.from(head([json, length], '1.0')), body]),
     () => Buffer.concat([Buffer.from(head([json, length], '9.9')), body]),

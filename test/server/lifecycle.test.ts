@@ -95,6 +95,21 @@ describe('what a server tells of itself', () => {
     expect(lines.join()).not.toContain('/health');
     await svc.close();
   });
+
+  it('is in its log with as much of its text as may be logged', async () => {
+    const lines: string[] = [];
+    const logger = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+    const svc = await startTestServer({ server: { logger, logRequests: true, maxLoggedLength: 6 } });
+    await svc.post('/v1/completions', { prompt: 'secret tale', max_tokens: 2 });
+    const [logged] = lines
+      .filter((line) => line.includes('received request'))
+      .map((line) => JSON.parse(line));
+    expect(logged.prompts).toEqual([
+      { text: '<s>sec', tokenIds: expect.toSatisfy((ids: number[]) => ids.length === 6 && ids[0] === 0) },
+    ]);
+    expect(lines.join()).not.toContain('tale');
+    await svc.close();
+  });
 });
 
 describe('a server that drains', () => {

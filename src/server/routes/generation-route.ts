@@ -7,8 +7,8 @@ import { toSvcError } from '../../http/errors.ts';
 import { ClientGoneError } from '../../http/in-flight.ts';
 import { replyJson } from '../../http/json-reply.ts';
 import { SseStream } from '../../http/sse.ts';
-import { summary } from '../../util/preview.ts';
 import { type AdmittedRequest, answerAdmitted } from '../admitted.ts';
+import { logRequest } from '../log-request.ts';
 import type { RouteAbout } from '../openapi.ts';
 import type { GenerationRun, ParsedRequest } from '../parsed-request.ts';
 import { respondStream, respondWhole } from '../respond.ts';
@@ -44,11 +44,12 @@ export async function generate(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<unknown> {
-  const { logRequests, writeTimeoutMs } = context.options;
+  const { writeTimeoutMs } = context.options;
   return answerAdmitted(context, request, reply, async ({ engine, controller, open }) => {
     engine.expectGenerating();
     const parsed = await endpoint.parse(context, engine, request, controller.signal);
-    if (logRequests) logRequest(request, parsed);
+    const { id, prompts } = parsed;
+    await logRequest(request.log, engine, { id, prompts, params: prompts[0]?.params }, context.options);
     const adapter = parsed.prompts[0]?.adapter ?? null;
     const releaseAdapter = adapter === null ? () => {} : engine.adapters.use(adapter);
     try {
@@ -81,15 +82,6 @@ async function stream(
     if (error.status === 500) request.log.error({ err: thrown }, 'stream failed');
     sse.end(parsed.writer.fail(error));
   }
-}
-
-/** One line a request, without its text. */
-function logRequest(request: FastifyRequest, { id, prompts }: ParsedRequest): void {
-  const promptTokens = prompts.map(({ promptTokenIds }) => promptTokenIds.length);
-  request.log.info(
-    { id, params: summary(prompts[0]?.params), promptTokens: summary(promptTokens) },
-    'received request',
-  );
 }
 
 function numSequences({ prompts, bestOf }: ParsedRequest): number {

@@ -5,9 +5,9 @@ import type { z } from 'zod';
 import type { InferenceEngine, PreparedPooling, ServedAdapter } from '../../engine/inference-engine.ts';
 import { NotAvailableError } from '../../errors.ts';
 import { replyJson } from '../../http/json-reply.ts';
-import { summary } from '../../util/preview.ts';
 import { answerAdmitted } from '../admitted.ts';
 import { checkPriority } from '../field-checks.ts';
+import { logRequest } from '../log-request.ts';
 import { parseBody } from '../parse-body.ts';
 import { ignoredPoolingFields, type PoolingFields, unknownFields } from '../protocol/pooling.ts';
 import type { ServerContext } from '../server-context.ts';
@@ -67,7 +67,7 @@ export async function pool<S extends z.ZodObject>(
     const body = parseBody(endpoint.schema, request.body);
     checkFields(context, engine, endpoint.schema, body);
     const { prompts, answer } = await endpoint.parse(engine, body, headOf(context, engine, request), signal);
-    if (context.options.logRequests) logRequest(request, prompts);
+    await logRequest(request.log, engine, { id: request.id, prompts }, context.options);
     const ticket = open(prompts.length);
     const pooled = await startEach(prompts.length, (index) => engine.pool(prompts[index]!, signal, ticket));
     return replyJson(reply, answer(pooled), context.options.writeTimeoutMs);
@@ -105,10 +105,4 @@ function refuseAdapter(adapter: ServedAdapter | null): void {
 
 function headOf(context: ServerContext, engine: InferenceEngine, { id }: FastifyRequest): PoolingHead {
   return { id, created: Math.floor(Date.now() / 1000), model: context.modelNames(engine)[0] };
-}
-
-/** One line a request, without its texts. */
-function logRequest({ id, log }: FastifyRequest, prompts: readonly PreparedPooling[]): void {
-  const promptTokens = prompts.map(({ promptTokenIds }) => promptTokenIds.length);
-  log.info({ id, promptTokens: summary(promptTokens) }, 'received request');
 }
