@@ -3,13 +3,13 @@
 // block may take all chunks of its rows or a single one: the order of the sums is the same, and a tile that a row does not see
 // changes no bit of it. So prefill and decode, in any chunking, have the same results.
 
-#include "attention.cuh"
+#include "kv.cuh"
 
 namespace svc::cuda {
 
-/// Heads of kWidth numbers. A block adds up valueWidth(kWidth) columns of the values: those of 256 would not fit in registers.
+/// Heads of kWidth numbers, kept as kForm. A block adds up valueWidth(kWidth) columns of the values: those of 256 would not fit in registers.
 /// The grid says what a block takes, or a schedule.
-template <int kWidth, bool kIsScheduled>
+template <int kWidth, KvForm kForm, bool kIsScheduled>
 struct Attention {
   static constexpr int kValueWidth = valueWidth(kWidth);
   static constexpr int kColumns = kValueWidth / 8, kKeys = kKvTile / 8;  // matrices of 8
@@ -115,13 +115,13 @@ struct Attention {
       const int at = i / kPieces, piece = i % kPieces, position = tileIndex * kKvTile + at;
       const int from = column + piece * 8;
       const bool isSeen = position >= all.first && position <= all.last && from < kv.headDim;
-      const uint16_t* numbers = kv.data;
+      uint16_t* const to = pieceOf<kColumns>(into, at, piece);
       if (isSeen) {
-        const int64_t block = table[position / kv.blockSize];
-        const int64_t vector = ((block * 2 + kind) * kv.kvHeads + kvHead) * kv.blockSize + position % kv.blockSize;
-        numbers += vector * kv.headDim + from;
+        const KvPlace place(kv, table[position / kv.blockSize], kind, kvHead, position % kv.blockSize);
+        copyPiece<kForm>(to, place, from);
+      } else {
+        copyAsync16(to, kv.data, 0);
       }
-      copyAsync16(pieceOf<kColumns>(into, at, piece), numbers, isSeen ? 16 : 0);
     }
     commitCopies();
   }
@@ -139,6 +139,7 @@ struct Attention {
   __device__ void attendTile(int tileIndex, int end) {
     loadValues(tileIndex);
     waitForCopies<1>();
+    expandTile<kWidth, kForm>(keys);
     __syncthreads();
     multiplyKeys();
     __syncthreads();  // the keys have been read
@@ -147,6 +148,7 @@ struct Attention {
     scale();
     weigh(tileIndex);
     waitForCopies<1>();
+    expandTile<kValueWidth, kForm>(values);
     __syncthreads();
     multiplyValues();
     __syncthreads();  // the values have been read
@@ -312,30 +314,27 @@ struct Attention {
     for (int half = 0; half < 2; ++half) {
       if (!isRow(half)) continue;
       const float factor = finish(total[half], p.sinks, headOf(half));
-      uint16_t* out = p.out + tokenOf(half) * p.outStride + static_cast<int64_t>(headOf(half)) * p.kv.headDim;
+      uint16_t* out = static_cast<uint16_t*>(p.out) + tokenOf(half) * p.outStride + static_cast<int64_t>(headOf(half)) * p.kv.headDim;
       eachColumn(half, [&](int column, int d, int i) { out[column] = resultOf(totals[d * 4 + i], factor); });
     }
   }
 };
 
-SVC_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64, false>::compute(p); }
-SVC_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, false>::compute(p); }
-SVC_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, false>::compute(p); }
+SVC_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, false>::compute(p); }
+SVC_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, false>::compute(p); }
+SVC_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, false>::compute(p); }
 
-SVC_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, true>::compute(p); }
-SVC_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, true>::compute(p); }
-SVC_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, true>::compute(p); }
+SVC_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, true>::compute(p); }
+SVC_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, true>::compute(p); }
+SVC_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, true>::compute(p); }
 
-/// The sequence that a row of the step belongs to: the last one that begins at it or before.
-__device__ int sequenceOf(const AttentionParams& p, int token) {
-  int low = 0, high = p.numSequences;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (p.queryStarts[middle] <= token) low = middle;
-    else high = middle;
-  }
-  return low;
-}
+SVC_KERNEL(svcFp8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, false>::compute(p); }
+SVC_KERNEL(svcFp8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, false>::compute(p); }
+SVC_KERNEL(svcFp8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, false>::compute(p); }
+
+SVC_KERNEL(svcInt8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, false>::compute(p); }
+SVC_KERNEL(svcInt8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, false>::compute(p); }
+SVC_KERNEL(svcInt8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, false>::compute(p); }
 
 SVC_KERNEL(svcAttentionCombine, AttentionParams, kCombineThreads) {
   const int token = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y), sequence = sequenceOf(p, token);
@@ -350,7 +349,7 @@ SVC_KERNEL(svcAttentionCombine, AttentionParams, kCombineThreads) {
       sum = sum * factors.ofBefore + partial[2 + column] * factors.ofNext;
     }
     const float factor = finish(total, p.sinks, head);
-    p.out[token * p.outStride + static_cast<int64_t>(head) * p.kv.headDim + column] = resultOf(sum, factor);
+    static_cast<uint16_t*>(p.out)[token * p.outStride + static_cast<int64_t>(head) * p.kv.headDim + column] = resultOf(sum, factor);
   }
 }
 

@@ -47,6 +47,17 @@ __device__ __forceinline__ Sight sightOf(const AttentionParams& p, int sequence,
   return {first, p.window > 0 && position + p.window < context ? position + p.window - 1 : context - 1};
 }
 
+/// The sequence that a row of the step belongs to: the last one that begins at it or before.
+__device__ inline int sequenceOf(const AttentionParams& p, int token) {
+  int low = 0, high = p.numSequences;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (p.queryStarts[middle] <= token) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
 /// Rows of kWidth numbers of bf16 in shared memory; pieces of 16 bytes are swapped, so that eight rows are in different banks.
 template <int kWidth>
 __device__ __forceinline__ uint16_t* pieceOf(uint16_t* tile, int row, int piece) {

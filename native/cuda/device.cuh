@@ -51,6 +51,13 @@ __device__ __forceinline__ void copyAsync16(void* shared, const void* global, in
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAddress(shared)), "l"(global), "r"(bytesRead)
                : "memory");
 }
+/// The same of 4 or 8 bytes.
+template <int kBytes>
+__device__ __forceinline__ void copyAsync(void* shared, const void* global, int bytesRead) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(sharedAddress(shared)), "l"(global), "n"(kBytes),
+               "r"(bytesRead)
+               : "memory");
+}
 __device__ __forceinline__ void commitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits for this thread's groups of copies, all but the youngest.
 template <int kGroupsLeft>
@@ -78,6 +85,12 @@ __device__ __forceinline__ void loadMatrices(uint32_t (&out)[4], const void* row
 __device__ __forceinline__ void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// The same of signed bytes, of which each number above is two: c [16, 8] += a [16, 32] * b [32, 8].
+__device__ __forceinline__ void multiplyAdd(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 

@@ -2,11 +2,11 @@
 // query head of one token: each of them has 16 tokens of a tile for the scores, and a quarter of the columns for the sums. A tile is loaded once
 // for both. Rows walk tiles and merge chunks as in attention.cu.
 
-#include "attention.cuh"
+#include "kv.cuh"
 
 namespace svc::cuda {
 
-template <int kWidth>
+template <int kWidth, KvForm kForm>
 struct LatentAttention {
   static constexpr int kColumns = kWidth / kLatentWarps / 8;  // matrices of 8 that a warp adds up
   static constexpr int kKeys = kKvTile / kLatentWarps / 8;
@@ -79,6 +79,7 @@ struct LatentAttention {
     beginRows();
     for (int i = begin; i < end; ++i) {
       waitForCopies<0>();
+      expandTile<kWidth, kForm>(keysOf(i));
       __syncthreads();
       if (stages > 1 && i + 1 < end) load(i + 1);
       attendTile(i);
@@ -105,12 +106,12 @@ struct LatentAttention {
     for (int i = thread(); i < kKvTile * kPieces; i += threads()) {
       const int at = i / kPieces, from = i % kPieces * 8, position = tileIndex * kKvTile + at;
       const bool isSeen = position >= all.first && position <= all.last && from < kv.headDim;
-      const uint16_t* numbers = kv.data;
+      uint16_t* const to = pieceOf<kWidth>(keysOf(tileIndex), at, from / 8);
       if (isSeen) {
-        const int64_t block = table[position / kv.blockSize];
-        numbers += ((block * kv.kvHeads + kvHead) * kv.blockSize + position % kv.blockSize) * kv.headDim + from;
+        copyPiece<kForm>(to, KvPlace(kv, table[position / kv.blockSize], 0, kvHead, position % kv.blockSize), from);
+      } else {
+        copyAsync16(to, kv.data, 0);
       }
-      copyAsync16(pieceOf<kWidth>(keysOf(tileIndex), at, from / 8), numbers, isSeen ? 16 : 0);
     }
     commitCopies();
   }
@@ -301,7 +302,13 @@ struct LatentAttention {
   }
 };
 
-SVC_KERNEL(svcLatent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64>(p).run(); }
-SVC_KERNEL(svcLatent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576>(p).run(); }
+SVC_KERNEL(svcLatent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Bf16>(p).run(); }
+SVC_KERNEL(svcLatent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Bf16>(p).run(); }
+
+SVC_KERNEL(svcFp8Latent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Fp8>(p).run(); }
+SVC_KERNEL(svcFp8Latent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Fp8>(p).run(); }
+
+SVC_KERNEL(svcInt8Latent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Int8>(p).run(); }
+SVC_KERNEL(svcInt8Latent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Int8>(p).run(); }
 
 }  // namespace svc::cuda

@@ -31,6 +31,11 @@ inline Launch launchOf(const RopeParams& p) {
   return rowLaunch("svcRope", p.rows, int64_t{p.heads} * p.rotaryDim / 2);
 }
 inline Launch launchOf(const StoreKvParams& p) {
+  // A warp for each head's key and value.
+  if (p.kv.form == KvForm::Int8) {
+    const int vectors = (p.kv.keysAreValues ? 1 : 2) * p.kv.kvHeads;
+    return {"svcStoreInt8Kv", {static_cast<uint32_t>(p.rows), static_cast<uint32_t>(vectors), 1}, 32, 0};
+  }
   return rowLaunch("svcStoreKv", p.rows, int64_t{p.kv.kvHeads} * p.kv.headDim);
 }
 inline Launch launchOf(const GatherRowsParams& p) { return rowLaunch("svcGatherRows", p.rows, p.rowBytes / 2); }
@@ -59,6 +64,10 @@ constexpr int64_t weightStride(int k) { return ceilDiv(k, 64) * int64_t{64}; }
 constexpr int gateUpRows(int n) { return ceilDiv(n, 8) * 16; }
 /// Where row i of the gate is among them; that of up is 8 further. Rows that neither has are zero.
 constexpr int gateUpRow(int i) { return i / 8 * 16 + i % 8; }
+
+/// Rows of a panel of codes, and numbers along k that have a float in common where scales are bytes.
+constexpr int kPanelRows = 64;
+constexpr int kSuperBlock = 256;
 
 /// Columns of k that are loaded at a time.
 constexpr int kTileK = 64;
@@ -103,16 +112,22 @@ constexpr int linearTileOf(int rows, int splitsPerBlock, uint32_t sharedLimit) {
   return i == 4 && linearSharedBytes(kLinearTiles[i], splitsPerBlock) > sharedLimit ? 3 : i;
 }
 
+inline bool isWhole(const LinearParams& p) { return p.columnScales != nullptr; }
+
 /// Fills `splits` and `splitsPerBlock`.
 inline void planLinear(LinearParams& p) {
   p.splits = splitsOf(p.n, p.k);
   p.splitsPerBlock = splitsPerBlock(p.rows, p.splits);
 }
 inline Launch launchOf(const LinearParams& p, uint32_t sharedLimit = kLeastSharedLimit) {
-  constexpr const char* kNames[] = {"svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128"};
+  constexpr const char* kNames[][5] = {
+      {"svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128"},
+      {"svcCodedLinear8", "svcCodedLinear16", "svcCodedLinear32", "svcCodedLinear64", "svcCodedLinear128"},
+      {"svcWholeLinear8", "svcWholeLinear16", "svcWholeLinear32", "svcWholeLinear64", "svcWholeLinear128"}};
+  const int kind = p.codes.panels != nullptr ? 1 : isWhole(p) ? 2 : 0;
   const int index = linearTileOf(p.rows, p.splitsPerBlock, sharedLimit);
   const LinearTile& tile = kLinearTiles[index];
-  return {kNames[index],
+  return {kNames[kind][index],
           {static_cast<uint32_t>(ceilDiv(p.n, tile.weights)), static_cast<uint32_t>(ceilDiv(p.rows, tile.tokens)),
            static_cast<uint32_t>(p.splits / p.splitsPerBlock)},
           static_cast<uint32_t>(tile.warps * 32),
@@ -120,7 +135,22 @@ inline Launch launchOf(const LinearParams& p, uint32_t sharedLimit = kLeastShare
 }
 inline bool needsCombine(const LinearParams& p) { return p.splitsPerBlock < p.splits; }
 inline Launch combineLaunch(const LinearParams& p) {
-  return rowLaunch("svcLinearCombine", p.rows, p.activation < 0 ? p.n : p.n / 2);
+  return rowLaunch(isWhole(p) ? "svcWholeCombine" : "svcLinearCombine", p.rows, p.activation < 0 ? p.n : p.n / 2);
+}
+
+/// A block for each row.
+inline Launch launchOf(const QuantizeRowsParams& p) {
+  return {"svcQuantizeRows", {static_cast<uint32_t>(p.rows), 1, 1}, kRowThreads, 0};
+}
+inline Launch launchOf(const TakeColumnsParams& p) { return rowLaunch("svcTakeColumns", p.rows, p.cols); }
+
+/// Of f32: rows of the weight and of x that a block of threads multiplies, and the columns that it loads at a time.
+constexpr int kF32Weights = 64, kF32Tokens = 16, kF32K = 16, kF32Threads = 256;
+inline Launch f32Launch(const LinearParams& p) {
+  return {"svcLinearF32",
+          {static_cast<uint32_t>(ceilDiv(p.n, kF32Weights)), static_cast<uint32_t>(ceilDiv(p.rows, kF32Tokens)), 1},
+          kF32Threads,
+          0};
 }
 
 // ── products by groups ──
@@ -224,8 +254,11 @@ constexpr uint32_t attentionSharedBytes(int width, int warps) {
 }
 constexpr int kAttentionThreads = 128;
 inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
+  constexpr const char* kNames[][3] = {{"svcAttention64", "svcAttention128", "svcAttention256"},
+                                       {"svcFp8Attention64", "svcFp8Attention128", "svcFp8Attention256"},
+                                       {"svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256"}};
   const int width = attentionWidth(p.kv.headDim), parts = width / valueWidth(width);
-  return {width == 64 ? "svcAttention64" : width == 128 ? "svcAttention128" : "svcAttention256",
+  return {kNames[static_cast<int>(p.kv.form) - static_cast<int>(KvForm::Bf16)][width / 128],
           {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(p.kv.kvHeads * parts),
            p.partials == nullptr ? 1u : static_cast<uint32_t>(p.maxChunks)},
           static_cast<uint32_t>(plan.warps * 32),
@@ -238,6 +271,13 @@ inline Launch scheduledLaunch(const AttentionParams& p, const AttentionPlan& pla
           {static_cast<uint32_t>(works), 1, 1},
           static_cast<uint32_t>(plan.warps * 32),
           attentionSharedBytes(width, plan.warps)};
+}
+/// Of f32: a block a head of a token.
+inline Launch f32Launch(const AttentionParams& p) {
+  return {"svcF32Attention",
+          {static_cast<uint32_t>(p.numTokens), static_cast<uint32_t>(p.heads), 1},
+          kAttentionThreads,
+          static_cast<uint32_t>((2 * p.kv.headDim + kKvTile) * 4)};
 }
 constexpr int kCombineThreads = 128;
 /// With so many cuts at most.
@@ -288,7 +328,9 @@ inline Launch launchOf(const LatentAttentionParams& p, const AttentionPlan& plan
   const AttentionParams& attention = p.attention;
   const int width = latentWidth(attention.kv.headDim), rows = plan.warps / kLatentWarps * 16;
   const int parts = latentParts(attention.heads / attention.kv.kvHeads, rows);
-  return {width == 64 ? "svcLatent64" : "svcLatent576",
+  constexpr const char* kNames[][2] = {
+      {"svcLatent64", "svcLatent576"}, {"svcFp8Latent64", "svcFp8Latent576"}, {"svcInt8Latent64", "svcInt8Latent576"}};
+  return {kNames[static_cast<int>(attention.kv.form) - static_cast<int>(KvForm::Bf16)][width == 64 ? 0 : 1],
           {static_cast<uint32_t>(attention.numTiles), static_cast<uint32_t>(attention.kv.kvHeads * parts),
            attention.partials == nullptr ? 1u : static_cast<uint32_t>(attention.maxChunks)},
           static_cast<uint32_t>(plan.warps * 32),

@@ -3,6 +3,7 @@
 // order is the weight's own, and how many rows there are chooses only how wide a tile is. A device has one instruction for all rows: Hopper
 // that of warpgroups, the others that of a warp.
 
+#include "codes.cuh"
 #include "math.cuh"
 
 namespace svc::cuda {
@@ -31,6 +32,66 @@ __device__ __forceinline__ void loadTile(uint16_t* tile, const Side& side, int r
   }
 }
 
+/// How a tile of a weight comes to shared memory: what a thread begins to copy, and what it makes of its copies once they are there. The
+/// numbers of bf16, and pairs of whole numbers, come as they are.
+struct PlainTile {
+  using Sum = float;
+  static constexpr bool kTakesWarpgroups = true;
+
+  template <int kRows, int kThreads>
+  __device__ static void load(const LinearParams& p, uint16_t* tile, int row, int column) {
+    loadTile<kRows, kThreads>(tile, {p.weight, p.weightStride, p.n}, row, column, p.k);
+  }
+  template <int kRows, int kThreads>
+  __device__ static void expand(const LinearParams&, uint16_t*, int) {}
+};
+struct WholeTile : PlainTile {
+  using Sum = int32_t;
+  static constexpr bool kTakesWarpgroups = false;
+};
+/// Codes become numbers in their place: 16 of a row, and what is beside them, need no more room than their numbers.
+struct CodedTile {
+  using Sum = float;
+  static constexpr bool kTakesWarpgroups = true;
+
+  template <int kRows, int kThreads>
+  __device__ static void load(const LinearParams& p, uint16_t* tile, int row, int column) {
+    for (int i = thread(); i < kRows * kPieces; i += kThreads) {
+      const int in = i % kRows, piece = i / kRows;
+      uint16_t *const first = pieceOf(tile, in, 2 * piece), *const second = pieceOf(tile, in, 2 * piece + 1);
+      if (row + in < p.n && column + piece * 16 < p.k) {
+        copyPiece(p.codes, CodePlace(p.codes, row + in, column + piece * 16), first, second);
+      } else {
+        copyAsync16(first, p.codes.panels, 0);
+        copyAsync16(second, p.codes.panels, 0);
+      }
+    }
+  }
+  template <int kRows, int kThreads>
+  __device__ static void expand(const LinearParams& p, uint16_t* tile, int column) {
+    withMeaning(p.codes.meaning, [&]<Meaning kMeaning>() {
+      for (int i = thread(); i < kRows * kPieces; i += kThreads) {
+        auto* const first = reinterpret_cast<Piece*>(pieceOf(tile, i % kRows, i / kRows * 2));
+        auto* const second = reinterpret_cast<Piece*>(pieceOf(tile, i % kRows, i / kRows * 2 + 1));
+        Piece numbers[2];
+        const int group = p.codes.scaleBytes == 0 ? 0 : (column + i / kRows * 16) / p.codes.groupSize;
+        expandPiece<kMeaning>(*first, factorsOf(p.codes, *second, group), numbers);
+        *first = numbers[0];
+        *second = numbers[1];
+      }
+    });
+  }
+
+ private:
+  static constexpr int kPieces = kTileK / 16;
+};
+
+/// The product that a sum is, of floats or of whole numbers.
+__device__ __forceinline__ float valueOf(const LinearParams&, int, int, float sum) { return sum; }
+__device__ __forceinline__ float valueOf(const LinearParams& p, int token, int n, int32_t sum) {
+  return static_cast<float>(sum) * p.rowScales[token] * p.columnScales[n];
+}
+
 /// Brings the sum of column n of the weight for `token` to where it goes.
 __device__ __forceinline__ void finish(const LinearParams& p, int token, int n, float sum) {
   if (p.bias != nullptr) sum += p.bias[n];
@@ -46,24 +107,30 @@ __device__ __forceinline__ void finishGated(const LinearParams& p, int token, in
   static_cast<uint16_t*>(p.out)[token * p.outStride + n / 16 * 8 + n % 8] = floatToBf16(gated(p.activation, gate, up));
 }
 
+template <class Sum>
+__device__ __forceinline__ Sum* partialsOf(const LinearParams& p) {
+  return reinterpret_cast<Sum*>(p.partials);
+}
+
 /// kWarpsN times kWarpsM warps share a tile of kWeights rows of the weight and kTokens rows of x.
-template <int kWeights, int kTokens, int kWarpsM, int kWarpsN, int kStages>
+template <class Weight, int kWeights, int kTokens, int kWarpsM, int kWarpsN, int kStages>
 struct Product {
+  using Sum = typename Weight::Sum;
   static constexpr int kThreads = kWarpsM * kWarpsN * kWarp;
   static constexpr int kTilesM = kWeights / kWarpsM / 16, kTilesN = kTokens / kWarpsN / 8;
   static constexpr int kStageNumbers = (kWeights + kTokens) * kTileK;
 
   const LinearParams& p;
   uint16_t* stages;
-  float* waiting;  // sums of the left halves of the tree, a level after the other
+  Sum* waiting;  // sums of the left halves of the tree, a level after the other
   int firstWeight, firstToken, block;
-  float sums[kTilesM][kTilesN][4];
+  Sum sums[kTilesM][kTilesN][4];
 
   /// Of the tile at token `first`; `ofParts` counts the blocks that share the tile.
   __device__ Product(const LinearParams& params, int first, int ofParts)
       : p(params),
         stages(reinterpret_cast<uint16_t*>(dynamicShared())),
-        waiting(reinterpret_cast<float*>(dynamicShared() + kStages * kStageNumbers * 2)),
+        waiting(reinterpret_cast<Sum*>(dynamicShared() + kStages * kStageNumbers * 2)),
         firstWeight(static_cast<int>(blockIdx.x) * kWeights),
         firstToken(first),
         block(ofParts) {}
@@ -80,6 +147,7 @@ struct Product {
     for (int split = 0; split < p.splitsPerBlock; ++split) {
       for (int i = 0; i < length / kTileK && tile < count; ++i, ++tile) {
         waitForCopies<kStages - 2>();
+        Weight::template expand<kWeights, kThreads>(p, stages + tile % kStages * kStageNumbers, begin + tile * kTileK);
         showToMatrixUnit();
         __syncthreads();
         load(tile + kStages - 1, count, begin);
@@ -95,7 +163,7 @@ struct Product {
     if (tile < count) {
       uint16_t* weights = stages + tile % kStages * kStageNumbers;
       const int column = begin + tile * kTileK;
-      loadTile<kWeights, kThreads>(weights, {p.weight, p.weightStride, p.n}, firstWeight, column, p.k);
+      Weight::template load<kWeights, kThreads>(p, weights, firstWeight, column);
       loadTile<kTokens, kThreads>(weights + kWeights * kTileK, {p.x, p.xStride, p.rows}, firstToken, column, p.k);
     }
     commitCopies();
@@ -104,7 +172,7 @@ struct Product {
   __device__ void clear() {
     for (auto& row : sums) {
       for (auto& tile : row) {
-        for (float& sum : tile) sum = 0.0f;
+        for (Sum& sum : tile) sum = 0;
       }
     }
   }
@@ -113,8 +181,13 @@ struct Product {
   __device__ int warpToken() const { return warp() / kWarpsM * kTilesN * 8; }
 
 #ifdef SVC_HAS_WARPGROUPS
-  /// Four warps take 64 rows of the weight, and all rows of x.
   __device__ void multiply(uint16_t* weights) {
+    if constexpr (Weight::kTakesWarpgroups) multiplyByWarpgroups(weights);
+    else multiplyByWarps(weights);
+  }
+
+  /// Four warps take 64 rows of the weight, and all rows of x.
+  __device__ void multiplyByWarpgroups(uint16_t* weights) {
     static_assert(kTilesM == 1 && kWarpsN == 1);
     const uint16_t *mine = weights + warp() / 4 * 64 * kTileK, *tokens = weights + kWeights * kTileK;
     beginProducts(sums[0]);
@@ -123,7 +196,10 @@ struct Product {
     waitForProducts(sums[0]);
   }
 #else
-  __device__ void multiply(uint16_t* weights) {
+  __device__ void multiply(uint16_t* weights) { multiplyByWarps(weights); }
+#endif
+
+  __device__ void multiplyByWarps(uint16_t* weights) {
     uint16_t* tokens = weights + kWeights * kTileK;
 #pragma unroll
     for (int k = 0; k < kTileK; k += 32) {
@@ -146,21 +222,20 @@ struct Product {
       }
     }
   }
-#endif
 
   /// Adds the sums of part `split` to the parts that are its left neighbours in the tree.
   __device__ void addToTree(int split) {
     if (p.splitsPerBlock == 1) return;
     int level = 0;
-    for (; split >> level & 1; ++level) eachWaiting(level, [](float& mine, float& left) { mine = left + mine; });
+    for (; split >> level & 1; ++level) eachWaiting(level, [](Sum& mine, Sum& left) { mine = left + mine; });
     if (split == p.splitsPerBlock - 1) return;
-    eachWaiting(level, [](float& mine, float& left) { left = mine; });
+    eachWaiting(level, [](Sum& mine, Sum& left) { left = mine; });
     clear();
   }
 
   template <class Use>
   __device__ void eachWaiting(int level, const Use& use) {
-    float* left = waiting + level * kWeights * kTokens + thread();
+    Sum* left = waiting + level * kWeights * kTokens + thread();
 #pragma unroll
     for (int m = 0; m < kTilesM; ++m) {
 #pragma unroll
@@ -175,13 +250,13 @@ struct Product {
   __device__ void store() {
     constexpr int kStride = kWeights + 4;  // tokens begin in different banks
     static_assert(kTokens * kStride * 4 <= kStages * kStageNumbers * 2);
-    auto* rows = reinterpret_cast<float*>(stages);
+    auto* rows = reinterpret_cast<Sum*>(stages);
     __syncthreads();  // the last tile has been read
 #pragma unroll
     for (int m = 0; m < kTilesM; ++m) {
 #pragma unroll
       for (int n = 0; n < kTilesN; ++n) {
-        float* at = rows + (warpToken() + n * 8 + lane() % 4 * 2) * kStride + warpWeight() + m * 16 + lane() / 4;
+        Sum* at = rows + (warpToken() + n * 8 + lane() % 4 * 2) * kStride + warpWeight() + m * 16 + lane() / 4;
         at[0] = sums[m][n][0];
         at[kStride] = sums[m][n][1];
         at[8] = sums[m][n][2];
@@ -196,30 +271,44 @@ struct Product {
       const int token = firstToken + i / width, at = isGated ? gateUpRow(i % width) : i % width;
       const int n = firstWeight + at;
       if (token >= p.rows || n >= p.n) continue;
-      const float* sum = rows + i / width * kStride + at;
-      if (isPartial) p.partials[(static_cast<int64_t>(block) * p.rows + token) * p.n + n] = sum[0];
-      else if (isGated) finishGated(p, token, n, sum[0], sum[8]);
-      else finish(p, token, n, sum[0]);
+      const Sum* sum = rows + i / width * kStride + at;
+      if (isPartial) partialsOf<Sum>(p)[(static_cast<int64_t>(block) * p.rows + token) * p.n + n] = sum[0];
+      else if (isGated) finishGated(p, token, n, valueOf(p, token, n, sum[0]), valueOf(p, token, n + 8, sum[8]));
+      else finish(p, token, n, valueOf(p, token, n, sum[0]));
     }
   }
 };
 
 /// Warps side by side along the rows of the weight; the others of a block are along those of x.
-constexpr int warpsAlongWeight(int index) { return kHasWarpgroups || index < 3 ? kLinearTiles[index].warps : index == 3 ? 2 : 4; }
-
-template <int kIndex>
-__device__ void product(const LinearParams& p) {
-  constexpr LinearTile kTile = kLinearTiles[kIndex];
-  constexpr int kWarpsM = warpsAlongWeight(kIndex), kWarpsN = kTile.warps / kWarpsM;
-  const int firstToken = static_cast<int>(blockIdx.y) * kTile.tokens, block = static_cast<int>(blockIdx.z);
-  Product<kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p, firstToken, block).run();
+constexpr int warpsAlongWeight(int index, bool hasWarpgroups) {
+  return hasWarpgroups || index < 3 ? kLinearTiles[index].warps : index == 3 ? 2 : 4;
 }
 
-SVC_KERNEL(svcLinear8, LinearParams, 128) { product<0>(p); }
-SVC_KERNEL(svcLinear16, LinearParams, 128) { product<1>(p); }
-SVC_KERNEL(svcLinear32, LinearParams, 128) { product<2>(p); }
-SVC_KERNEL(svcLinear64, LinearParams, 128) { product<3>(p); }
-SVC_KERNEL(svcLinear128, LinearParams, 256) { product<4>(p); }
+template <class Weight, int kIndex>
+__device__ void product(const LinearParams& p) {
+  constexpr LinearTile kTile = kLinearTiles[kIndex];
+  constexpr int kWarpsM = warpsAlongWeight(kIndex, kHasWarpgroups && Weight::kTakesWarpgroups), kWarpsN = kTile.warps / kWarpsM;
+  const int firstToken = static_cast<int>(blockIdx.y) * kTile.tokens, block = static_cast<int>(blockIdx.z);
+  Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p, firstToken, block).run();
+}
+
+SVC_KERNEL(svcLinear8, LinearParams, 128) { product<PlainTile, 0>(p); }
+SVC_KERNEL(svcLinear16, LinearParams, 128) { product<PlainTile, 1>(p); }
+SVC_KERNEL(svcLinear32, LinearParams, 128) { product<PlainTile, 2>(p); }
+SVC_KERNEL(svcLinear64, LinearParams, 128) { product<PlainTile, 3>(p); }
+SVC_KERNEL(svcLinear128, LinearParams, 256) { product<PlainTile, 4>(p); }
+
+SVC_KERNEL(svcCodedLinear8, LinearParams, 128) { product<CodedTile, 0>(p); }
+SVC_KERNEL(svcCodedLinear16, LinearParams, 128) { product<CodedTile, 1>(p); }
+SVC_KERNEL(svcCodedLinear32, LinearParams, 128) { product<CodedTile, 2>(p); }
+SVC_KERNEL(svcCodedLinear64, LinearParams, 128) { product<CodedTile, 3>(p); }
+SVC_KERNEL(svcCodedLinear128, LinearParams, 256) { product<CodedTile, 4>(p); }
+
+SVC_KERNEL(svcWholeLinear8, LinearParams, 128) { product<WholeTile, 0>(p); }
+SVC_KERNEL(svcWholeLinear16, LinearParams, 128) { product<WholeTile, 1>(p); }
+SVC_KERNEL(svcWholeLinear32, LinearParams, 128) { product<WholeTile, 2>(p); }
+SVC_KERNEL(svcWholeLinear64, LinearParams, 128) { product<WholeTile, 3>(p); }
+SVC_KERNEL(svcWholeLinear128, LinearParams, 256) { product<WholeTile, 4>(p); }
 
 /// The product of group `group`; its rows, x and out are those of all groups.
 __device__ __forceinline__ LinearParams productOf(const GroupedLinearParams& p, int group) {
@@ -242,7 +331,7 @@ __device__ __forceinline__ void narrowTo(LinearParams& product, const GroupTile&
 template <int kIndex>
 __device__ void groupedProduct(const GroupedLinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
-  constexpr int kWarpsM = warpsAlongWeight(kIndex), kWarpsN = kTile.warps / kWarpsM;
+  constexpr int kWarpsM = warpsAlongWeight(kIndex, kHasWarpgroups), kWarpsN = kTile.warps / kWarpsM;
   const bool hasTiles = p.tiles != nullptr;
   if (hasTiles && static_cast<int>(blockIdx.y) >= *p.numTiles) return;
   const GroupTile tile = hasTiles ? p.tiles[blockIdx.y] : GroupTile{static_cast<int>(blockIdx.z), 0, p.product.rows};
@@ -255,7 +344,7 @@ __device__ void groupedProduct(const GroupedLinearParams& p) {
     product.out = static_cast<float*>(product.out) + tile.group * p.outStep;
   }
   const int firstToken = hasTiles ? 0 : static_cast<int>(blockIdx.y) * kTile.tokens;
-  Product<kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(product, firstToken, 0).run();
+  Product<PlainTile, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(product, firstToken, 0).run();
 }
 
 SVC_KERNEL(svcGroupedLinear8, GroupedLinearParams, 128) { groupedProduct<0>(p); }
@@ -265,29 +354,34 @@ SVC_KERNEL(svcGroupedLinear64, GroupedLinearParams, 128) { groupedProduct<3>(p);
 SVC_KERNEL(svcGroupedLinear128, GroupedLinearParams, 256) { groupedProduct<4>(p); }
 
 /// The sum of a number's partial sums by the tree of `Product::addToTree`.
+template <class Sum>
 __device__ float treeOf(const LinearParams& p, int token, int n) {
-  float parts[kMaxSplits];
+  Sum parts[kMaxSplits];
   const int64_t stride = int64_t{p.rows} * p.n;
-  const float* first = p.partials + int64_t{token} * p.n + n;
+  const Sum* first = partialsOf<Sum>(p) + int64_t{token} * p.n + n;
 #pragma unroll
-  for (int i = 0; i < kMaxSplits; ++i) parts[i] = i < p.splits ? first[i * stride] : 0.0f;
+  for (int i = 0; i < kMaxSplits; ++i) parts[i] = i < p.splits ? first[i * stride] : Sum{0};
 #pragma unroll
   for (int width = 1; width < kMaxSplits; width *= 2) {
     if (width >= p.splits) break;
 #pragma unroll
     for (int i = 0; i + width < kMaxSplits; i += 2 * width) parts[i] += parts[i + width];
   }
-  return parts[0];
+  return valueOf(p, token, n, parts[0]);
 }
 
-SVC_KERNEL(svcLinearCombine, LinearParams, kRowThreads) {
+template <class Sum>
+__device__ void combine(const LinearParams& p) {
   const int token = static_cast<int>(blockIdx.x), i = static_cast<int>(blockIdx.y) * kRowThreads + thread();
   if (p.activation < 0) {
-    if (i < p.n) finish(p, token, i, treeOf(p, token, i));
+    if (i < p.n) finish(p, token, i, treeOf<Sum>(p, token, i));
   } else if (i < p.n / 2) {
     const int n = gateUpRow(i);
-    finishGated(p, token, n, treeOf(p, token, n), treeOf(p, token, n + 8));
+    finishGated(p, token, n, treeOf<Sum>(p, token, n), treeOf<Sum>(p, token, n + 8));
   }
 }
+
+SVC_KERNEL(svcLinearCombine, LinearParams, kRowThreads) { combine<float>(p); }
+SVC_KERNEL(svcWholeCombine, LinearParams, kRowThreads) { combine<int32_t>(p); }
 
 }  // namespace svc::cuda

@@ -12,11 +12,38 @@ namespace svc::cuda {
 /// Of activations; the values of svc::DType.
 enum class Format : int32_t { F32 = 0, Bf16 = 1 };
 
+/// What a code means: the values of svc::CodeKind, which defines each.
+enum class Meaning : int32_t { Int8 = 0, Fp8 = 1, Int4 = 2, Uint4 = 3, Fp4 = 4, Iq4 = 5 };
+
+/// A weight of codes: panels of 64 rows (kPanelRows), each of which has
+///
+///   [16 of k][64 rows][codes]  8 bytes of 4 bits each, or 16 bytes
+///   [header][64 rows]          scales, f32; then likewise zeros or minimums, if there are any
+///   [4 groups][64 rows][4]     bytes that scales are multiplied with, if there are any; then likewise of minimums
+///
+/// A number is bf16((meaning - zero) * scale - minimum), in f32 with a rounding a step. `groupSize` numbers along k have a scale in common, a
+/// multiple of 16. A header is of a group, or with bytes of kSuperBlock numbers. What pads rows and k encodes zeros, or is not read.
+struct CodedWeight {
+  const char* panels;
+  int64_t panelBytes;
+  Meaning meaning;
+  int32_t groupSize;
+  int32_t hasMinimums;  // else what `offsets` names are zeros
+  // Where in a panel they begin; 0 where there are none.
+  int32_t scales, offsets, scaleBytes, offsetBytes;
+};
+
 /// out [rows, cols] f32. An id -1 - i is sampled[i], or 0 where that is negative. Where an id is not below `vocab`, *fault becomes 1
 /// and the row is that of token 0.
 struct EmbeddingParams {
-  const uint16_t* table;  // a weight [vocab, cols], see LinearParams
-  int64_t tableStride;
+  /// A weight [vocab, cols] of one of these, see LinearParams; the others are null.
+  const uint16_t* bf16;
+  const float* f32;
+  const int8_t* int8;
+  CodedWeight codes;
+  int64_t tableStride;         // numbers
+  const float* scales;         // [vocab], of int8
+  const int32_t* columns;      // [cols] where each number of codes belongs, or null
   const int32_t* ids;
   const int32_t* sampled;
   int32_t* fault;
@@ -61,11 +88,16 @@ struct RopeParams {
   int32_t isInterleaved;
 };
 
-/// One row of KV memory: [blocks][keys, values][kvHeads][blockSize][headDim] bf16. headDim is a multiple of 8.
+/// How keys and values are kept: the values of svc::KvFormat.
+enum class KvForm : int32_t { F32 = 0, Bf16 = 1, Fp8 = 2, Int8 = 3 };
+
+/// One row of KV memory: [blocks][keys, values][kvHeads][blockSize][headDim] numbers. A block of Int8 has its scales behind them, f32
+/// [keys, values][kvHeads][blockSize]. headDim is a multiple of 8, but of F32.
 struct KvRow {
-  uint16_t* data;
+  char* data;
   int32_t blockSize, kvHeads, headDim;
   int32_t keysAreValues;  // and only keys are there
+  KvForm form;
 };
 
 /// k, v [rows, kvHeads * headDim] f32 -> slots, block * blockSize + offset; a negative one is nowhere.
@@ -100,12 +132,12 @@ struct AttentionSchedule {
   const int32_t* counts;  // of works, of cuts
 };
 
-/// q [tokens, heads * headDim] f32 -> out bf16. One block of threads takes one tile and one KV head; where `partials` is not null, of
-/// one chunk of tokens alone, and svcAttentionCombine follows with the same arguments.
+/// q [tokens, heads * headDim] f32 -> out bf16, or f32 where keys and values are. One block of threads takes one tile and one KV head; where
+/// `partials` is not null, of one chunk of tokens alone, and svcAttentionCombine follows with the same arguments.
 struct AttentionParams {
   const float* q;
   int64_t qStride;
-  uint16_t* out;
+  void* out;
   int64_t outStride;
   KvRow kv;
   const AttentionTile* tiles;
@@ -146,8 +178,16 @@ struct PackHeadsParams {
 /// k is cut in `splits` parts (`splitsOf`, fixed by the weight), and the sums of the parts are added as a binary tree.
 /// One block of threads takes splitsPerBlock of them; where that is fewer than all, it leaves its sums in `partials`, and
 /// svcLinearCombine follows with the same arguments.
+///
+/// Where `codes` has panels, the weight is those codes. Where `columnScales` is not null, x and the weight are whole numbers, int8, of which
+/// one pair stands for each number above: k and strides count pairs; the sums, int32 in `partials` too, are multiplied with both scales, and
+/// the kernels are svcWholeLinear and svcWholeCombine. A weight of f32 has `f32`, and x and what is gated are f32.
 struct LinearParams {
   const uint16_t* weight;
+  const float* f32;
+  CodedWeight codes;
+  const float* columnScales;  // [n]
+  const float* rowScales;     // [rows]
   int64_t weightStride;
   const float* bias;  // [n], or null
   const uint16_t* x;
@@ -251,6 +291,27 @@ struct ExpertsSumParams {
   float* out;
   int64_t outStride;
   int32_t rows, cols, topK;
+};
+
+/// x [rows, cols] bf16 -> whole numbers from -127 to 127 and a scale for each row (quantization.cuh); what
+/// fills the last pair of an odd row is 0.
+struct QuantizeRowsParams {
+  const uint16_t* x;
+  int64_t xStride;
+  int8_t* out;
+  int64_t outStride;
+  float* scales;
+  int32_t rows, cols;
+};
+
+/// out[row, i] = x[row, columns[i]], of bf16.
+struct TakeColumnsParams {
+  const uint16_t* x;
+  int64_t xStride;
+  const int32_t* columns;
+  uint16_t* out;
+  int64_t outStride;
+  int32_t rows, cols;
 };
 
 /// out[i] = x[ids[i]], each row `rowBytes` long; strides in bytes, all multiples of 2.

@@ -1,5 +1,6 @@
 // Ops that make each number of a row by itself.
 
+#include "codes.cuh"
 #include "math.cuh"
 
 namespace svc::cuda {
@@ -15,10 +16,18 @@ __device__ int tokenOf(const EmbeddingParams& p, int row) {
   return 0;
 }
 
+__device__ float numberOf(const EmbeddingParams& p, int token, int i) {
+  if (p.codes.panels != nullptr) return numberAt(p.codes, token, i);
+  const int64_t at = token * p.tableStride + i;
+  if (p.bf16 != nullptr) return bf16ToFloat(p.bf16[at]);
+  return p.f32 != nullptr ? p.f32[at] : static_cast<float>(p.int8[at]) * p.scales[token];
+}
+
 SVC_KERNEL(svcEmbedding, EmbeddingParams, kRowThreads) {
   const int row = static_cast<int>(blockIdx.x), i = column();
   if (i >= p.cols) return;
-  p.out[row * p.outStride + i] = bf16ToFloat(p.table[tokenOf(p, row) * p.tableStride + i]);
+  const int token = tokenOf(p, row);
+  p.out[row * p.outStride + (p.columns == nullptr ? i : p.columns[i])] = numberOf(p, token, i);
 }
 
 SVC_KERNEL(svcRope, RopeParams, kRowThreads) {
@@ -33,21 +42,6 @@ SVC_KERNEL(svcRope, RopeParams, kRowThreads) {
   const float first = a * cosine - b * sine;
   b = b * cosine + a * sine;
   a = first;
-}
-
-SVC_KERNEL(svcStoreKv, StoreKvParams, kRowThreads) {
-  const int row = static_cast<int>(blockIdx.x), i = column();
-  const KvRow& kv = p.kv;
-  if (i >= kv.kvHeads * kv.headDim) return;
-  const int head = i / kv.headDim, slot = p.slots[row];
-  if (slot < 0) return;
-  const int64_t block = slot / kv.blockSize, offset = slot % kv.blockSize;
-  const int64_t vectors = int64_t{kv.kvHeads} * kv.blockSize;  // of keys in a block
-  const int64_t kinds = kv.keysAreValues ? 1 : 2;
-  const int64_t at = (block * kinds * vectors + int64_t{head} * kv.blockSize + offset) * kv.headDim + i % kv.headDim;
-  kv.data[at] = floatToBf16(p.k[row * p.kStride + i]);
-  if (kv.keysAreValues) return;
-  kv.data[at + vectors * kv.headDim] = floatToBf16(p.v[row * p.vStride + i]);
 }
 
 /// In words of 16 bits: they are the largest that divide any row.

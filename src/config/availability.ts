@@ -6,10 +6,7 @@ import type { OptionValues } from './options.ts';
 
 type Checked = Pick<OptionValues, 'sslCertReqs' | 'tensorParallelSize'>;
 
-type DeviceChoice = Pick<
-  EngineConfig,
-  'device' | 'dtype' | 'quantization' | 'kvCacheDtype' | 'kvTransfer' | 'lora'
->;
+type DeviceChoice = Pick<EngineConfig, 'device' | 'kvTransfer' | 'lora'>;
 
 /**
  * Refuses what would matter and is not there yet.
@@ -39,19 +36,8 @@ export function availableDType(dtype: OptionValues['dtype']): DTypeOption {
  * Refuses what the options alone say that `device` does not compute yet; backends refuse models.
  * @throws NotAvailableError naming option, value and what to do.
  */
-export function checkDevice({
-  device,
-  dtype,
-  quantization,
-  kvCacheDtype,
-  kvTransfer,
-  lora,
-}: DeviceChoice): void {
+export function checkDevice({ device, kvTransfer, lora }: DeviceChoice): void {
   if (device !== 'cuda') return;
-  if (dtype === 'float32') throw notOnCuda(`dtype ${dtype}`, 'use bfloat16');
-  if (quantization !== null) throw notOnCuda(`quantization ${quantization}`, 'leave it out');
-  if (kvCacheDtype === 'fp8' || kvCacheDtype === 'int8')
-    throw notOnCuda(`kv-cache-dtype ${kvCacheDtype}`, 'leave it out');
   if (kvTransfer !== null) throw notOnCuda('kv-transfer-config', 'leave it out');
   if (lora !== null) throw notOnCuda('enable-lora', 'leave it and --lora-modules out');
 }

@@ -201,9 +201,6 @@ describe('what is not available yet', () => {
     [{ device: 'cuda', attentionBackend: 'CPU_ATTN' }, /CPU_ATTN computes on the processor: use FLASH_ATTN/],
     [{ attentionConfig: { backend: 'TRITON_ATTN' } }, /TRITON_ATTN needs PyTorch and its compiler/],
     [{ attentionBackend: 'ROCM_AITER_FA' }, /ROCM_AITER_FA needs an AMD GPU.*no kernels for one/],
-    [{ device: 'cuda', dtype: 'float32' }, /--dtype float32 is not available yet with --device cuda/],
-    [{ device: 'cuda', quantization: 'int8' }, /--quantization int8 is not available yet with --device cuda/],
-    [{ device: 'cuda', kvCacheDtype: 'fp8' }, /--kv-cache-dtype fp8 is not available yet with --device cuda/],
     [
       { device: 'cuda', kvTransferConfig: '{"kv_connector": "P2pNcclConnector", "kv_role": "kv_both"}' },
       /--kv-transfer-config is not available yet with --device cuda/,
@@ -224,6 +221,8 @@ describe('what is not available yet', () => {
     { attentionBackend: 'auto' },
     { attentionBackend: 'cpu_attn' },
     { device: 'cuda' },
+    { device: 'cuda', dtype: 'float32' },
+    { device: 'cuda', quantization: 'int8', kvCacheDtype: 'fp8' },
     { device: 'cuda', attentionBackend: 'flash_attn', kvCacheDtype: 'bf16' },
     { device: 'cuda', attentionBackend: 'flashinfer', attentionConfig: { disable_flashinfer_prefill: true } },
     { attentionConfig: { disable_flashinfer_q_quantization: true, use_cudnn_prefill: null } },

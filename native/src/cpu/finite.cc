@@ -56,4 +56,12 @@ std::vector<float> readVector(const KernelSet& set, const TensorSource& tensor, 
   return ordered;
 }
 
+std::vector<float> readScales(const KernelSet& set, const TensorSource& tensor, int64_t count) {
+  std::vector<float> scales = readVector(set, tensor, count);
+  const auto wrong = std::find_if(scales.begin(), scales.end(), [](float scale) { return scale <= 0.0f; });
+  if (wrong == scales.end()) return scales;
+  throw std::runtime_error("tensor " + tensor.name + " of " + tensor.file->path() + " must be above 0, row " +
+                           std::to_string(wrong - scales.begin()) + " is not");
+}
+
 }  // namespace svc::cpu

@@ -26,13 +26,7 @@ std::vector<ScaledPart> withScales(const KernelSet& set, const std::vector<Linea
   std::vector<ScaledPart> scaled;
   for (const LinearPart& part : parts) {
     scaled.push_back({part, {}});
-    if (!part.scales.has_value()) continue;
-    std::vector<float>& scales = scaled.back().scales;
-    scales = readVector(set, *part.scales, part.n);
-    const auto wrong = std::find_if(scales.begin(), scales.end(), [](float scale) { return scale <= 0.0f; });
-    if (wrong == scales.end()) continue;
-    throw std::runtime_error("tensor " + part.scales->name + " of " + part.scales->file->path() +
-                             " must be above 0, row " + std::to_string(wrong - scales.begin()) + " is not");
+    if (part.scales.has_value()) scaled.back().scales = readScales(set, *part.scales, part.n);
   }
   return scaled;
 }

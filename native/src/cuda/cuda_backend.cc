@@ -13,9 +13,9 @@ void expectServed(const KvCacheShape& shape, bool isShared) {
   const auto refuse = [](const std::string& what) {
     throw NotAvailable(what + " not available yet with --device cuda: use --device cpu");
   };
-  if (shape.format != KvFormat::Bf16) refuse("keys and values in another format than bfloat16 are");
   if (isShared) refuse("KV transfer is");
-  const bool isKnown = shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1);
+  const bool isKnown = shape.format == KvFormat::F32 ||
+                       (shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1));
   if (!isKnown) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");
 }
 
@@ -58,7 +58,8 @@ const Vector& CudaBackend::makeVector(std::vector<float> values) {
 
 const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared) {
   expectServed(shape, isShared);
-  const size_t kinds = shape.keysAreValues ? 1 : 2, layerBlockBytes = kinds * shape.blockSize * shape.kvHeads * shape.headDim * sizeof(uint16_t);
+  const size_t vectorBytes = shape.headDim * elementBytes(shape.format) + (shape.format == KvFormat::Int8 ? sizeof(float) : 0);
+  const size_t kinds = shape.keysAreValues ? 1 : 2, layerBlockBytes = kinds * shape.blockSize * shape.kvHeads * vectorBytes;
   const size_t bytes = layerBlockBytes * shape.blocks * shape.layers.rows;
   DeviceKvCache& cache = caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, nullptr}, DeviceMemory(device_, bytes)});
   const Driver& driver = device_.driver();

@@ -164,6 +164,10 @@ class CudaBackend final : public Backend {
     return stream_.endOp([parcel = std::move(parcel)] {});
   }
   StreamPosition multiply(const DeviceWeight& weight, LinearParams params, Rows x);
+  /// What a product with some weights takes in the place of x: rows of whole numbers, or columns in another order.
+  static size_t inputBytes(const DeviceWeight& weight, int rows);
+  /// Makes it in `memory` where `weight` is such a one.
+  void prepareInput(const DeviceWeight& weight, LinearParams& params, char* memory);
   StreamPosition elementwise(Launch (*how)(const ElementwiseParams&), ElementwiseParams params, Rows x, int64_t cols, Rows out);
   const Tiles& tilesFor(const StepInputs& step, int group);
   const DeviceSchedule& scheduleFor(const StepInputs& step, const AttentionOptions& options, const Tiles& tiles);

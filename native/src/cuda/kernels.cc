@@ -12,7 +12,12 @@ constexpr const char* kNames[] = {
     "svcAttention256", "svcAttentionCombine", "svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256",
     "svcAttentionMerge", "svcLatent64", "svcLatent576", "svcPackHeads", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
     "svcLinearCombine", "svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64",
-    "svcGroupedLinear128", "svcRoute", "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale", "svcSoftcap",
+    "svcGroupedLinear128", "svcCodedLinear8", "svcCodedLinear16", "svcCodedLinear32", "svcCodedLinear64", "svcCodedLinear128",
+    "svcWholeLinear8", "svcWholeLinear16", "svcWholeLinear32", "svcWholeLinear64", "svcWholeLinear128", "svcWholeCombine",
+    "svcLinearF32", "svcQuantizeRows", "svcTakeColumns", "svcStoreInt8Kv", "svcFp8Attention64", "svcFp8Attention128",
+    "svcFp8Attention256", "svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256", "svcF32Attention", "svcRoute",
+    "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale",
+    "svcSoftcap",
     "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
 
 bool isPtx(const std::string& path) { return path.ends_with(".ptx"); }

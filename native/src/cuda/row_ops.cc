@@ -14,10 +14,19 @@ float* floats(const Rows& x) { return reinterpret_cast<float*>(x.data); }
 int32_t narrowed(int64_t cols) { return static_cast<int32_t>(cols); }
 Format formatOf(DType dtype) { return dtype == DType::Bf16 ? Format::Bf16 : Format::F32; }
 
-/// Kernels load pieces of 16 bytes.
+template <class T>
+const T* orNull(const DeviceMemory& memory) {
+  return memory.bytes() == 0 ? nullptr : memory.at<T>();
+}
+
+/// Kernels load pieces of so many bytes.
+constexpr int64_t kPieceBytes = 16;
+
+/// Numbers of a row of what a product takes in the place of x.
+int64_t inputStride(const DeviceWeight& weight) { return roundUp(weight.k, kPieceBytes); }
+
 void expectAligned(const Rows& x) {
-  constexpr uint64_t kPiece = 16;
-  const bool isAligned = reinterpret_cast<uint64_t>(x.data) % kPiece == 0 && x.stride * sizeof(uint16_t) % kPiece == 0;
+  const bool isAligned = reinterpret_cast<uint64_t>(x.data) % kPieceBytes == 0 && x.stride * sizeof(uint16_t) % kPieceBytes == 0;
   if (!isAligned) throw std::runtime_error("rows of the input of a product must begin at multiples of 16 bytes");
 }
 
@@ -29,8 +38,22 @@ StreamPosition CudaBackend::embedding(const Weight& table, TokenIds tokens, Rows
   auto parcel = std::make_shared<Parcel>(staging_);
   const Slice<int32_t> slice = parcel->in(ids);
   parcel->send(stream_.handle());
-  const EmbeddingParams params{weight.numbers.at<uint16_t>(), weightStride(weight.k), parcel->device(slice), sampled, fault(),
-                               floats(out), out.stride, out.rows, weight.k, weight.n};
+  EmbeddingParams params{};
+  params.codes = weight.coded;
+  if (weight.format == WeightFormat::Bf16) params.bf16 = weight.numbers.at<uint16_t>();
+  if (weight.format == WeightFormat::F32) params.f32 = weight.numbers.at<float>();
+  if (weight.format == WeightFormat::Int8) params.int8 = weight.numbers.at<int8_t>();
+  params.tableStride = weight.stride();
+  params.scales = orNull<float>(weight.scales);
+  params.columns = orNull<int32_t>(weight.columns);
+  params.ids = parcel->device(slice);
+  params.sampled = sampled;
+  params.fault = fault();
+  params.out = floats(out);
+  params.outStride = out.stride;
+  params.rows = out.rows;
+  params.cols = weight.k;
+  params.vocab = weight.n;
   launch(launchOf(params), params);
   return endOp(std::move(parcel));
 }
@@ -60,20 +83,57 @@ StreamPosition CudaBackend::headLayerNorm(const Vector& weight, int64_t headDim,
 }
 
 StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams params, Rows x) {
-  expectAligned(x);
-  params.weight = weight.numbers.at<uint16_t>();
-  params.weightStride = weightStride(weight.k);
-  params.bias = weight.bias.bytes() == 0 ? nullptr : weight.bias.at<float>();
+  params.bias = orNull<float>(weight.bias);
   params.x = reinterpret_cast<const uint16_t*>(x.data);
   params.xStride = x.stride;
   params.rows = x.rows;
   params.n = weight.rows;
   params.k = weight.k;
+  params.weightStride = weight.stride();
+  if (weight.format == WeightFormat::F32) {
+    params.f32 = weight.numbers.at<float>();
+    return run(f32Launch(params), params);
+  }
+  expectAligned(x);
+  params.codes = weight.coded;
+  if (weight.format == WeightFormat::Int8) {
+    params.columnScales = weight.scales.at<float>();
+    params.weightStride /= 2;
+    params.k = ceilDiv(weight.k, 2);
+  }
+  params.weight = weight.numbers.at<uint16_t>();
   planLinear(params);
-  params.partials = scratch(linearPartialBytes(params.rows, params.n, params.k));
+  const size_t partialBytes = roundUp(linearPartialBytes(params.rows, params.n, params.k), kPieceBytes);
+  char* const memory = reinterpret_cast<char*>(scratch(partialBytes + inputBytes(weight, x.rows)));
+  if (partialBytes > 0) params.partials = reinterpret_cast<float*>(memory);
+  prepareInput(weight, params, memory + partialBytes);
   launch(launchOf(params, sharedBytes_), params);
   if (needsCombine(params)) launch(combineLaunch(params), params);
   return stream_.endOp();
+}
+
+size_t CudaBackend::inputBytes(const DeviceWeight& weight, int rows) {
+  if (weight.format == WeightFormat::Int8) return rows * (inputStride(weight) + sizeof(float));
+  return weight.columns.bytes() == 0 ? 0 : rows * inputStride(weight) * sizeof(uint16_t);
+}
+
+void CudaBackend::prepareInput(const DeviceWeight& weight, LinearParams& params, char* memory) {
+  const int64_t stride = inputStride(weight);
+  if (weight.format == WeightFormat::Int8) {
+    auto* const numbers = reinterpret_cast<int8_t*>(memory);
+    auto* const scales = reinterpret_cast<float*>(memory + params.rows * stride);
+    const QuantizeRowsParams quantize{params.x, params.xStride, numbers, stride, scales, params.rows, weight.k};
+    launch(launchOf(quantize), quantize);
+    params.x = reinterpret_cast<const uint16_t*>(memory);
+    params.xStride = stride / 2;
+    params.rowScales = scales;
+  } else if (weight.columns.bytes() > 0) {
+    auto* const numbers = reinterpret_cast<uint16_t*>(memory);
+    const TakeColumnsParams take{params.x, params.xStride, weight.columns.at<int32_t>(), numbers, stride, params.rows, weight.k};
+    launch(launchOf(take), take);
+    params.x = numbers;
+    params.xStride = stride;
+  }
 }
 
 StreamPosition CudaBackend::linear(const Weight& weight, Rows x, Rows out, bool add) {

@@ -14,8 +14,8 @@ KvRow kvRow(const KvCache& cache, int layer) {
   const KvCacheShape& shape = cache.shape;
   const size_t rowBytes = cache.layerBlockBytes * shape.blocks;
   const auto row = static_cast<size_t>(shape.layers.of[static_cast<size_t>(layer)].row);
-  return {static_cast<const DeviceKvCache&>(cache).memory.at<uint16_t>(row * rowBytes), shape.blockSize, shape.kvHeads,
-          shape.headDim, shape.keysAreValues ? 1 : 0};
+  return {static_cast<const DeviceKvCache&>(cache).memory.at<char>(row * rowBytes), shape.blockSize, shape.kvHeads, shape.headDim,
+          shape.keysAreValues ? 1 : 0, static_cast<KvForm>(shape.format)};
 }
 
 int groupOf(const StepInputs& step, int layer) { return step.cache->shape.layers.of[static_cast<size_t>(layer)].group; }
@@ -93,20 +93,19 @@ StreamPosition CudaBackend::storeKv(const Step& step, int layer, Rows k, Rows v)
 StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) {
   const KvCacheShape& shape = step->cache->shape;
   const int group = options.heads / shape.kvHeads;
-  if (!shape.keysAreValues && !canAttend(shape.headDim, group)) {
+  const bool isF32 = shape.format == KvFormat::F32;
+  if (!isF32 && !shape.keysAreValues && !canAttend(shape.headDim, group)) {
     throw NotAvailable(std::to_string(group) + " query heads a KV head are not available yet with --device cuda: use --device cpu");
   }
   if (q.rows == 0) return stream_.endOp();
-  const Tiles& tiles = tilesFor(*step, group);
   const int maxContext = rounded(step_.maxContext);
   const size_t tablesBefore = static_cast<size_t>(groupOf(*step, options.layer)) * step->sequences() * step_.maxBlocks;
   AttentionParams params{};
   params.q = reinterpret_cast<const float*>(q.data);
   params.qStride = q.stride;
-  params.out = reinterpret_cast<uint16_t*>(out.data);
+  params.out = out.data;
   params.outStride = out.stride;
   params.kv = kvRow(*step->cache, options.layer);
-  params.tiles = tileMemory_.at<AttentionTile>();
   params.queryStarts = step_.parcel->device(step_.queryStarts);
   params.contextLengths = step_.parcel->device(step_.contextLengths);
   params.blockTables = step_.parcel->device(step_.blockTables) + tablesBefore;
@@ -117,11 +116,15 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.maxBlocks = step_.maxBlocks;
   params.numTokens = q.rows;
   params.numSequences = step->sequences();
-  params.numTiles = static_cast<int32_t>(sentTiles_.size());
-  params.maxChunks = ceilDiv(maxContext, kKvChunk);
   params.window = static_cast<int32_t>(options.window);
   params.isBidirectional = options.isBidirectional ? 1 : 0;
-  if (!shape.keysAreValues && (step_.maxQuery == 1 ? options_.schedulesDecode : options_.schedulesPrefill)) {
+  if (isF32) return run(f32Launch(params), params);
+  const Tiles& tiles = tilesFor(*step, group);
+  params.tiles = tileMemory_.at<AttentionTile>();
+  params.numTiles = static_cast<int32_t>(sentTiles_.size());
+  params.maxChunks = ceilDiv(maxContext, kKvChunk);
+  const bool canSchedule = shape.format == KvFormat::Bf16 && !shape.keysAreValues;
+  if (canSchedule && (step_.maxQuery == 1 ? options_.schedulesDecode : options_.schedulesPrefill)) {
     const DeviceSchedule& schedule = scheduleFor(*step, options, tiles);
     params.partials = scratch(sizeof(float) * schedule.states * stateSize(tiles.plan, shape.headDim));
     params.schedule = schedule.arrays;

@@ -1,102 +1,248 @@
-// A few megabytes of rows are read, rounded to bf16 and copied at a time: the host never holds a whole weight.
+// A few megabytes of rows, or a panel of codes, are read, converted and copied at a time: the host never holds a whole weight.
 
 #include "cuda/weights.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 
-#include "backend/not_available.h"
+#include "cpu/code_panel.h"
 #include "cpu/blocks.h"
 #include "cpu/finite.h"
-#include "cuda/launch.h"
 
 namespace svc::cuda {
 namespace {
 
-constexpr size_t kChunkNumbers = size_t{4} << 20;
+constexpr size_t kChunkBytes = size_t{8} << 20;
+constexpr int kPieceNumbers = 16;
 
-void expectBf16(const WeightForm& form, const std::vector<const LinearPart*>& parts) {
-  const bool isPlain = std::none_of(parts.begin(), parts.end(), [](const LinearPart* part) {
-    return part->codes.has_value() || part->scales.has_value();
-  });
-  if (form.format == WeightFormat::Bf16 && isPlain) return;
-  throw NotAvailable(
-      "weights in another format than bfloat16 are not available yet with --device cuda: give --dtype bfloat16 and no "
-      "--quantization, or use --device cpu");
+size_t numberBytes(WeightFormat format) { return format == WeightFormat::F32 ? 4 : format == WeightFormat::Int8 ? 1 : 2; }
+
+/// Calls use(part, row of the part, row of all) for each row.
+template <class Use>
+void eachRow(const std::vector<LinearPart>& parts, const Use& use) {
+  int row = 0;
+  for (const LinearPart& part : parts) {
+    for (int i = 0; i < part.n; ++i) use(part, i, row++);
+  }
 }
 
+/// Reads rows of parts as the numbers of a format without codes.
+class RowReader {
+ public:
+  RowReader(const cpu::KernelSet& set, WeightFormat format, int k)
+      : set_(set), format_(format), k_(k), wide_(k), shifted_(roundUp(k, cpu::kInt8Depth)) {}
+
+  /// Returns the scale of int8.
+  float read(const LinearPart& part, int row, char* to) {
+    const TensorSource& source = part.weight;
+    if (source.dtype == DType::I8) {
+      source.read(to, row, 1, k_);
+      return scalesOf(part)[row];
+    }
+    stored_.resize(storedBytes(source.dtype, k_));
+    source.read(stored_.data(), row, 1, k_);
+    if (source.dtype == DType::Bf16 && format_ == WeightFormat::Bf16) {
+      std::copy(stored_.begin(), stored_.end(), to);
+      cpu::expectFinite(source, to, DType::Bf16, k_, row);
+      return 1.0f;
+    }
+    cpu::widenStored(set_, source.dtype, stored_.data(), wide_.data(), k_);
+    if (format_ == WeightFormat::Bf16) {
+      set_.narrow(wide_.data(), reinterpret_cast<uint16_t*>(to), k_);
+      cpu::expectFinite(source, to, DType::Bf16, k_, row);
+      return 1.0f;
+    }
+    cpu::expectFinite(source, wide_.data(), DType::F32, k_, row);
+    if (format_ == WeightFormat::Int8) return quantize(to);
+    std::copy(wide_.begin(), wide_.end(), reinterpret_cast<float*>(to));
+    return 1.0f;
+  }
+
+ private:
+  float quantize(char* to) {
+    const float scale = set_.quantize[static_cast<int>(DType::F32)](wide_.data(), k_, static_cast<int>(shifted_.size()), shifted_.data());
+    std::transform(shifted_.begin(), shifted_.begin() + k_, to, [](uint8_t code) { return static_cast<char>(code - cpu::kInt8Zero); });
+    return scale;
+  }
+
+  const std::vector<float>& scalesOf(const LinearPart& part) {
+    if (scaled_ != &part) scales_ = cpu::readScales(set_, *part.scales, part.n);
+    scaled_ = &part;
+    return scales_;
+  }
+
+  const cpu::KernelSet& set_;
+  const WeightFormat format_;
+  const int k_;
+  std::vector<char> stored_;
+  std::vector<float> wide_;
+  std::vector<uint8_t> shifted_;
+  const LinearPart* scaled_ = nullptr;
+  std::vector<float> scales_;
+};
+
+/// What the kernels read of a weight of `format`, but for its address, and the bytes of a panel.
+CodedWeight codedWeight(const CodeFormat& format, int k) {
+  const int headers = cpu::piecesOf(k, cpu::headedSize(format)), fours = cpu::piecesOf(cpu::piecesOf(k, format.groupSize), 4);
+  const bool hasOffsets = format.offset != CodeOffset::None;
+  CodedWeight coded{};
+  coded.meaning = static_cast<Meaning>(format.kind);
+  coded.groupSize = format.groupSize;
+  coded.hasMinimums = format.offset == CodeOffset::Minimum ? 1 : 0;
+  int bytes = cpu::piecesOf(k, kPieceNumbers) * kPanelRows * kPieceNumbers * codeBits(format.kind) / 8;
+  const auto take = [&](int words) {
+    const int begin = bytes;
+    bytes += words * kPanelRows * 4;
+    return begin;
+  };
+  coded.scales = take(headers);
+  if (hasOffsets) coded.offsets = take(headers);
+  if (format.hasByteScales) coded.scaleBytes = take(fours);
+  if (format.hasByteScales && hasOffsets) coded.offsetBytes = take(fours);
+  coded.panelBytes = bytes;
+  return coded;
+}
+
+/// Writes the lanes of `rows` to a panel, each to a row of its own.
+class PanelWriter {
+ public:
+  PanelWriter(const CodeFormat& format, const CodedWeight& coded, int k, char* panel)
+      : format_(format), coded_(coded), pieces_(cpu::piecesOf(k, kPieceNumbers)), panel_(panel) {}
+
+  void write(const cpu::CodePanel& rows, int lane, int row) const {
+    const int pieceBytes = kPieceNumbers * codeBits(format_.kind) / 8;
+    for (int piece = 0; piece < pieces_; ++piece) {
+      char* const to = panel_ + (piece * kPanelRows + row) * pieceBytes;
+      const uint8_t* codes = rows.codes(lane) + piece * kPieceNumbers;
+      for (int i = 0; i < pieceBytes; ++i) {
+        to[i] = static_cast<char>(codeBits(format_.kind) == 8 ? codes[i] : codes[2 * i] | codes[2 * i + 1] << 4);
+      }
+    }
+    for (int header = 0; header < rows.headers(); ++header) {
+      at<float>(coded_.scales, header, row) = rows.scales(header)[lane];
+      if (coded_.offsets != 0) at<float>(coded_.offsets, header, row) = rows.offsets(header)[lane];
+    }
+    if (coded_.scaleBytes == 0) return;
+    for (int group = 0; group < rows.groups(); ++group) {
+      (&at<int8_t>(coded_.scaleBytes, group / 4, row))[group % 4] = rows.scaleBytes(group)[lane];
+      if (coded_.offsetBytes != 0) (&at<int8_t>(coded_.offsetBytes, group / 4, row))[group % 4] = rows.offsetBytes(group)[lane];
+    }
+  }
+
+ private:
+  /// The first T in word `word` of a row.
+  template <class T>
+  T& at(int begin, int word, int row) const {
+    return *reinterpret_cast<T*>(panel_ + begin + (word * kPanelRows + row) * 4);
+  }
+
+  const CodeFormat& format_;
+  const CodedWeight& coded_;
+  const int pieces_;
+  char* const panel_;
+};
+
 }  // namespace
+
+int64_t DeviceWeight::stride() const {
+  // Rows of bytes are read as pairs.
+  return format == WeightFormat::Int8 ? 2 * weightStride(ceilDiv(k, 2)) : weightStride(k);
+}
 
 WeightLoader::WeightLoader(const Device& device)
     : device_(device), conversions_(cpu::kernelSet(cpu::availableSets().front())) {}
 
 DeviceWeight WeightLoader::linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form,
                                   StreamHandle stream) const {
-  int n = 0;
-  std::vector<const LinearPart*> all;
-  for (const LinearPart& part : parts) {
-    all.push_back(&part);
-    n += part.n;
-  }
-  expectBf16(form, all);
-  const Layout layout = [&parts](int row) {
-    size_t i = 0;
-    while (row >= parts[i].n) row -= parts[i++].n;
-    return Published{&parts[i], row};
-  };
-  return load({form.format, form.codes, n, k, false, 0}, n, layout, stream);
+  const int n = std::accumulate(parts.begin(), parts.end(), 0, [](int sum, const LinearPart& part) { return sum + part.n; });
+  return load({form.format, form.codes, n, k, false, 0}, n, {{parts, [](int row) { return row; }}}, stream);
 }
 
 DeviceWeight WeightLoader::gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form,
                                   StreamHandle stream) const {
-  expectBf16(form, {&gate, &up});
-  const int n = gate.n;
-  const Layout layout = [&gate, &up, n](int row) {
-    const int inBoth = row / 16 * 8 + row % 8;
-    return Published{inBoth >= n ? nullptr : row % 16 < 8 ? &gate : &up, inBoth};
-  };
-  return load({form.format, form.codes, n, k, true, 0}, gateUpRows(n), layout, stream);
+  return load({form.format, form.codes, gate.n, k, true, 0}, gateUpRows(gate.n),
+              {{{gate}, [](int row) { return gateUpRow(row); }}, {{up}, [](int row) { return gateUpRow(row) + 8; }}}, stream);
 }
 
-DeviceWeight WeightLoader::load(Weight weight, int rows, const Layout& layout, StreamHandle stream) const {
-  const size_t stride = static_cast<size_t>(weightStride(weight.k)), rowBytes = stride * sizeof(uint16_t);
-  weight.bytes = rowBytes * rows;
-  DeviceWeight loaded{weight, DeviceMemory(device_, weight.bytes), {}, rows};
-  const int chunkRows = static_cast<int>(std::clamp<size_t>(kChunkNumbers / stride, 1, rows));
-  std::vector<uint16_t> chunk;
-  std::map<const LinearPart*, std::vector<float>> biases;
-  std::vector<float> bias(rows, 0.0f);
-  for (int first = 0; first < rows; first += chunkRows) {
-    const int count = std::min(chunkRows, rows - first);
-    chunk.assign(stride * count, 0);
-    for (int i = 0; i < count; ++i) {
-      const auto [part, row] = layout(first + i);
-      if (part == nullptr) continue;
-      readRow(part->weight, row, weight.k, chunk.data() + stride * i);
-      if (!part->bias.has_value()) continue;
-      const auto [found, isNew] = biases.try_emplace(part);
-      if (isNew) found->second = cpu::readVector(conversions_, *part->bias, part->n);
-      bias[first + i] = found->second[row];
-    }
-    const Driver& driver = device_.driver();
-    driver.check(driver.cuMemcpyHtoDAsync_v2(loaded.numbers.address() + rowBytes * first, chunk.data(), rowBytes * count, stream),
-                 "copy a weight to its memory");
-  }
-  if (!biases.empty()) loaded.bias = floats(bias, stream);
+DeviceWeight WeightLoader::load(Weight weight, int rows, const std::vector<Published>& published, StreamHandle stream) const {
+  DeviceWeight loaded{weight, rows, {}, biasOf(rows, published, stream), {}, {}, {}};
+  if (weight.format == WeightFormat::Codes) loadCodes(loaded, published, stream);
+  else loadRows(loaded, published, stream);
+  loaded.bytes = loaded.numbers.bytes();
   return loaded;
 }
 
-void WeightLoader::readRow(const TensorSource& source, int row, int k, uint16_t* to) const {
-  if (source.dtype == DType::Bf16) {
-    source.read(to, row, 1, k);
-  } else {
-    std::vector<char> stored(storedBytes(source.dtype, k));
-    std::vector<float> wide(k);
-    source.read(stored.data(), row, 1, k);
-    cpu::widenStored(conversions_, source.dtype, stored.data(), wide.data(), k);
-    conversions_.narrow(wide.data(), to, k);
+void WeightLoader::loadRows(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const {
+  struct Row {
+    const LinearPart* part;
+    int row;
+  };
+  std::vector<Row> rows(weight.rows, Row{nullptr, 0});
+  for (const auto& [parts, place] : published) {
+    eachRow(parts, [&](const LinearPart& part, int row, int all) { rows[place(all)] = {&part, row}; });
   }
-  cpu::expectFinite(source, to, DType::Bf16, k, row);
+  const size_t rowBytes = static_cast<size_t>(weight.stride()) * numberBytes(weight.format);
+  weight.numbers = DeviceMemory(device_, rowBytes * weight.rows);
+  const int chunkRows = static_cast<int>(std::clamp<size_t>(kChunkBytes / rowBytes, 1, weight.rows));
+  std::vector<char> chunk;
+  std::vector<float> scales(weight.rows, 0.0f);
+  RowReader reader(conversions_, weight.format, weight.k);
+  for (int first = 0; first < weight.rows; first += chunkRows) {
+    const int count = std::min(chunkRows, weight.rows - first);
+    chunk.assign(rowBytes * count, 0);
+    for (int i = 0; i < count; ++i) {
+      const auto [part, row] = rows[first + i];
+      if (part != nullptr) scales[first + i] = reader.read(*part, row, chunk.data() + rowBytes * i);
+    }
+    const Driver& driver = device_.driver();
+    driver.check(driver.cuMemcpyHtoDAsync_v2(weight.numbers.address() + rowBytes * first, chunk.data(), rowBytes * count, stream),
+                 "copy a weight to its memory");
+  }
+  if (weight.format == WeightFormat::Int8) weight.scales = copied(scales, stream);
+}
+
+void WeightLoader::loadCodes(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const {
+  weight.coded = codedWeight(weight.codes, weight.k);
+  const auto panelBytes = static_cast<size_t>(weight.coded.panelBytes);
+  const int panels = ceilDiv(weight.rows, kPanelRows), shares = static_cast<int>(published.size());
+  weight.numbers = DeviceMemory(device_, panelBytes * panels);
+  weight.coded.panels = weight.numbers.at<char>();
+  std::vector<std::vector<cpu::CodesSource>> sources;
+  for (const Published& one : published) sources.push_back(cpu::openCodes(one.parts, weight.k, weight.codes.kind));
+  const std::optional<StoredCodes>& stored = published.front().parts.front().codes;
+  if (stored.has_value() && !stored->columns.empty()) weight.columns = copied(stored->columns, stream);
+  cpu::CodePanel rows(weight.codes, weight.k);
+  std::vector<char> panel;
+  for (int i = 0; i < panels; ++i) {
+    panel.assign(panelBytes, 0);
+    const PanelWriter writer(weight.codes, weight.coded, weight.k, panel.data());
+    for (int share = 0; share < shares; ++share) {
+      const int firstRow = i * kPanelRows / shares, endRow = firstRow + kPanelRows / shares;
+      for (int first = firstRow; first < endRow; first += cpu::kLanes) {
+        rows.load(conversions_, sources[share], first);
+        for (int lane = 0; lane < cpu::kLanes; ++lane) writer.write(rows, lane, published[share].place(first + lane) % kPanelRows);
+      }
+    }
+    const Driver& driver = device_.driver();
+    driver.check(driver.cuMemcpyHtoDAsync_v2(weight.numbers.address() + panelBytes * i, panel.data(), panelBytes, stream),
+                 "copy a weight to its memory");
+  }
+}
+
+DeviceMemory WeightLoader::biasOf(int rows, const std::vector<Published>& published, StreamHandle stream) const {
+  std::vector<float> bias;
+  for (const auto& [parts, place] : published) {
+    int first = 0;
+    for (const LinearPart& part : parts) {
+      if (part.bias.has_value()) {
+        bias.resize(rows, 0.0f);
+        const std::vector<float> values = cpu::readVector(conversions_, *part.bias, part.n);
+        for (int i = 0; i < part.n; ++i) bias[place(first + i)] = values[i];
+      }
+      first += part.n;
+    }
+  }
+  return bias.empty() ? DeviceMemory() : copied(bias, stream);
 }
 
 DeviceVector WeightLoader::vector(const TensorSource& source, int64_t length, StreamHandle stream) const {
@@ -104,11 +250,12 @@ DeviceVector WeightLoader::vector(const TensorSource& source, int64_t length, St
 }
 
 DeviceVector WeightLoader::vector(const std::vector<float>& values, StreamHandle stream) const {
-  return {{static_cast<int64_t>(values.size())}, floats(values, stream)};
+  return {{static_cast<int64_t>(values.size())}, copied(values, stream)};
 }
 
-DeviceMemory WeightLoader::floats(const std::vector<float>& values, StreamHandle stream) const {
-  DeviceMemory memory(device_, values.size() * sizeof(float));
+template <class T>
+DeviceMemory WeightLoader::copied(const std::vector<T>& values, StreamHandle stream) const {
+  DeviceMemory memory(device_, values.size() * sizeof(T));
   const Driver& driver = device_.driver();
   if (!values.empty()) {
     driver.check(driver.cuMemcpyHtoDAsync_v2(memory.address(), values.data(), memory.bytes(), stream), "copy to its memory");

@@ -1,19 +1,31 @@
 // Weights and vectors in the memory of a GPU, in the order that the kernels read: `cuda/launch.h` has the strides.
 #pragma once
 
+#include <functional>
+
 #include "backend/backend.h"
 #include "cpu/dispatch.h"
+#include "cuda/launch.h"
 #include "cuda/memory.h"
 
 namespace svc::cuda {
 
 struct DeviceWeight : Weight {
-  /// bf16 [rows, weightStride(k)]; rows of gate and up take turns.
+  /// n, or of gate and up, whose rows take turns, gateUpRows(n).
+  int rows;
+  /// [rows, stride] of bf16, f32 or int8, or panels of codes: see CodedWeight.
   DeviceMemory numbers;
   /// f32 [rows]; without bytes where no part has a bias.
   DeviceMemory bias;
-  /// n, or of gate and up gateUpRows(n).
-  int rows;
+  /// Of int8, f32 [rows].
+  DeviceMemory scales;
+  /// Of codes whose order is not that of x, int32 [k]: which column of x each of k is multiplied with.
+  DeviceMemory columns;
+  /// Without panels but of codes.
+  CodedWeight coded;
+
+  /// Numbers from one row to the next.
+  int64_t stride() const;
 };
 
 struct DeviceVector : Vector {
@@ -25,7 +37,7 @@ class WeightLoader {
  public:
   explicit WeightLoader(const Device& device);
 
-  /// Throws NotAvailable for any format but bf16, std::runtime_error where a file is cut off or a number is not finite.
+  /// Throws std::runtime_error where a file is cut off or a number is not finite.
   DeviceWeight linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, StreamHandle stream) const;
   DeviceWeight gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form, StreamHandle stream) const;
   DeviceVector vector(const TensorSource& source, int64_t length, StreamHandle stream) const;
@@ -35,16 +47,18 @@ class WeightLoader {
   const cpu::KernelSet& conversions() const { return conversions_; }
 
  private:
-  /// Where row `row` of the weight is published; no part where it is of zeros.
+  /// Rows of the published weight, of the parts one after the other, and where each of them goes.
   struct Published {
-    const LinearPart* part;
-    int row;
+    std::vector<LinearPart> parts;
+    std::function<int(int row)> place;
   };
-  using Layout = std::function<Published(int row)>;
 
-  DeviceWeight load(Weight weight, int rows, const Layout& layout, StreamHandle stream) const;
-  void readRow(const TensorSource& source, int row, int k, uint16_t* to) const;
-  DeviceMemory floats(const std::vector<float>& values, StreamHandle stream) const;
+  DeviceWeight load(Weight weight, int rows, const std::vector<Published>& published, StreamHandle stream) const;
+  void loadRows(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const;
+  void loadCodes(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const;
+  DeviceMemory biasOf(int rows, const std::vector<Published>& published, StreamHandle stream) const;
+  template <class T>
+  DeviceMemory copied(const std::vector<T>& values, StreamHandle stream) const;
 
   const Device& device_;
   const cpu::KernelSet conversions_;

@@ -129,7 +129,10 @@ class Sequences {
  private:
   static float rounded(float value) { return fromBf16(toBf16(value)); }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.headDim)); }
-  KvRow kv() const { return {const_cast<uint16_t*>(memory_.data()), shape_.blockSize, shape_.kvHeads, shape_.headDim, shape_.keysAreValues}; }
+  KvRow kv() const {
+    return {const_cast<char*>(reinterpret_cast<const char*>(memory_.data())), shape_.blockSize, shape_.kvHeads, shape_.headDim,
+            shape_.keysAreValues, KvForm::Bf16};
+  }
 
   void store(int sequence) {
     Ints slots;

@@ -11,7 +11,11 @@ void checkEmbedding(const Kernels& kernels) {
   const Ints ids = {3, 9, -1, -2, 0}, sampled = {7, -1};
   int32_t fault = 0;
   Floats out(kRows * kStride);
-  EmbeddingParams p{table.data(), kStride, ids.data(), sampled.data(), &fault, out.data(), kStride, kRows, kCols, 10};
+  EmbeddingParams p{};
+  p.bf16 = table.data(), p.tableStride = kStride;
+  p.ids = ids.data(), p.sampled = sampled.data(), p.fault = &fault;
+  p.out = out.data(), p.outStride = kStride;
+  p.rows = kRows, p.cols = kCols, p.vocab = 10;
   kernels.run(launchOf(p), p);
   const int tokens[kRows] = {3, 9, 7, 0, 0};
   for (int row = 0; row < kRows; ++row) {

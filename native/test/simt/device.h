@@ -72,6 +72,10 @@ inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long v
 }
 
 inline void copyAsync16(void* shared, const void* global, int bytesRead) { simt::copyLater(shared, global, 16, bytesRead); }
+template <int kBytes>
+void copyAsync(void* shared, const void* global, int bytesRead) {
+  simt::copyLater(shared, global, kBytes, bytesRead);
+}
 inline void commitCopies() { simt::commitCopies(); }
 template <int kGroupsLeft>
 void waitForCopies() {
@@ -134,6 +138,30 @@ inline void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint
     }
   });
   for (int i = 0; i < 4; ++i) c[i] = got.floats[6 + i];
+}
+
+/// c [16, 8] += a [16, 32] * b [32, 8] of signed bytes, in fragments of which a word has four along k.
+inline void multiplyAdd(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  simt::Lane mine;
+  for (int i = 0; i < 4; ++i) mine.words[i] = a[i];
+  mine.words[4] = b0;
+  mine.words[5] = b1;
+  const simt::Lane got = simt::meetWarp(mine, [](simt::Lane* lanes) {
+    int8_t left[16][32], right[8][32];
+    for (int lane = 0; lane < 32; ++lane) {
+      const int row = lane / 4, k = lane % 4 * 4;
+      for (int part = 0; part < 4; ++part) std::memcpy(&left[row + part % 2 * 8][k + part / 2 * 16], &lanes[lane].words[part], 4);
+      for (int part = 0; part < 2; ++part) std::memcpy(&right[row][k + part * 16], &lanes[lane].words[4 + part], 4);
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        int32_t sum = 0;
+        for (int k = 0; k < 32; ++k) sum += left[lane / 4 + i / 2 * 8][k] * right[lane % 4 * 2 + i % 2][k];
+        lanes[lane].words[6 + i] = static_cast<uint32_t>(sum);
+      }
+    }
+  });
+  for (int i = 0; i < 4; ++i) c[i] += static_cast<int32_t>(got.words[6 + i]);
 }
 
 #ifdef SVC_EMULATE_WARPGROUPS

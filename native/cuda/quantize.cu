@@ -1,0 +1,24 @@
+// What products with quantised weights make of their input first.
+
+#include "quantization.cuh"
+
+namespace svc::cuda {
+
+SVC_KERNEL(svcQuantizeRows, QuantizeRowsParams, kRowThreads) {
+  const int64_t row = blockIdx.x;
+  const uint16_t* x = p.x + row * p.xStride;
+  int bits = 0;
+  for (int i = thread(); i < p.cols; i += kRowThreads) bits = Max()(bits, x[i] & 0x7fff);
+  const Quantization how(reduceBlock(bits, Max()) << 16);
+  for (int i = thread(); i < p.cols + p.cols % 2; i += kRowThreads) {
+    p.out[row * p.outStride + i] = i < p.cols ? how.code(bf16ToFloat(x[i])) : int8_t{0};
+  }
+  if (thread() == 0) p.scales[row] = how.scale;
+}
+
+SVC_KERNEL(svcTakeColumns, TakeColumnsParams, kRowThreads) {
+  const int row = static_cast<int>(blockIdx.x), i = static_cast<int>(blockIdx.y) * kRowThreads + thread();
+  if (i < p.cols) p.out[row * p.outStride + i] = p.x[row * p.xStride + p.columns[i]];
+}
+
+}  // namespace svc::cuda
