@@ -52,6 +52,7 @@ template <int kWidth, KvForm kForm>
 __device__ __forceinline__ void expandTile(uint16_t* tile) {
   if constexpr (kForm != KvForm::Bf16) {
     constexpr int kPieces = kWidth / 8;
+#pragma unroll 1
     for (int i = thread(); i < kKvTile * kPieces; i += threads()) {
       expandPiece<kForm>(*reinterpret_cast<Piece*>(pieceOf<kWidth>(tile, i / kPieces, i % kPieces)));
     }

@@ -296,7 +296,7 @@ struct LatentAttention {
       if (!isRow(half)) continue;
       const int head = headAt(rowOf(half));
       const float factor = finish(total[half], p.sinks, head);
-      uint16_t* out = p.out + tokenAt(rowOf(half)) * p.outStride + int64_t{head} * p.kv.headDim;
+      uint16_t* out = static_cast<uint16_t*>(p.out) + tokenAt(rowOf(half)) * p.outStride + int64_t{head} * p.kv.headDim;
       eachColumn(half, [&](int column, int d, int i) { out[column] = resultOf(totals[d][i], factor); });
     }
   }

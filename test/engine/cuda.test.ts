@@ -96,6 +96,18 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     expect(actual).toEqual(expected);
   });
 
+  it.each<Partial<EngineConfig>>([
+    { dtype: 'float32' },
+    { quantization: 'int8', kvCacheDtype: 'int8' },
+    { quantization: 'int4', kvCacheDtype: 'fp8' },
+  ])('gives a request the same bytes in chunks and whole with %o', async (options) => {
+    const whole = await start('cuda', { ...options, enablePrefixCaching: false });
+    const chunked = await start('cuda', { ...options, maxNumBatchedTokens: 9, maxNumSeqs: 4 });
+    const [expected, actual] = [whole, chunked].map((core) => generate(core, [request(9, 30, 1, 1)]).get(9));
+    expect(actual).toEqual(expected);
+    for (const core of [whole, chunked]) core.close();
+  });
+
   it('takes its share of the memory of the GPU, not of the host', async () => {
     const device = loadNative().cudaDevice(cudaDriver());
     if (device.missing !== undefined) throw new Error(device.missing);

@@ -176,9 +176,10 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     },
   );
 
-  const HEADS: readonly Heads[] = [
+  const HEADS: readonly (Heads & { readonly keysAreValues?: boolean })[] = [
     { headDim: 16, kvHeads: 2, group: 2, blockSize: 16, window: null },
     { headDim: 80, kvHeads: 1, group: 3, blockSize: 32, window: 40, softcap: 5, hasSinks: true },
+    { headDim: 48, kvHeads: 1, group: 5, blockSize: 16, window: null, keysAreValues: true },
   ];
 
   it.each(kvDTypes.flatMap((dtype) => HEADS.map((heads) => [dtype, heads] as const)))(
@@ -236,8 +237,9 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     expect([...rows].map(Number.isNaN)).toEqual(Array.from(rows, (_, i) => i >= 50 * 48));
   });
 
-  function cacheOf(ops: Ops, { headDim, kvHeads, blockSize }: Heads, dtype: KvDType, blocks: number) {
-    return ops.makeKvCache({ layers: 1, blocks, blockSize, kvHeads, headDim, dtype });
+  function cacheOf(ops: Ops, heads: (typeof HEADS)[number], dtype: KvDType, blocks: number) {
+    const { headDim, kvHeads, blockSize, keysAreValues = false } = heads;
+    return ops.makeKvCache({ layers: 1, blocks, blockSize, kvHeads, headDim, dtype, keysAreValues });
   }
 
   it.each(kvDTypes)('takes for a block of %s the bytes that the reference takes', (dtype) => {

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 
+#include "backend/not_available.h"
+
 namespace svc::cuda {
 
 void WeightGroups::add(const DeviceWeight& one) {
+  if (one.format != WeightFormat::Bf16) {
+    throw NotAvailable("experts and heads of latent attention in another format than bfloat16 are not available yet with --device cuda: use --device cpu");
+  }
   const uint16_t* const numbers = one.numbers.at<uint16_t>();
   const bool hasBias = one.bias.bytes() > 0;
   if (weight == nullptr) weight = numbers;

@@ -1,0 +1,46 @@
+// The golden models on the CUDA backend, over an emulated driver and its real kernels.
+
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Quantization } from '../../src/config/engine-config.ts';
+import { loadModel } from '../../src/models/load-model.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
+import { cosine, largestDifference } from '../helpers/compare.ts';
+import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { architectureGoldens, type GoldenModel, ownGoldens } from './golden-cases.ts';
+import { ModelSession } from './model-session.ts';
+
+/** Some that differ most: the emulation is slow, and ops have tests of their own. */
+const NAMES = ['cohere2', 'gemma2', 'gpt2', 'llama-yarn', 'qwen3'];
+
+describe('on a GPU', needsCudaEmulator, () => {
+  const cuda = openCuda();
+  afterAll(() => cuda.close());
+
+  async function logits(
+    { folder, maxModelLen, cases }: GoldenModel,
+    dtype: 'float32' | 'bfloat16',
+    quantization: Quantization | null = null,
+  ) {
+    const { ids, rows, logits: expected } = cases.at(-1)!;
+    const model = await loadModel(openModelSource(folder), cuda, { dtype, quantization, maxModelLen });
+    return { actual: new ModelSession(cuda, model, ids.length).run(ids, rows), expected };
+  }
+
+  const goldens = [...ownGoldens(), ...architectureGoldens()].filter(({ name }) => NAMES.includes(name));
+
+  it.each(goldens)('$name gives its logits within 1e-4 in f32', async (golden) => {
+    const { actual, expected } = await logits(golden, 'float32');
+    expect(largestDifference(actual, expected)).toBeLessThan(1e-4);
+  });
+
+  it.each([
+    ['int8', 0.99],
+    ['fp8', 0.95],
+    ['int4', 0.8],
+  ] as const)('models give logits near those of the goldens in %s', async (quantization, least) => {
+    for (const golden of goldens) {
+      const { actual, expected } = await logits(golden, 'bfloat16', quantization);
+      expect(cosine(actual, expected)).toBeGreaterThan(least);
+    }
+  });
+});
