@@ -14,9 +14,11 @@ struct Shape {
   int window;
   float softcap;
   bool hasSinks, isBidirectional, keysAreValues;
+  KvForm form = KvForm::Bf16;
 
   int heads() const { return kvHeads * group; }
   int cols() const { return heads() * headDim; }
+  int vectorBytes() const { return form == KvForm::Bf16 ? 2 * headDim : form == KvForm::Fp8 ? headDim : headDim + 4; }
 };
 
 /// Some last tokens of a sequence, those that a step computes.
@@ -32,7 +34,7 @@ class Sequences {
     maxBlocks_ = ceilDiv(*std::max_element(lengths.begin(), lengths.end()), shape.blockSize);
     const int blocks = maxBlocks_ * static_cast<int>(lengths.size()) + 1;
     // Blocks that nobody has written hold no numbers.
-    memory_.assign(size_t{2} * blocks * shape.kvHeads * shape.blockSize * shape.headDim, 0x7fff);
+    memory_.assign(size_t{1} * blocks * shape.kvHeads * shape.blockSize * shape.vectorBytes(), 0x7fff);
     Numbers numbers(4);
     for (size_t i = 0; i < lengths.size(); ++i) {
       // The blocks of the sequences take turns, from behind.
@@ -131,7 +133,7 @@ class Sequences {
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.headDim)); }
   KvRow kv() const {
     return {const_cast<char*>(reinterpret_cast<const char*>(memory_.data())), shape_.blockSize, shape_.kvHeads, shape_.headDim,
-            shape_.keysAreValues, KvForm::Bf16};
+            shape_.keysAreValues, shape_.form};
   }
 
   void store(int sequence) {
@@ -163,10 +165,11 @@ void check(const Kernels& kernels, const Shape& shape, int length) {
   const Sequences sequences(kernels, shape, {length, 21});
   const std::string what = nameOf(shape);
   const int cols = shape.cols();
+  const double tolerance = shape.form == KvForm::Bf16 ? 0.01 : 0.1;
   const Halves all = sequences.attend({{0, length, length}});
   for (const int position : {0, 1, length / 2, length - 1}) {
     for (int i = 0; i < cols; i += 7)
-      expectNear(fromBf16(all[position * cols + i]), sequences.expected(0, position, i / shape.headDim, i % shape.headDim), 0.01, what);
+      expectNear(fromBf16(all[position * cols + i]), sequences.expected(0, position, i / shape.headDim, i % shape.headDim), tolerance, what);
   }
   report("svcAttention", all);
   const auto expectPart = [&](const std::vector<Query>& queries, int at, int first, int count) {
@@ -207,6 +210,9 @@ void checkAttention(const Kernels& kernels) {
   check(kernels, {64, 2, 1, 16, 40, 0, false, true, false}, 150);
   check(kernels, {40, 1, 5, 16, 0, 0, false, false, true}, 262);
   check(kernels, {576, 1, 17, 16, 40, 0, true, false, true}, 66);
+  check(kernels, {80, 2, 2, 16, 0, 0, false, false, false, KvForm::Fp8}, 130);
+  check(kernels, {128, 1, 3, 16, 70, 0, false, false, false, KvForm::Int8}, 130);
+  check(kernels, {40, 1, 5, 16, 0, 0, false, false, true, KvForm::Int8}, 70);
 }
 
 }  // namespace svc::cuda

@@ -103,6 +103,7 @@ void report(const std::string& name, const std::vector<T>& values) {
 
 void checkRows(const Kernels& kernels);
 void checkLinear(const Kernels& kernels);
+void checkFormats(const Kernels& kernels);
 void checkAttention(const Kernels& kernels);
 void checkLogits(const Kernels& kernels);
 void checkExperts(const Kernels& kernels);

@@ -1,5 +1,5 @@
 // Checks the CUDA kernels of a library against plain definitions, and rows alone against rows among others.
-// Usage: cuda-kernels-check LIBRARY [rows|linear|attention|logits|experts|bytes-of-linear]
+// Usage: cuda-kernels-check LIBRARY [rows|linear|formats|attention|logits|experts|bytes-of-linear]
 
 #include "check.h"
 
@@ -16,6 +16,7 @@ int main(int count, char** arguments) {
     if (part == "bytes-of-linear") reportLinear(kernels);
     if (part == "" || part == "rows") checkRows(kernels);
     if (part == "" || part == "linear") checkLinear(kernels);
+    if (part == "" || part == "formats") checkFormats(kernels);
     if (part == "" || part == "attention") checkAttention(kernels);
     if (part == "" || part == "logits") checkLogits(kernels);
     if (part == "" || part == "experts") checkExperts(kernels);
