@@ -6,7 +6,7 @@
 
 namespace svc::cuda {
 
-template <int kWidth, KvForm kForm>
+template <int kWidth>
 struct LatentAttention {
   static constexpr int kColumns = kWidth / kLatentWarps / 8;  // matrices of 8 that a warp adds up
   static constexpr int kKeys = kKvTile / kLatentWarps / 8;
@@ -79,7 +79,6 @@ struct LatentAttention {
     beginRows();
     for (int i = begin; i < end; ++i) {
       waitForCopies<0>();
-      expandTile<kWidth, kForm>(keysOf(i));
       __syncthreads();
       if (stages > 1 && i + 1 < end) load(i + 1);
       attendTile(i);
@@ -108,7 +107,7 @@ struct LatentAttention {
       const bool isSeen = position >= all.first && position <= all.last && from < kv.headDim;
       uint16_t* const to = pieceOf<kWidth>(keysOf(tileIndex), at, from / 8);
       if (isSeen) {
-        copyPiece<kForm>(to, KvPlace(kv, table[position / kv.blockSize], 0, kvHead, position % kv.blockSize), from);
+        copyPiece<KvForm::Bf16>(to, KvPlace(kv, table[position / kv.blockSize], 0, kvHead, position % kv.blockSize), from);
       } else {
         copyAsync16(to, kv.data, 0);
       }
@@ -302,13 +301,7 @@ struct LatentAttention {
   }
 };
 
-SVC_KERNEL(svcLatent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Bf16>(p).run(); }
-SVC_KERNEL(svcLatent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Bf16>(p).run(); }
-
-SVC_KERNEL(svcFp8Latent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Fp8>(p).run(); }
-SVC_KERNEL(svcFp8Latent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Fp8>(p).run(); }
-
-SVC_KERNEL(svcInt8Latent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Int8>(p).run(); }
-SVC_KERNEL(svcInt8Latent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Int8>(p).run(); }
+SVC_KERNEL(svcLatent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64>(p).run(); }
+SVC_KERNEL(svcLatent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576>(p).run(); }
 
 }  // namespace svc::cuda

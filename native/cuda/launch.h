@@ -328,9 +328,7 @@ inline Launch launchOf(const LatentAttentionParams& p, const AttentionPlan& plan
   const AttentionParams& attention = p.attention;
   const int width = latentWidth(attention.kv.headDim), rows = plan.warps / kLatentWarps * 16;
   const int parts = latentParts(attention.heads / attention.kv.kvHeads, rows);
-  constexpr const char* kNames[][2] = {
-      {"svcLatent64", "svcLatent576"}, {"svcFp8Latent64", "svcFp8Latent576"}, {"svcInt8Latent64", "svcInt8Latent576"}};
-  return {kNames[static_cast<int>(attention.kv.form) - static_cast<int>(KvForm::Bf16)][width == 64 ? 0 : 1],
+  return {width == 64 ? "svcLatent64" : "svcLatent576",
           {static_cast<uint32_t>(attention.numTiles), static_cast<uint32_t>(attention.kv.kvHeads * parts),
            attention.partials == nullptr ? 1u : static_cast<uint32_t>(attention.maxChunks)},
           static_cast<uint32_t>(plan.warps * 32),

@@ -182,7 +182,9 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     { headDim: 48, kvHeads: 1, group: 5, blockSize: 16, window: null, keysAreValues: true },
   ];
 
-  it.each(kvDTypes.flatMap((dtype) => HEADS.map((heads) => [dtype, heads] as const)))(
+  const served = ([dtype, { keysAreValues }]: readonly [KvDType, (typeof HEADS)[number]]) =>
+    !keysAreValues || dtype === 'f32' || dtype === 'bf16';
+  it.each(kvDTypes.flatMap((dtype) => HEADS.map((heads) => [dtype, heads] as const)).filter(served))(
     'attends over keys and values in %s: %o',
     (dtype, heads) => {
       const sizes = [

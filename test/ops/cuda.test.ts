@@ -186,6 +186,7 @@ describe('the CUDA backend', needsCudaEmulator, () => {
 
   it('says what it does not compute yet, naming --device cuda', () => {
     const refused: (() => unknown)[] = [
+      () => cuda.makeKvCache({ ...SHAPE, keysAreValues: true, dtype: 'fp8' }),
       () => cuda.makeKvCache({ ...SHAPE, headDim: 12 }),
       () => cuda.makeKvCache(SHAPE, true),
     ];

@@ -14,6 +14,7 @@ void expectServed(const KvCacheShape& shape, bool isShared) {
     throw NotAvailable(what + " not available yet with --device cuda: use --device cpu");
   };
   if (isShared) refuse("KV transfer is");
+  if (shape.keysAreValues && elementBytes(shape.format) == 1) refuse("latent keys of 8 bits are");
   const bool isKnown = shape.format == KvFormat::F32 ||
                        (shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1));
   if (!isKnown) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");

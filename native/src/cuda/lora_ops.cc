@@ -98,6 +98,7 @@ StreamPosition CudaBackend::linearLora(const Step& step, std::vector<AdapterLora
 
 StreamPosition CudaBackend::gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight,
                                        GatedActivation activation, Rows x, Rows out) {
+  expectBf16Input(weight);
   const int64_t width = gateUpRows(weight.n), sums = width * x.rows;
   float* const memory = scratchIn(loraMemory_, sumBytes(x.rows, loras) + static_cast<size_t>(sums) * sizeof(float));
   if (memory == nullptr) return stream_.endOp();

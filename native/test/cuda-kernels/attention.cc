@@ -212,7 +212,6 @@ void checkAttention(const Kernels& kernels) {
   check(kernels, {576, 1, 17, 16, 40, 0, true, false, true}, 66);
   check(kernels, {80, 2, 2, 16, 0, 0, false, false, false, KvForm::Fp8}, 130);
   check(kernels, {128, 1, 3, 16, 70, 0, false, false, false, KvForm::Int8}, 130);
-  check(kernels, {40, 1, 5, 16, 0, 0, false, false, true, KvForm::Int8}, 70);
 }
 
 }  // namespace svc::cuda
