@@ -372,7 +372,7 @@ SVC_KERNEL(svcAttentionMerge, AttentionParams, kCombineThreads) {
     }
     const int head = kvHead * group + row % group;
     const int64_t token = p.queryStarts[cut.tile.sequence] + cut.tile.firstToken + row / group;
-    p.out[token * p.outStride + static_cast<int64_t>(head) * p.kv.headDim + column] = resultOf(sum, finish(total, p.sinks, head));
+    static_cast<uint16_t*>(p.out)[token * p.outStride + static_cast<int64_t>(head) * p.kv.headDim + column] = resultOf(sum, finish(total, p.sinks, head));
   }
 }
 
