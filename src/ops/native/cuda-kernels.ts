@@ -39,6 +39,8 @@ const STANDARD_HEADERS: readonly (readonly [string, string])[] = [
   [
     'cstdint',
     `#pragma once
+#define INT32_MIN (-2147483647 - 1)
+#define INT32_MAX 2147483647
 using int8_t = signed char; using int16_t = short; using int32_t = int; using int64_t = long long;
 using uint8_t = unsigned char; using uint16_t = unsigned short; using uint32_t = unsigned; using uint64_t = unsigned long long;
 `,
