@@ -305,7 +305,7 @@ export const SERVE_OPTIONS = new OptionTable({
   }),
   ...engineGroup('Hardware', {
     device: option(choice(['auto', 'cpu', 'reference', 'cuda']), 'auto', {
-      help: 'cpu: native kernels; cuda: an NVIDIA GPU (see docs/guides/gpu.md); reference: plain TypeScript, slow; auto: cpu where it was built',
+      help: 'cpu: native kernels; cuda: an NVIDIA GPU (see docs/guides/gpu.md); reference: plain TypeScript, slow; auto: cuda where a GPU is there that can compute the model, else cpu',
     }),
     numThreads: optional(integer(1, 1024), {
       help: 'threads of the kernels',

@@ -441,7 +441,7 @@ export interface Native {
     schedulesDecode: boolean,
     schedulesPrefill: boolean,
   ) => NativeBackend;
-  cudaDevice(driver: string): NativeCudaDevice | NativeCudaMissing;
+  cudaDevice(driver: string): NativeCudaDevice | (NativeCudaMissing & { readonly hasDriver: boolean });
   /** The compiler of kernels in a library: `version` is that of its toolkit, `13.0`. */
   nvrtc(library: string): { readonly missing?: undefined; readonly version: string } | NativeCudaMissing;
   /** Machine code of `source`, which includes `headers`, each [name, text]. Throws what the compiler says. */

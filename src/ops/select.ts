@@ -1,11 +1,12 @@
 // Picks the backend: the native one where its addon loads, else plain TypeScript. The one place that knows both.
 
 import os from 'node:os';
+import { checkDevice } from '../config/availability.ts';
 import type { EngineConfig } from '../config/engine-config.ts';
-import { NativeAddonError } from '../errors.ts';
+import { ConfigError, NativeAddonError, NotAvailableError } from '../errors.ts';
 import { loadNative, type Native } from '../native/native.ts';
 import { openCpuDevice } from './native/cpu-device.ts';
-import { cudaDeviceName, openCudaDevice } from './native/cuda-device.ts';
+import { missingForCuda, openCudaDevice } from './native/cuda-device.ts';
 import { NativeOps } from './native/native-ops.ts';
 import type { Ops } from './ops.ts';
 import { ReferenceOps } from './reference/reference-ops.ts';
@@ -16,10 +17,13 @@ interface SelectedOps {
   readonly reason: string;
   /** What a person should know of the choice; null where there is nothing. */
   readonly warning: string | null;
+  /** What to compute on where the device lacks what the model needs; left out where nothing else may. */
+  readonly otherwise?: (why: string) => SelectedOps;
 }
 
 /** The part of the configuration that is about hardware. */
-type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa' | 'enforceEager' | 'attention'>;
+type DeviceOptions = Pick<EngineConfig, 'numThreads' | 'cpuIsa' | 'enforceEager' | 'attention'> &
+  Parameters<typeof checkDevice>[0];
 
 /**
  * @throws NativeAddonError when `device` is cpu or cuda and the addon does not load; ConfigError for a GPU that is not there, an
@@ -41,7 +45,9 @@ export function selectOps(options: DeviceOptions): SelectedOps {
 function selectAutomatically(options: DeviceOptions): SelectedOps {
   try {
     const native = loadNative();
-    return openCpu(native, options, `the native addon is built${aboutGpu(native)}`);
+    const obstacle = obstacleToGpu(native, options);
+    const onCpu = (why: string) => openCpu(native, options, `the native addon is built${why}`);
+    return obstacle === null ? openCudaOr(options, onCpu) : onCpu(obstacle);
   } catch (error) {
     // Where the user asks for what this machine cannot do, nothing else is served in its place.
     if (!(error instanceof NativeAddonError)) throw error;
@@ -49,10 +55,33 @@ function selectAutomatically(options: DeviceOptions): SelectedOps {
   }
 }
 
-/** Whoever has a GPU should know that it is not used. */
-function aboutGpu(native: Native): string {
-  const name = cudaDeviceName(native);
-  return name === null ? '' : `; --device cuda computes on the ${name} of this machine`;
+/** What keeps a GPU from being used, for behind a reason: '' where this machine has no driver for one. Null where nothing does. */
+function obstacleToGpu(native: Native, options: DeviceOptions): string | null {
+  const missing = missingForCuda(native);
+  if (missing !== null) return missing === '' ? '' : notOnGpu(missing);
+  if (options.attention.backend === 'CPU_ATTN') return notOnGpu('asked for by --attention-backend CPU_ATTN');
+  try {
+    checkDevice({ ...options, device: 'cuda' });
+    return null;
+  } catch (error) {
+    if (!(error instanceof NotAvailableError)) throw error;
+    return notOnGpu(error.message);
+  }
+}
+
+/** What the GPU turns out to lack, at once or when the model is loaded, the processor computes. */
+function openCudaOr(options: DeviceOptions, onCpu: (why: string) => SelectedOps): SelectedOps {
+  const otherwise = (why: string) => onCpu(notOnGpu(why));
+  try {
+    return { ...openCuda(options, 'found by --device auto'), otherwise };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return otherwise(error.message);
+  }
+}
+
+function notOnGpu(why: string): string {
+  return `; not on a GPU: ${why}`;
 }
 
 function openCuda({ enforceEager, attention }: DeviceOptions, reason: string): SelectedOps {

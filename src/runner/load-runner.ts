@@ -1,7 +1,7 @@
 // Loads the model, chooses the size of its KV memory and takes it.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, NotAvailableError } from '../errors.ts';
 import { mostBlocks } from '../kv-cache/block-groups.ts';
 import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
 import { loadModel } from '../models/load-model.ts';
@@ -26,11 +26,22 @@ export interface LoadListeners {
 }
 
 /** @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend. */
-export async function loadRunner(
+export async function loadRunner(config: EngineConfig, listeners: LoadListeners = {}): Promise<Executor> {
+  const selected = selectOps(config);
+  try {
+    return await loadOn(selected, config, listeners);
+  } catch (error) {
+    if (!(error instanceof NotAvailableError) || selected.otherwise === undefined) throw error;
+    selected.ops.close();
+    return await loadOn(selected.otherwise(error.message), config, listeners);
+  }
+}
+
+async function loadOn(
+  { ops, reason, warning }: ReturnType<typeof selectOps>,
   config: EngineConfig,
-  { onProgress = () => {}, onWarning = () => {} }: LoadListeners = {},
+  { onProgress = () => {}, onWarning = () => {} }: LoadListeners,
 ): Promise<Executor> {
-  const { ops, reason, warning } = selectOps(config);
   if (warning !== null) onWarning(warning);
   const plan = new KvPlan(config, ops);
   const packedCache = openPackedCache(config, ops, onWarning);

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
+import { NotAvailableError } from '../../src/errors.ts';
 import { adapterKeys } from '../../src/kv-cache/prefix-hash.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
@@ -106,6 +107,20 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     const [expected, actual] = [whole, chunked].map((core) => generate(core, [request(9, 30, 1, 1)]).get(9));
     expect(actual).toEqual(expected);
     for (const core of [whole, chunked]) core.close();
+  });
+
+  it('leaves a model that the GPU cannot compute to the processor with --device auto', async () => {
+    const modelPath = modelOf('uneven');
+    writeTinyModel(modelPath, { seed: 1, config: { head_dim: 12 } });
+    await expect(start('cuda', { modelPath })).rejects.toThrow(NotAvailableError);
+    const core = await start('auto', { modelPath });
+    const { backend, backendReason } = core.executor.info;
+    expect([backend, backendReason]).toEqual([
+      'cpu',
+      expect.stringMatching(/not on a GPU: heads of 12 numbers/),
+    ]);
+    expect(generate(core, [request(1, 5, 0, null)]).get(1)!.tokenIds).toHaveLength(4);
+    core.close();
   });
 
   it('takes its share of the memory of the GPU, not of the host', async () => {

@@ -15,6 +15,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { loadNative, probeNative } from '../../src/native/native.ts';
 import { compileCached } from '../../src/ops/native/cuda-kernels.ts';
@@ -90,12 +91,26 @@ describe('--device cuda with a driver', needsCudaEmulator, () => {
     ops.close();
   });
 
-  it('is named where auto computes on the processor all the same', () => {
+  it('is what auto computes on', () => {
     const { ops, reason } = select('auto');
-    expect([ops.backend, reason]).toEqual([
-      'cpu',
-      'the native addon is built; --device cuda computes on the emulated GPU of this machine',
-    ]);
+    expect([ops.backend, reason]).toEqual(['cuda', 'found by --device auto']);
+    ops.close();
+  });
+
+  it.each<[string, Partial<EngineConfig>, Record<string, string>, RegExp]>([
+    ['a GPU that is too old', {}, { SVC_EMULATED_CAPABILITY: '75' }, /emulated GPU is too old/],
+    ['kernels that are not there', {}, { SVC_CUDA_KERNELS: '/nowhere/k.fatbin' }, /k\.fatbin/],
+    [
+      'an option of the processor',
+      { attention: { backend: 'CPU_ATTN', isForPrefill: true } },
+      {},
+      /CPU_ATTN/,
+    ],
+  ])('leaves auto on the processor with %s, and the start says why', (_, options, env, why) => {
+    for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
+    const { ops, reason } = selectOps({ ...ENGINE_DEFAULTS, device: 'auto', numThreads: 1, ...options });
+    expect([ops.backend, reason]).toEqual(['cpu', expect.stringMatching(/; not on a GPU: /)]);
+    expect(reason).toMatch(why);
     ops.close();
   });
 });

@@ -24,6 +24,7 @@ Napi::Value cudaDevice(const Napi::CallbackInfo& info) {
       told.Set("totalBytes", static_cast<double>(memory.total));
     } catch (const cuda::Unavailable& missing) {
       told.Set("missing", missing.what());
+      told.Set("hasDriver", dynamic_cast<const cuda::NoDriver*>(&missing) == nullptr);
     }
     return told;
   });

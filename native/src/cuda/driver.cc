@@ -17,7 +17,7 @@ std::string dottedVersion(int version) {
 void* openLibrary(const std::string& name) {
   if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
   const char* const reason = dlerror();
-  throw Unavailable("the NVIDIA driver is not there (" + (reason == nullptr ? name : std::string(reason)) +
+  throw NoDriver("the NVIDIA driver is not there (" + (reason == nullptr ? name : std::string(reason)) +
                     "): install driver 580 or newer; in a container, start it with the GPU (docker run --gpus all)");
 }
 

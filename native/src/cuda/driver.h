@@ -13,6 +13,11 @@ class Unavailable : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// There is not even a driver.
+class NoDriver : public Unavailable {
+  using Unavailable::Unavailable;
+};
+
 /// A call of the driver failed.
 class DriverError : public std::runtime_error {
  public:

@@ -32,10 +32,11 @@ export function openCudaDevice(native: Native, options: CudaOptions): NativeDevi
   };
 }
 
-/** The name of the GPU that `--device cuda` would compute on; null where there is none. */
-export function cudaDeviceName(native: Native): string | null {
+/** What this machine lacks to compute on a GPU, '' where it has no driver for one; null where it lacks nothing. */
+export function missingForCuda(native: Native): string | null {
   const device = native.cudaDevice(cudaDriver());
-  return device.missing === undefined ? device.name : null;
+  if (device.missing === undefined) return null;
+  return device.hasDriver ? device.missing : '';
 }
 
 function deviceOf(native: Native): NativeCudaDevice {
