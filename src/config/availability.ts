@@ -6,7 +6,7 @@ import type { OptionValues } from './options.ts';
 
 type Checked = Pick<OptionValues, 'sslCertReqs' | 'tensorParallelSize'>;
 
-type DeviceChoice = Pick<EngineConfig, 'device' | 'kvTransfer' | 'lora'>;
+type DeviceChoice = Pick<EngineConfig, 'device' | 'lora'>;
 
 /**
  * Refuses what would matter and is not there yet.
@@ -36,9 +36,8 @@ export function availableDType(dtype: OptionValues['dtype']): DTypeOption {
  * Refuses what the options alone say that `device` does not compute yet; backends refuse models.
  * @throws NotAvailableError naming option, value and what to do.
  */
-export function checkDevice({ device, kvTransfer, lora }: DeviceChoice): void {
+export function checkDevice({ device, lora }: DeviceChoice): void {
   if (device !== 'cuda') return;
-  if (kvTransfer !== null) throw notOnCuda('kv-transfer-config', 'leave it out');
   if (lora !== null) throw notOnCuda('enable-lora', 'leave it and --lora-modules out');
 }
 

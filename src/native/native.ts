@@ -416,7 +416,13 @@ interface NativeCudaMissing {
 }
 
 export interface Native {
-  readonly KvMemory: new (layers: number, blocks: number, layerBlockBytes: number) => NativeKvMemory;
+  /** `driver`: in memory of the GPU of that driver library. */
+  readonly KvMemory: new (
+    layers: number,
+    blocks: number,
+    layerBlockBytes: number,
+    driver?: string,
+  ) => NativeKvMemory;
   /** `memory` is a token of shareKvMemory. */
   readonly TransferEngine: new (
     memory: bigint,

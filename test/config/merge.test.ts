@@ -201,10 +201,6 @@ describe('what is not available yet', () => {
     [{ device: 'cuda', attentionBackend: 'CPU_ATTN' }, /CPU_ATTN computes on the processor: use FLASH_ATTN/],
     [{ attentionConfig: { backend: 'TRITON_ATTN' } }, /TRITON_ATTN needs PyTorch and its compiler/],
     [{ attentionBackend: 'ROCM_AITER_FA' }, /ROCM_AITER_FA needs an AMD GPU.*no kernels for one/],
-    [
-      { device: 'cuda', kvTransferConfig: '{"kv_connector": "P2pNcclConnector", "kv_role": "kv_both"}' },
-      /--kv-transfer-config is not available yet with --device cuda/,
-    ],
     [{ device: 'cuda', enableLora: true }, /--enable-lora is not available yet with --device cuda/],
     [
       { attentionConfig: { use_prefill_decode_attention: true } },

@@ -32,10 +32,15 @@ export class TransferNode {
   #waiting: (() => void)[] = [];
   #nextLoad = 1;
 
-  constructor(shape: Shape = SHAPE, receiveBytes = shape.layers * shape.layerBlockBytes * shape.blocks) {
+  /** @param driver Its KV memory is that of a GPU. */
+  constructor(
+    shape: Shape = SHAPE,
+    receiveBytes = shape.layers * shape.layerBlockBytes * shape.blocks,
+    driver?: string,
+  ) {
     const { KvMemory, TransferEngine } = loadNative();
     this.shape = shape;
-    this.memory = new KvMemory(shape.layers, shape.blocks, shape.layerBlockBytes);
+    this.memory = new KvMemory(shape.layers, shape.blocks, shape.layerBlockBytes, driver);
     const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
     this.engine = new TransferEngine(this.memory.share(), options, (events) => {
       this.events.push(...events);

@@ -1,16 +1,34 @@
 // Blocks go from one KV memory into another through the native threads, over each kind of link.
 
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
+import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { needsNative } from '../helpers/needs.ts';
-import { KINDS, range, transferNodes } from '../helpers/transfer-node.ts';
+import { KINDS, type Kind, range, type Shape, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
 import { openCpu } from '../ops/native-backends.ts';
 import { beginStep } from '../ops/steps.ts';
 
-const node = transferNodes();
+const makeNode = transferNodes();
+/** Of the GPU that has the blocks, if one has them. */
+let driver: string | undefined;
+const node = (shape?: Shape) => makeNode(shape, undefined, driver);
 
-describe.each(KINDS)('over %s', needsNative, (kind) => {
+describe('blocks of the host', needsNative, () => {
+  describe.each(KINDS)('over %s', transfers);
+});
+
+describe('blocks of a GPU', needsCudaEmulator, () => {
+  beforeAll(() => {
+    driver = CUDA_EMULATOR.SVC_CUDA_DRIVER;
+  });
+  afterAll(() => {
+    driver = undefined;
+  });
+  describe.each(KINDS)('over %s', transfers);
+});
+
+function transfers(kind: Kind): void {
   it('brings every piece of a transfer bit for bit into the blocks it is loaded to', async () => {
     const [p, d] = [node(), node()];
     const [from, to] = [range(7, 20).reverse(), range(7, 3)];
@@ -301,7 +319,7 @@ describe.each(KINDS)('over %s', needsNative, (kind) => {
       'the peer has refused: a KV cache of another shape',
     );
   });
-});
+}
 
 it('finds, when it loads, that what was received has changed since', needsNative, async () => {
   const [p, d] = [node(), node()];

@@ -17,7 +17,7 @@
 #include "backend/op_inputs.h"
 #include "backend/step_inputs.h"
 #include "backend/tensor_source.h"
-#include "memory/shared_pages.h"
+#include "memory/shared_memory.h"
 
 namespace svc {
 
@@ -99,8 +99,8 @@ struct KvCache {
   KvCacheShape shape;
   /// Bytes of one row of one block.
   size_t layerBlockBytes;
-  /// The same memory, if other processes of this host may read it, [row][block]; null otherwise.
-  std::shared_ptr<SharedPages> shared;
+  /// The same memory, if its blocks may go to other instances, [row][block]; none otherwise.
+  SharedMemory shared;
 };
 
 struct AttentionOptions {
@@ -177,7 +177,7 @@ class Backend {
   virtual GraphCounts graphs() const { return {}; }
   /// Whether a driver made the machine code of its kernels, so that their bits are the driver's.
   virtual bool isCompiledByDriver() const { return false; }
-  /// Runs `body` on a thread of this process, in the order of the ops.
+  /// Runs `body` on a thread of this process once the ops so far have run, after the bodies before it. Ops after it need not wait.
   virtual StreamPosition callback(std::function<void()> body) = 0;
 
   /// Ops may name this step from now on. Copies it to the memory where they read it; they share it until they have run.

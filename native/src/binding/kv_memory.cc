@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "binding/checked.h"
+#include "cuda/transfer_memory.h"
 #include "transfer/memory_tokens.h"
 
 namespace svc {
@@ -23,8 +24,12 @@ KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWra
   const auto blocks = static_cast<uint32_t>(integerArgument(info, 1, 1, 1 << 30, "KvMemory: blocks"));
   const auto layerBlockBytes = static_cast<size_t>(integerArgument(info, 2, 1, 1 << 30, "KvMemory: bytes of a layer block"));
   checked(info, [&] {
-    auto pages = std::make_shared<SharedPages>(layerBlockBytes * blocks * layers);
-    table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(pages), layers, blocks, layerBlockBytes));
+    SharedMemory memory;
+    const size_t bytes = layerBlockBytes * blocks * layers;
+    if (info[3].IsString()) memory.device = std::make_shared<cuda::TransferMemory>(info[3].ToString(), bytes);
+    else memory.pages = std::make_shared<SharedPages>(bytes);
+    if (memory.device) lane_ = memory.device->openLane(layerBlockBytes);
+    table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(memory), layers, blocks, layerBlockBytes));
     return info.Env().Undefined();
   });
 }
@@ -49,29 +54,34 @@ Napi::Value KvMemoryObject::onKvLayerSaved(const Napi::CallbackInfo& info) {
   return info.Env().Undefined();
 }
 
-char* KvMemoryObject::layerBlockAt(const Napi::CallbackInfo& info) const {
+size_t KvMemoryObject::offsetOf(const Napi::CallbackInfo& info) const {
   const transfer::KvMemory& memory = table_->memory;
   const auto layer = integerArgument(info, 0, 0, memory.layers - 1, "KvMemory: a layer");
   const auto block = integerArgument(info, 1, 0, memory.blocks - 1, "KvMemory: a block");
-  return memory.layerBlock(static_cast<uint32_t>(layer), static_cast<uint32_t>(block));
+  return memory.offsetOf(static_cast<uint32_t>(layer), static_cast<uint32_t>(block));
 }
 
 Napi::Value KvMemoryObject::write(const Napi::CallbackInfo& info) {
-  char* layerBlock = layerBlockAt(info);
+  const size_t offset = offsetOf(info), size = table_->memory.layerBlockBytes;
   const auto bytes = info[2].As<Napi::Uint8Array>();
-  if (bytes.ByteLength() != table_->memory.layerBlockBytes) {
-    throw Napi::RangeError::New(info.Env(), "KvMemory: expected the bytes of one layer block");
-  }
-  std::memcpy(layerBlock, bytes.Data(), bytes.ByteLength());
-  return info.Env().Undefined();
+  if (bytes.ByteLength() != size) throw Napi::RangeError::New(info.Env(), "KvMemory: expected the bytes of one layer block");
+  return checked(info, [&] {
+    std::memcpy(lane_ ? lane_->pinned() : table_->memory.memory.pages->data() + offset, bytes.Data(), size);
+    if (lane_) lane_->store(offset, lane_->pinned(), size);
+    if (lane_) lane_->finish();
+    return info.Env().Undefined();
+  });
 }
 
 Napi::Value KvMemoryObject::read(const Napi::CallbackInfo& info) {
-  const char* layerBlock = layerBlockAt(info);
-  const size_t size = table_->memory.layerBlockBytes;
+  const size_t offset = offsetOf(info), size = table_->memory.layerBlockBytes;
   auto bytes = Napi::Uint8Array::New(info.Env(), size);
-  std::memcpy(bytes.Data(), layerBlock, size);
-  return bytes;
+  return checked(info, [&] {
+    if (lane_) lane_->fetch(lane_->pinned(), offset, size);
+    if (lane_) lane_->finish();
+    std::memcpy(bytes.Data(), lane_ ? lane_->pinned() : table_->memory.memory.pages->data() + offset, size);
+    return bytes;
+  });
 }
 
 }  // namespace svc

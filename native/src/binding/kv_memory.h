@@ -12,7 +12,7 @@ namespace svc {
 class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {
  public:
   static Napi::Function define(Napi::Env env);
-  /// new KvMemory(layers, blocks, layerBlockBytes)
+  /// new KvMemory(layers, blocks, layerBlockBytes, driver or nothing): of the GPU of that driver, or of the host
   explicit KvMemoryObject(const Napi::CallbackInfo& info);
 
  private:
@@ -21,9 +21,12 @@ class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {
   Napi::Value onKvLayerSaved(const Napi::CallbackInfo&);
   Napi::Value write(const Napi::CallbackInfo&);
   Napi::Value read(const Napi::CallbackInfo&);
-  char* layerBlockAt(const Napi::CallbackInfo& info) const;
+  /// Of the layer block that a call names.
+  size_t offsetOf(const Napi::CallbackInfo& info) const;
 
   std::shared_ptr<transfer::SendTable> table_;
+  /// Null for memory of the host; its pinned memory is one layer block.
+  std::unique_ptr<CopyLane> lane_;
 };
 
 }  // namespace svc

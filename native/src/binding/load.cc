@@ -313,7 +313,7 @@ Napi::Value BackendObject::makeKvCache(const Info& info) {
 Napi::Value BackendObject::shareKvMemory(const Info& info) {
   Args a = args("shareKvMemory", info);
   const KvCache& cache = cacheAt(a);
-  if (cache.shared == nullptr) throw ArgumentError("shareKvMemory", "a cache that is shared", "one that is not");
+  if (cache.shared.isNone()) throw ArgumentError("shareKvMemory", "a cache that is shared", "one that is not");
   sendTable_ = std::make_shared<transfer::SendTable>(
       transfer::KvMemory(cache.shared, static_cast<uint32_t>(cache.shape.layers.rows),
                          static_cast<uint32_t>(cache.shape.blocks), cache.layerBlockBytes));

@@ -192,7 +192,7 @@ Napi::Value TransferEngine::connect(const Info& info) {
   const transfer::Transport& transport = transportArgument(info, 0);
   const std::string address = info[1].ToString();
   const int wanted = static_cast<int>(integerArgument(info, 2, 1, kMaxSockets, "connect: sockets"));
-  const int sockets = transport.carriesLayerBlocks() ? wanted : 1;
+  const int sockets = transfer::carriesLayerBlocks(transport, parts(info).table->memory) ? wanted : 1;
   return Napi::Number::New(info.Env(), parts(info).sender.connect(transport, address, sockets));
 }
 

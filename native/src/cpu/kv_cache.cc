@@ -92,10 +92,10 @@ HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
   const size_t bytes = kv.layerBlockBytes * blocks * layers.rows;
   if (isShared) {
     auto pages = std::make_shared<SharedPages>(bytes);
-    return {{shape, kv.layerBlockBytes, pages}, kv, pages->data(), Pages()};
+    return {{shape, kv.layerBlockBytes, {pages, nullptr}}, kv, pages->data(), Pages()};
   }
   Pages pages(bytes);
-  return {{shape, kv.layerBlockBytes, nullptr}, kv, pages.data(), std::move(pages)};
+  return {{shape, kv.layerBlockBytes, {}}, kv, pages.data(), std::move(pages)};
 }
 
 void runStoreKv(ThreadPool& pool, const KernelSet& set, const HostKvCache& cache, int layer, Rows k, Rows v,

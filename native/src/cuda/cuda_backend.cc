@@ -5,15 +5,15 @@
 #include <algorithm>
 
 #include "backend/not_available.h"
+#include "cuda/transfer_memory.h"
 
 namespace svc::cuda {
 namespace {
 
-void expectServed(const KvCacheShape& shape, bool isShared) {
+void expectServed(const KvCacheShape& shape) {
   const auto refuse = [](const std::string& what) {
     throw NotAvailable(what + " not available yet with --device cuda: use --device cpu");
   };
-  if (isShared) refuse("KV transfer is");
   if (shape.keysAreValues && elementBytes(shape.format) == 1) refuse("latent keys of 8 bits are");
   const bool isKnown = shape.format == KvFormat::F32 ||
                        (shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1));
@@ -31,12 +31,14 @@ DeviceAddress addressOf(const Rows& x) { return reinterpret_cast<DeviceAddress>(
 
 CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options)
     : options_(options),
+      driver_(driver),
       device_(driver),
       kernels_(device_, kernels),
       loader_(device_),
       arena_(device_),
       fault_(device_, sizeof(int32_t)),
       staging_(device_),
+      callbacks_(device_),
       stream_(device_) {
   *fault() = 0;
 }
@@ -58,14 +60,19 @@ const Vector& CudaBackend::makeVector(std::vector<float> values) {
 }
 
 const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared) {
-  expectServed(shape, isShared);
+  expectServed(shape);
   const size_t vectorBytes = shape.headDim * elementBytes(shape.format) + (shape.format == KvFormat::Int8 ? sizeof(float) : 0);
   const size_t kinds = shape.keysAreValues ? 1 : 2, layerBlockBytes = kinds * shape.blockSize * shape.kvHeads * vectorBytes;
   const size_t bytes = layerBlockBytes * shape.blocks * shape.layers.rows;
-  DeviceKvCache& cache = caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, nullptr}, DeviceMemory(device_, bytes)});
+  if (isShared) {
+    auto memory = std::make_shared<TransferMemory>(driver_, bytes);
+    return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, {nullptr, memory}}, memory->address(), DeviceMemory()});
+  }
+  DeviceMemory memory(device_, bytes);
   const Driver& driver = device_.driver();
-  driver.check(driver.cuMemsetD8Async(cache.memory.address(), 0, bytes, stream_.handle()), "clear its KV memory");
-  return cache;
+  driver.check(driver.cuMemsetD8Async(memory.address(), 0, bytes, stream_.handle()), "clear its KV memory");
+  const DeviceAddress address = memory.address();
+  return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, {}}, address, std::move(memory)});
 }
 
 bool CudaBackend::await(StreamPosition position, Duration atMost) {
@@ -75,14 +82,7 @@ bool CudaBackend::await(StreamPosition position, Duration atMost) {
 }
 
 StreamPosition CudaBackend::callback(std::function<void()> body) {
-  auto owned = std::make_unique<std::function<void()>>(std::move(body));
-  const Driver& driver = device_.driver();
-  const HostFunction call = [](void* data) {
-    const std::unique_ptr<std::function<void()>> taken(static_cast<std::function<void()>*>(data));
-    (*taken)();
-  };
-  driver.check(driver.cuLaunchHostFunc(stream_.handle(), call, owned.get()), "call the host");
-  owned.release();
+  callbacks_.callAfter(stream_.handle(), std::move(body));
   return stream_.endOp();
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "backend/backend.h"
+#include "cuda/callback_stream.h"
 #include "cuda/kernels.h"
 #include "cuda/memory.h"
 #include "cuda/ordered_stream.h"
@@ -25,8 +26,9 @@ struct CudaOptions {
 };
 
 struct DeviceKvCache : KvCache {
-  /// [row][block], each `layerBlockBytes`; zeroed.
-  DeviceMemory memory;
+  /// [row][block], each `layerBlockBytes`; zeroed. In `shared` or in `own`.
+  DeviceAddress address;
+  DeviceMemory own;
 };
 
 struct DeviceExperts : Experts {
@@ -186,6 +188,8 @@ class CudaBackend final : public Backend {
   int32_t* fault() const { return reinterpret_cast<int32_t*>(fault_.data()); }
 
   const CudaOptions options_;
+  /// File of the driver.
+  const std::string driver_;
   const Device device_;
   const uint32_t sharedBytes_ = device_.sharedBytes();
   const int multiprocessors_ = device_.multiprocessors();
@@ -214,7 +218,8 @@ class CudaBackend final : public Backend {
   uint64_t numSteps_ = 0;
   /// One for each kind of layer.
   std::deque<DeviceSchedule> schedules_;
-  /// The last member, so that it ends before what its ops use is freed.
+  /// The last members, so that they end before what their ops use is freed.
+  CallbackStream callbacks_;
   OrderedStream stream_;
 };
 

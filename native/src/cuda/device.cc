@@ -18,13 +18,14 @@ Device::Device(const std::string& driver) : driver_(driver) {
   if (computeCapability() < kOldestCapability || attribute(kAttributeVirtualMemory) == 0) {
     throw Unavailable(name() + " is too old: svc needs compute capability 8.0 (Ampere) or newer");
   }
-  Context context = nullptr;
-  driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, ordinal_), "open a context");
-  const Result current = driver_.cuCtxSetCurrent(context);
+  driver_.check(driver_.cuDevicePrimaryCtxRetain(&context_, ordinal_), "open a context");
+  const Result current = driver_.cuCtxSetCurrent(context_);
   if (current == kSuccess) return;
   driver_.cuDevicePrimaryCtxRelease_v2(ordinal_);
   driver_.check(current, "use its context");
 }
+
+void Device::enter() const { driver_.check(driver_.cuCtxSetCurrent(context_), "use its context"); }
 
 Device::~Device() { driver_.cuDevicePrimaryCtxRelease_v2(ordinal_); }
 

@@ -11,7 +11,7 @@ struct MemoryInfo {
   size_t free, total;
 };
 
-/// The first GPU that the driver shows: CUDA_VISIBLE_DEVICES chooses. The thread that makes it calls all else.
+/// The first GPU that the driver shows: CUDA_VISIBLE_DEVICES chooses. The thread that makes it calls all else, and others after `enter`.
 class Device {
  public:
   /// `driver` names its library. Throws Unavailable where there is no GPU that svc can compute on.
@@ -22,6 +22,8 @@ class Device {
 
   const Driver& driver() const { return driver_; }
   DeviceOrdinal ordinal() const { return ordinal_; }
+  /// Lets the calling thread, too, call what belongs to this device.
+  void enter() const;
   /// `NVIDIA H100 80GB HBM3`
   std::string name() const;
   /// Major * 10 + minor: 90 is Hopper.
@@ -36,6 +38,7 @@ class Device {
 
   const Driver driver_;
   DeviceOrdinal ordinal_ = 0;
+  Context context_ = nullptr;
 };
 
 }  // namespace svc::cuda

@@ -127,6 +127,7 @@ using HostFunction = void (*)(void* data);
   X(cuStreamCreate, (StreamHandle* stream, unsigned flags))                                                \
   X(cuStreamDestroy_v2, (StreamHandle stream))                                                             \
   X(cuStreamSynchronize, (StreamHandle stream))                                                            \
+  X(cuStreamWaitEvent, (StreamHandle stream, EventHandle event, unsigned flags))                           \
   X(cuEventCreate, (EventHandle* event, unsigned flags))                                                   \
   X(cuEventDestroy_v2, (EventHandle event))                                                                \
   X(cuEventRecord, (EventHandle event, StreamHandle stream))                                               \

@@ -14,8 +14,9 @@ KvRow kvRow(const KvCache& cache, int layer) {
   const KvCacheShape& shape = cache.shape;
   const size_t rowBytes = cache.layerBlockBytes * shape.blocks;
   const auto row = static_cast<size_t>(shape.layers.of[static_cast<size_t>(layer)].row);
-  return {static_cast<const DeviceKvCache&>(cache).memory.at<char>(row * rowBytes), shape.blockSize, shape.kvHeads, shape.headDim,
-          shape.keysAreValues ? 1 : 0, static_cast<KvForm>(shape.format)};
+  const DeviceAddress address = static_cast<const DeviceKvCache&>(cache).address + row * rowBytes;
+  return {reinterpret_cast<char*>(address), shape.blockSize, shape.kvHeads, shape.headDim, shape.keysAreValues ? 1 : 0,
+          static_cast<KvForm>(shape.format)};
 }
 
 int groupOf(const StepInputs& step, int layer) { return step.cache->shape.layers.of[static_cast<size_t>(layer)].group; }

@@ -18,16 +18,17 @@ constexpr size_t kMaxPayload = 1 << 19;
 /// A receiver that closes a connection for an error sends the reason first, at most this many bytes of text.
 constexpr size_t kMaxReason = 128;
 
-/// The first bytes on a socket; over shm the descriptor of the sender's KV memory is attached.
+/// The first bytes on a socket. Over shm the descriptor of the sender's KV memory is attached, unless that is a device's.
 struct Hello {
   uint32_t magic;
   uint32_t version;
   uint32_t layers;
+  /// Of the memory that the receiver reads; 0 where layer blocks follow their frames.
   uint32_t blocks;
   uint64_t layerBlockBytes;
 };
 
-/// `count` entries follow, and over TCP as many layer blocks.
+/// `count` entries follow, and as many layer blocks where the receiver does not read them itself.
 struct FrameHeader {
   uint32_t magic;
   uint32_t layer;

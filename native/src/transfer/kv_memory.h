@@ -1,25 +1,28 @@
 // The KV memory as a transfer sees it: layer blocks, [layer][block], each contiguous.
 #pragma once
 
-#include <memory>
+#include <utility>
 
-#include "memory/shared_pages.h"
+#include "memory/shared_memory.h"
 
 namespace svc::transfer {
 
 struct KvMemory {
-  KvMemory(std::shared_ptr<SharedPages> pages, uint32_t layers, uint32_t blocks, size_t layerBlockBytes)
-      : pages(std::move(pages)), layers(layers), blocks(blocks), layerBlockBytes(layerBlockBytes) {}
+  KvMemory(SharedMemory memory, uint32_t layers, uint32_t blocks, size_t layerBlockBytes)
+      : memory(std::move(memory)), layers(layers), blocks(blocks), layerBlockBytes(layerBlockBytes) {}
 
   /// Keeps the bytes alive while a transfer uses them, even if their backend is freed.
-  std::shared_ptr<SharedPages> pages;
+  SharedMemory memory;
   uint32_t layers;
   uint32_t blocks;
   size_t layerBlockBytes;
 
-  char* layerBlock(uint32_t layer, uint32_t block) const {
-    return pages->data() + (static_cast<size_t>(layer) * blocks + block) * layerBlockBytes;
+  bool isOfDevice() const { return memory.device != nullptr; }
+  size_t offsetOf(uint32_t layer, uint32_t block) const {
+    return (static_cast<size_t>(layer) * blocks + block) * layerBlockBytes;
   }
+  /// Where the host has it; not of a device.
+  char* layerBlock(uint32_t layer, uint32_t block) const { return memory.pages->data() + offsetOf(layer, block); }
 };
 
 }  // namespace svc::transfer

@@ -5,7 +5,7 @@
 namespace svc::transfer {
 namespace {
 
-/// Bytes of one load that are copied before commands and other loads are served.
+/// What a turn of one load copies.
 constexpr size_t kBytesPerTurn = size_t{4} << 20;
 
 bool fits(const Load& load) {
@@ -18,7 +18,11 @@ bool fits(const Load& load) {
 }  // namespace
 
 Loader::Loader(KvMemory memory, EventQueue& events)
-    : memory_(std::move(memory)), events_(events), checksum_(memory_.layerBlockBytes) {
+    : memory_(std::move(memory)),
+      events_(events),
+      checksum_(memory_.layerBlockBytes),
+      mostPerTurn_(std::max<size_t>(kBytesPerTurn / memory_.layerBlockBytes, 1)),
+      lane_(memory_.isOfDevice() ? memory_.memory.device->openLane(mostPerTurn_ * memory_.layerBlockBytes) : nullptr) {
   poller_.start([](int, uint32_t) {}, [this] { copyArrived(); });
 }
 
@@ -64,21 +68,34 @@ void Loader::copyArrived() {
   if (isMore) poller_.wake();
 }
 
-bool Loader::copySome(Load& load) const {
+bool Loader::copySome(Load& load) {
   const Receive& receive = *load.receive;
   const size_t numBlocks = receive.places.size(), skipped = load.firstBlock - receive.firstBlock;
-  const uint64_t most = std::max<uint64_t>(kBytesPerTurn / memory_.layerBlockBytes, 1);
-  const uint64_t end = std::min<uint64_t>(receive.numReadable, load.numRead + most);
-  for (; load.numRead < end; ++load.numRead) {
-    const size_t layers = memory_.layers;
-    const size_t inOrder = load.numRead % layers * numBlocks + load.numRead / layers;
-    const size_t slot = load.isLate ? inOrder : receive.arrivals[load.numRead];
-    const size_t layer = slot / numBlocks, block = slot % numBlocks;
-    if (block < skipped || block - skipped >= load.blocks.size()) continue;
-    char* to = memory_.layerBlock(static_cast<uint32_t>(layer), load.blocks[block - skipped]);
-    const char* from = receive.places[block] + layer * memory_.layerBlockBytes;
-    if (checksum_.copy(to, from) != receive.checksums[slot]) return false;
+  const uint64_t end = std::min<uint64_t>(receive.numReadable, load.numRead + mostPerTurn_);
+  bool isIntact = true;
+  try {
+    for (size_t copied = 0; isIntact && load.numRead < end; ++load.numRead) {
+      const size_t layers = memory_.layers;
+      const size_t inOrder = load.numRead % layers * numBlocks + load.numRead / layers;
+      const size_t slot = load.isLate ? inOrder : receive.arrivals[load.numRead];
+      const size_t layer = slot / numBlocks, block = slot % numBlocks;
+      if (block < skipped || block - skipped >= load.blocks.size()) continue;
+      const char* from = receive.places[block] + layer * memory_.layerBlockBytes;
+      isIntact = copy(from, static_cast<uint32_t>(layer), load.blocks[block - skipped], receive.checksums[slot], copied++);
+    }
+    // Also where one was damaged: the blocks are given back.
+    if (lane_) lane_->finish();
+  } catch (const std::exception&) {
+    return false;
   }
+  return isIntact;
+}
+
+bool Loader::copy(const char* from, uint32_t layer, uint32_t block, uint32_t checksum, size_t copied) {
+  if (!lane_) return checksum_.copy(memory_.layerBlock(layer, block), from) == checksum;
+  char* const staged = lane_->pinned() + copied * memory_.layerBlockBytes;
+  if (checksum_.copy(staged, from) != checksum) return false;
+  lane_->store(memory_.offsetOf(layer, block), staged, memory_.layerBlockBytes);
   return true;
 }
 

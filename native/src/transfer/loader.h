@@ -42,13 +42,19 @@ class Loader {
 
  private:
   void copyArrived();
-  /// Copies some of what has arrived. False if a layer block is not as it was sent.
-  bool copySome(Load& load) const;
+  /// Copies some of what has arrived. False if a layer block is not as it was sent, or the device that has the KV blocks fails.
+  bool copySome(Load& load);
+  /// Copies one layer block, number `copied` of this turn, and verifies it.
+  bool copy(const char* from, uint32_t layer, uint32_t block, uint32_t checksum, size_t copied);
   void end(const Load& load, bool isIntact);
 
   const KvMemory memory_;
   EventQueue& events_;
   const BlockChecksum checksum_;
+  /// Most layer blocks of one load that are copied before commands and other loads are served.
+  const size_t mostPerTurn_;
+  /// Null for memory of the host. Its pinned memory has room for the layer blocks of a turn.
+  const std::unique_ptr<CopyLane> lane_;
   std::atomic<size_t> numLoads_ = 0;
   // Owned by the thread.
   std::vector<Load> loads_;

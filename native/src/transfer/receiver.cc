@@ -132,7 +132,8 @@ void Receiver::checkHello(Inbound& inbound) const {
   if (hello.layers != shape_.layers || hello.layerBlockBytes != shape_.layerBlockBytes) {
     refuse("a KV cache of another shape");
   }
-  if (inbound.transport->carriesLayerBlocks()) return;
+  const bool isCarried = !inbound.transport->sharesMemory() || (hello.blocks == 0 && !inbound.memory.isOpen());
+  if (isCarried) return;
   if (!inbound.memory.isOpen() || hello.blocks == 0 || hello.blocks > INT32_MAX) refuse("no KV memory to read from");
   size_t bytes = static_cast<size_t>(hello.layers) * hello.blocks;
   const bool isHuge = __builtin_mul_overflow(bytes, hello.layerBlockBytes, &bytes) || bytes > kMaxForeignBytes;
@@ -159,7 +160,7 @@ void Receiver::beginLayerBlocks(Inbound& inbound) {
   }
   inbound.isCorrupt = false;
   inbound.state = State::LayerBlocks;
-  if (inbound.transport->carriesLayerBlocks()) return;
+  if (!inbound.pages) return;
   copyLayerBlocks(inbound);
   endLayerBlocks(inbound);
 }

@@ -53,6 +53,7 @@ class Receiver {
     size_t have = 0;
     Hello hello{};
     Descriptor memory;
+    /// Null where layer blocks follow their frames.
     std::unique_ptr<ForeignPages> pages;
     FrameHeader header{};
     std::vector<FrameEntry> entries;

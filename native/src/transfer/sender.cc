@@ -37,6 +37,7 @@ std::string lastWords(int socket) {
 
 Sender::Sender(std::shared_ptr<SendTable> table, EventQueue& events)
     : table_(std::move(table)), events_(events), checksum_(table_->memory.layerBlockBytes) {
+  if (table_->memory.isOfDevice()) staging_ = std::make_unique<Staging>(table_->memory, [this] { poller_.wake(); });
   poller_.start([this](int fd, uint32_t what) { handle(fd, what); }, [this] { pumpAll(); });
   table_->attach([this] { poller_.wake(); });
 }
@@ -44,6 +45,8 @@ Sender::Sender(std::shared_ptr<SendTable> table, EventQueue& events)
 Sender::~Sender() {
   table_->detach();
   poller_.stop();
+  // Their frames give their places back.
+  sockets_.clear();
 }
 
 uint32_t Sender::connect(const Transport& transport, std::string address, int sockets) {
@@ -103,8 +106,9 @@ void Sender::handle(int fd, uint32_t events) {
 
 void Sender::greet(Outbound& outbound) {
   const KvMemory& memory = table_->memory;
-  const Hello hello{kHelloMagic, kVersion, memory.layers, memory.blocks, memory.layerBlockBytes};
   Link& link = links_.at(outbound.link);
+  const uint32_t readable = carriesLayerBlocks(*link.transport, memory) ? 0 : memory.blocks;
+  const Hello hello{kHelloMagic, kVersion, memory.layers, readable, memory.layerBlockBytes};
   if (!link.transport->sendHello(outbound.socket.get(), hello, memory)) {
     closeLink(outbound.link, std::string("the connection does not carry a greeting: ") + std::strerror(errno));
     return;
@@ -130,9 +134,15 @@ void Sender::pump(Outbound& outbound) {
   for (int i = 0; i < kFramesPerTurn; ++i) {
     if (outbound.isFull) return;
     if (!outbound.writing) {
+      if (staging_ && !staging_->hasRoom()) return;
       auto portion = table_->take(outbound.link);
       if (!portion) return;
-      outbound.writing = makeFrame(std::move(*portion), *link.transport);
+      try {
+        outbound.writing = makeFrame(std::move(*portion), *link.transport);
+      } catch (const std::exception& error) {
+        closeLink(outbound.link, error.what());
+        return;
+      }
     }
     if (!write(outbound)) return;
     const Portion portion = std::move(outbound.writing->portion);
@@ -143,27 +153,32 @@ void Sender::pump(Outbound& outbound) {
   poller_.wake();
 }
 
-Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) const {
+Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) {
   const KvMemory& memory = table_->memory;
   const uint32_t count = static_cast<uint32_t>(portion.blocks.size());
+  std::optional<Staging::Place> place;
+  if (staging_) place = staging_->fetch(portion);
+  const auto layerBlock = [&](size_t i) {
+    return place ? place->data() + i * memory.layerBlockBytes : memory.layerBlock(portion.layer, portion.blocks[i]);
+  };
   std::vector<FrameEntry> entries;
-  for (const uint32_t block : portion.blocks) entries.push_back({checksum_(memory.layerBlock(portion.layer, block)), block});
+  for (size_t i = 0; i < count; ++i) entries.push_back({checksum_(layerBlock(i)), portion.blocks[i]});
   FrameHeader header{kFrameMagic, portion.layer, portion.ticket, portion.firstBlock, count, 0, 0};
   header.checksum = frameChecksum(header, entries.data());
-  Writing writing{std::move(portion), std::vector<char>(sizeof header + count * sizeof(FrameEntry))};
-  std::memcpy(writing.head.data(), &header, sizeof header);
-  std::memcpy(writing.head.data() + sizeof header, entries.data(), count * sizeof(FrameEntry));
-  writing.parts.push_back(part(writing.head.data(), writing.head.size()));
-  if (transport.carriesLayerBlocks()) {
-    for (const uint32_t block : writing.portion.blocks) {
-      char* const layerBlock = memory.layerBlock(writing.portion.layer, block);
-      iovec& last = writing.parts.back();
-      // Adjacent blocks are sent as one.
-      if (static_cast<char*>(last.iov_base) + last.iov_len == layerBlock) last.iov_len += memory.layerBlockBytes;
-      else writing.parts.push_back(part(layerBlock, memory.layerBlockBytes));
-    }
+  std::vector<iovec> parts;
+  const auto append = [&](char* data, size_t size) {
+    // What is adjacent is sent as one.
+    if (!parts.empty() && static_cast<char*>(parts.back().iov_base) + parts.back().iov_len == data) parts.back().iov_len += size;
+    else parts.push_back(part(data, size));
+  };
+  std::vector<char> head(sizeof header + count * sizeof(FrameEntry));
+  std::memcpy(head.data(), &header, sizeof header);
+  std::memcpy(head.data() + sizeof header, entries.data(), count * sizeof(FrameEntry));
+  append(head.data(), head.size());
+  if (carriesLayerBlocks(transport, memory)) {
+    for (size_t i = 0; i < count; ++i) append(layerBlock(i), memory.layerBlockBytes);
   }
-  return writing;
+  return {std::move(portion), std::move(place), std::move(head), {}, std::move(parts), 0};
 }
 
 bool Sender::write(Outbound& outbound) {
@@ -220,6 +235,7 @@ void Sender::finishClosing(uint32_t send) {
       copy += writing.parts[i].iov_len;
     }
     writing.copies = std::move(copies);
+    writing.place.reset();
   }
   events_.push({EventKind::SendClosed, send});
 }

@@ -14,6 +14,7 @@
 #include "transfer/event.h"
 #include "transfer/poller.h"
 #include "transfer/send_table.h"
+#include "transfer/staging.h"
 #include "transfer/transport.h"
 
 namespace svc::transfer {
@@ -35,7 +36,9 @@ class Sender {
   /// A frame that is being written into a socket.
   struct Writing {
     Portion portion;
-    std::vector<char> head;
+    /// Of a device: where its layer blocks are.
+    std::optional<Staging::Place> place;
+    std::vector<char> head = {};
     /// A copy of the layer blocks, made if their send is closed before they were sent.
     std::vector<char> copies = {};
     std::vector<iovec> parts = {};
@@ -62,7 +65,8 @@ class Sender {
   void pumpAll();
   /// Writes frames until there are no more or the socket takes no more, and at most some.
   void pump(Outbound& outbound);
-  Writing makeFrame(Portion portion, const Transport& transport) const;
+  /// Throws std::runtime_error where the device that has the layer blocks fails.
+  Writing makeFrame(Portion portion, const Transport& transport);
   /// False if the socket takes no more now, or is closed.
   bool write(Outbound& outbound);
   /// The connection has ended, with an error number or 0.
@@ -76,6 +80,8 @@ class Sender {
   std::atomic<uint64_t> bytesSent_ = 0;
   uint32_t nextLink_ = 1;
   // Owned by the thread.
+  /// Null for memory of the host.
+  std::unique_ptr<Staging> staging_;
   std::map<uint32_t, Link> links_;
   std::map<int, Outbound> sockets_;
   Poller poller_;

@@ -37,7 +37,7 @@ Descriptor openSocket() {
 
 class Shm final : public Transport {
  public:
-  bool carriesLayerBlocks() const override { return false; }
+  bool sharesMemory() const override { return true; }
 
   Descriptor connect(const std::string& address) const override {
     sockaddr_un to;
@@ -52,7 +52,8 @@ class Shm final : public Transport {
   }
 
   bool sendHello(int socket, const Hello& hello, const KvMemory& memory) const override {
-    const Descriptor shared(memory.pages->openToRead());
+    if (memory.isOfDevice()) return send(socket, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
+    const Descriptor shared(memory.memory.pages->openToRead());
     if (!shared.isOpen()) return false;
     iovec part{const_cast<Hello*>(&hello), sizeof hello};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};

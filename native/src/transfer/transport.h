@@ -14,8 +14,8 @@ namespace svc::transfer {
 /// Each kind has one object, which is never destroyed: a process may end while threads still use it.
 class Transport {
  public:
-  /// Layer blocks follow their frame; otherwise the receiver copies them out of the sender's memory.
-  virtual bool carriesLayerBlocks() const = 0;
+  /// Whether a receiver could copy layer blocks out of a sender's memory; otherwise they follow their frame.
+  virtual bool sharesMemory() const = 0;
   /// A non-blocking socket that is connecting. Throws std::runtime_error saying why not.
   virtual Descriptor connect(const std::string& address) const = 0;
   /// False if the socket does not take it.
@@ -33,6 +33,11 @@ struct Listener {
   Descriptor socket;
   std::string address;
 };
+
+/// Whether layer blocks follow their frame: the host has no memory of a device to share.
+inline bool carriesLayerBlocks(const Transport& transport, const KvMemory& memory) {
+  return memory.isOfDevice() || !transport.sharesMemory();
+}
 
 /// Unix sockets in the abstract namespace: one host, one user.
 const Transport& shmTransport();

@@ -13,12 +13,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -107,14 +109,23 @@ struct ExecutableGraphState {
 };
 
 struct EventState {
-  std::atomic<size_t> recorded{0}, reached{0};
-  std::atomic<std::chrono::steady_clock::time_point> time{};
+  struct Reached {
+    std::atomic<size_t> count{0};
+    std::atomic<std::chrono::steady_clock::time_point> time{};
+  };
+
+  std::atomic<size_t> recorded{0};
+  /// Outlives the event where a stream still waits for it.
+  std::shared_ptr<Reached> reached = std::make_shared<Reached>();
+
+  bool hasHappened() const { return reached->count == recorded; }
 };
 
 namespace {
 
 constexpr Result kErrorInvalidValue = 1;
 constexpr Result kErrorIllegalAddress = 700;
+constexpr Result kErrorLaunchFailed = 719;
 
 /// No processor has addresses with these bits, so the host faults where it reads the device's.
 constexpr DeviceAddress kDeviceBits = DeviceAddress{0x7ff4} << 48;
@@ -164,6 +175,8 @@ class Ranges {
 struct Emulator {
   Ranges device, pinned;
   std::atomic<size_t> used{0};
+  /// Copies that succeed before the others fail.
+  std::atomic<int> copiesLeft{INT_MAX};
   /// What ended the context: all calls fail with it.
   std::atomic<Result> failure{kSuccess};
   ContextState context;
@@ -187,6 +200,12 @@ int setting(const char* name, int otherwise) {
   return value == nullptr ? otherwise : std::atoi(value);
 }
 
+/// What a copy that begins now gives.
+Result copyResult() {
+  if (emulator().failure != kSuccess) return emulator().failure;
+  return --emulator().copiesLeft < 0 ? kErrorLaunchFailed : kSuccess;
+}
+
 void fillWithNaN(char* data, size_t bytes) {
   if (bytes <= kMostFilled) std::memset(data, 0xff, bytes);
 }
@@ -207,7 +226,10 @@ bool translate(const void* params, size_t bytes, std::vector<uint64_t>& words) {
 
 #define SVC_EXPORT extern "C" __attribute__((visibility("default"))) Result
 
-SVC_EXPORT cuInit(unsigned) { return setting("SVC_EMULATED_GPUS", 1) == 0 ? kErrorNoDevice : kSuccess; }
+SVC_EXPORT cuInit(unsigned) {
+  emulator().copiesLeft = setting("SVC_EMULATED_COPIES", INT_MAX);
+  return setting("SVC_EMULATED_GPUS", 1) == 0 ? kErrorNoDevice : kSuccess;
+}
 
 SVC_EXPORT cuDriverGetVersion(int* version) {
   *version = setting("SVC_EMULATED_CUDA", 13000);
@@ -218,7 +240,8 @@ SVC_EXPORT cuGetErrorName(Result error, const char** name) {
   static const std::map<Result, const char*> kNames = {{kErrorInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
                                                        {kErrorOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
                                                        {kErrorNoDevice, "CUDA_ERROR_NO_DEVICE"},
-                                                       {kErrorIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"}};
+                                                       {kErrorIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                       {kErrorLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"}};
   const auto found = kNames.find(error);
   if (found == kNames.end()) return kErrorInvalidValue;
   *name = found->second;
@@ -305,7 +328,7 @@ SVC_EXPORT cuMemFreeHost(void* data) {
 }
 
 SVC_EXPORT cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes, StreamHandle stream) {
-  if (emulator().failure != kSuccess) return emulator().failure;
+  if (const Result failed = copyResult(); failed != kSuccess) return failed;
   if (!emulator().device.contains(to, bytes)) return kErrorInvalidValue;
   if (emulator().pinned.contains(reinterpret_cast<uint64_t>(from), bytes)) {
     stream->append([=] { std::memcpy(hostOf(to), from, bytes); });
@@ -317,7 +340,7 @@ SVC_EXPORT cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes
 }
 
 SVC_EXPORT cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, StreamHandle stream) {
-  if (emulator().failure != kSuccess) return emulator().failure;
+  if (const Result failed = copyResult(); failed != kSuccess) return failed;
   if (!emulator().device.contains(from, bytes)) return kErrorInvalidValue;
   stream->append([=] { std::memcpy(to, hostOf(from), bytes); });
   if (!emulator().pinned.contains(reinterpret_cast<uint64_t>(to), bytes)) stream->synchronize();
@@ -520,22 +543,30 @@ SVC_EXPORT cuEventDestroy_v2(EventHandle event) {
 
 SVC_EXPORT cuEventRecord(EventHandle event, StreamHandle stream) {
   const size_t count = ++event->recorded;
-  stream->append([=] {
-    event->time = std::chrono::steady_clock::now();
-    event->reached = count;
+  stream->append([count, reached = event->reached] {
+    reached->time = std::chrono::steady_clock::now();
+    reached->count = count;
+    reached->count.notify_all();
+  });
+  return kSuccess;
+}
+
+SVC_EXPORT cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
+  stream->append([count = event->recorded.load(), reached = event->reached] {
+    for (size_t seen = reached->count; seen < count; seen = reached->count) reached->count.wait(seen);
   });
   return kSuccess;
 }
 
 SVC_EXPORT cuEventElapsedTime(float* milliseconds, EventHandle begin, EventHandle end) {
-  if (begin->reached != begin->recorded || end->reached != end->recorded) return kErrorNotReady;
-  *milliseconds = std::chrono::duration<float, std::milli>(end->time.load() - begin->time.load()).count();
+  if (!begin->hasHappened() || !end->hasHappened()) return kErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->reached->time.load() - begin->reached->time.load()).count();
   return kSuccess;
 }
 
 SVC_EXPORT cuEventQuery(EventHandle event) {
   if (emulator().failure != kSuccess) return emulator().failure;
-  return event->reached == event->recorded ? kSuccess : kErrorNotReady;
+  return event->hasHappened() ? kSuccess : kErrorNotReady;
 }
 
 }  // namespace svc::cuda
