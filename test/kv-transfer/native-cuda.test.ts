@@ -6,6 +6,7 @@ import { loadNative } from '../../src/native/native.ts';
 import { ByteRelay } from '../helpers/byte-relay.ts';
 import { CUDA_EMULATOR, needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
 import { range, type Shape, transferNodes } from '../helpers/transfer-node.ts';
+import { until } from '../helpers/until.ts';
 import { beginStep } from '../ops/steps.ts';
 
 const SHAPE = { layers: 2, blocks: 16, layerBlockBytes: 512 };
@@ -124,7 +125,7 @@ describe('a GPU that fails', needsCudaEmulator, () => {
       /^the GPU could not copy from its KV memory \(CUDA_ERROR_LAUNCH_FAILED/,
     );
     // The first layer has come, and no copy into a block works.
-    expect(d.engine.progress(1n)).toBe(4);
+    await until(() => d.engine.progress(1n) === 4);
     expect(await d.load(1n, range(4, 8))).toBe(false);
     p.engine.closeSend(1);
     d.engine.closeReceive(1n);
