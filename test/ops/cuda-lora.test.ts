@@ -2,12 +2,13 @@
 
 import { afterAll, describe, expect, it } from 'vitest';
 import { NotAvailableError } from '../../src/errors.ts';
+import type { WeightFormat } from '../../src/ops/dtype.ts';
 import { NO_ADAPTER } from '../../src/ops/lora.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { adaptersOf, K, KINDS, N, product } from './lora-cases.ts';
-import { BF16_ROUNDING, expectClose, Random, sumTolerance } from './native-backends.ts';
+import { BF16_ROUNDING, codeFormats, expectClose, Random, sumTolerance } from './native-backends.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -61,6 +62,19 @@ describe('adapters of the CUDA backend', needsCudaEmulator, () => {
     expect(run(x, adapters).slice(0, 9 * N)).toEqual(plain.slice(0, 9 * N));
     expect(run(x, adapters)).not.toEqual(plain);
   });
+
+  it.each<WeightFormat>(['int8', codeFormats[0]!])(
+    'add to products in %o what the definition says',
+    (format) => {
+      const [actual, expected] = [cuda, new ReferenceOps()].map((ops) =>
+        product(folder, ops, format, KINDS[0]!),
+      );
+      const x = new Random(7).floats(9 * K, 'bf16');
+      const adapters = adaptersOf(9, 2);
+      const absolute = 2 * sumTolerance(K).absolute + 8 * BF16_ROUNDING;
+      expectClose(actual!.run(x, adapters), expected!.run(x, adapters), { absolute });
+    },
+  );
 
   it('are refused in float32', () => {
     const numbers = { dtype: 'f32', k: 1, n: 1, isGateUp: false, rank: 1, parts: [] } as const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/not_available.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/device_lora.h"
 
@@ -41,11 +40,6 @@ struct AdapterWork {
     return list;
   }
 };
-
-void expectBf16Input(const Weight& weight) {
-  if (inputDType(weight.format) == DType::Bf16) return;
-  throw NotAvailable("adapters in float32 are not available yet with --device cuda: give --dtype bfloat16, or use --device cpu");
-}
 
 /// Of A · x of every row.
 size_t sumBytes(int rows, const std::vector<AdapterLora>& loras) {
@@ -90,7 +84,6 @@ StreamPosition CudaBackend::addLoras(const StepInputs& step, std::vector<Adapter
 
 StreamPosition CudaBackend::linearLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, Rows x, Rows out,
                                        bool add) {
-  expectBf16Input(weight);
   linear(weight, x, out, add);
   float* const t = scratchIn(loraMemory_, sumBytes(x.rows, loras));
   return addLoras(*step, std::move(loras), x, out, t);
@@ -98,7 +91,6 @@ StreamPosition CudaBackend::linearLora(const Step& step, std::vector<AdapterLora
 
 StreamPosition CudaBackend::gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight,
                                        GatedActivation activation, Rows x, Rows out) {
-  expectBf16Input(weight);
   const int64_t width = gateUpRows(weight.n), sums = width * x.rows;
   float* const memory = scratchIn(loraMemory_, sumBytes(x.rows, loras) + static_cast<size_t>(sums) * sizeof(float));
   if (memory == nullptr) return stream_.endOp();
