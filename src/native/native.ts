@@ -84,7 +84,8 @@ type NativeGatedActivation = NativeActivation | 'clamped_swiglu';
  * what they are given may be used again at once.
  */
 export interface NativeBackend {
-  loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat): number;
+  /** Sums over k are those of `segments` ranges of it: ops/segments.ts. */
+  loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat, segments: number): number;
   loadGateUp(gate: NativePart, up: NativePart, k: number, format: NativeWeightFormat): number;
   /** Opens an entry of the packed cache, in place of one that is open. Throws where `path` is not a whole one of `key`. */
   openPackedEntry(path: string, key: string): void;

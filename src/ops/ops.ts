@@ -13,6 +13,7 @@ import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
 import type { Expert, Experts, Routing } from './experts.ts';
 import type { AdapterLora, Lora, LoraNumbers } from './lora.ts';
 import type { PackedWeights } from './packed-weights.ts';
+import type { Segments } from './segments.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
 /**
@@ -219,9 +220,11 @@ export interface Ops {
   /**
    * Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other, and keeps them
    * in `format`.
+   * @param segments in how many ranges of k the products are summed by themselves, see `segmentStarts`; left out, one. Ranks that
+   *   hold whole subtrees of them make the same sums.
    * @throws ModelLoadError, as all that load, where a file is cut off or a number is NaN or infinite.
    */
-  loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight;
+  loadLinear(parts: readonly LinearPart[], format: WeightFormat, segments?: Segments): LinearWeight;
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight;
   /** Where weights can be taken from and written to as they are packed; null where a backend packs nothing. */
   readonly packedWeights: PackedWeights | null;

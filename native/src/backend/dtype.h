@@ -15,6 +15,8 @@ enum class DType : int {
 
 /// Rows of bf16 activations are padded with zeros to this many columns: a matrix tile is 16 pairs deep.
 constexpr int kBf16Depth = 32;
+/// Ranges of k whose sums are added as a binary tree: a rank of several may hold some neighbours of them, a part of the tree.
+constexpr int kMostSegments = 8;
 /// Some ops write rows of f32 in whole vectors of this many columns; each of them says so.
 constexpr int kF32Vector = 16;
 

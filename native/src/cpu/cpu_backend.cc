@@ -14,8 +14,10 @@ const HostVector& host(const Vector& vector) { return static_cast<const HostVect
 
 }  // namespace
 
-const Weight& CpuBackend::loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form) {
+const Weight& CpuBackend::loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form,
+                                     int segments) {
   stream_.run([&] { weights_.push_back(packLinear(pool_, kernels_, parts, k, form)); });
+  weights_.back().segments = segments;
   return weights_.back();
 }
 

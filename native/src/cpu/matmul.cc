@@ -175,7 +175,7 @@ void addLowRank(Job& part, const ThreadPool& pool, const KernelSet& set, Product
                 const LowRank& lowRank, Range rows, Range panels, int thread) {
   const int count = static_cast<int>(lowRank.adapters.size());
   if (count == 0) return;
-  if (set.addsLowRank[static_cast<int>(weight.format)]) part.lowRank = {lowRank.adapters.data(), count, rows.begin, panels.begin};
+  if (set.addsLowRank[static_cast<int>(weight.format)] && weight.segments == 1) part.lowRank = {lowRank.adapters.data(), count, rows.begin, panels.begin};
   else part.addends = addendsOf(pool, set, memory, weight, lowRank, rows, panels, thread);
 }
 
@@ -210,7 +210,9 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
                       static_cast<size_t>(out.stride),
                       add,
                       input.scales,
-                      weight.codes};
+                      weight.codes,
+                      // Whole sums are the same however they are cut.
+                      weight.format == WeightFormat::Int8 ? 1 : weight.segments};
   const bool expands = isExpanded(weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
   memory.addends.resize(pool.threads());

@@ -155,12 +155,12 @@ WeightLoader::WeightLoader(const Device& device)
 DeviceWeight WeightLoader::linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form,
                                   StreamHandle stream) const {
   const int n = std::accumulate(parts.begin(), parts.end(), 0, [](int sum, const LinearPart& part) { return sum + part.n; });
-  return load({form.format, form.codes, n, k, false, 0}, n, {{parts, [](int row) { return row; }}}, stream);
+  return load({form.format, form.codes, n, k, false, 1, 0}, n, {{parts, [](int row) { return row; }}}, stream);
 }
 
 DeviceWeight WeightLoader::gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form,
                                   StreamHandle stream) const {
-  return load({form.format, form.codes, gate.n, k, true, 0}, gateUpRows(gate.n),
+  return load({form.format, form.codes, gate.n, k, true, 1, 0}, gateUpRows(gate.n),
               {{{gate}, [](int row) { return gateUpRow(row); }}, {{up}, [](int row) { return gateUpRow(row) + 8; }}}, stream);
 }
 

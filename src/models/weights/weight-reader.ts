@@ -6,6 +6,7 @@ import { type ComputeDType, formatName, isBlockDType, type WeightFormat } from '
 import type { Expert, Experts, Routing } from '../../ops/experts.ts';
 import type { Activation, GatedActivation, Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
+import { ROW_PARALLEL_SEGMENTS } from '../../ops/segments.ts';
 import { readStoredCodes } from '../../ops/stored-codes.ts';
 import {
   type GateUpWeight,
@@ -120,7 +121,7 @@ export class WeightReader {
   }
 
   row(projection: Projection, k: number): RowParallelLinear {
-    return new RowParallelLinear(this.#linear([this.#part(projection, k)]), this.#target([projection], k));
+    return new RowParallelLinear(this.#rowParallel(this.#part(projection, k)), this.#target([projection], k));
   }
 
   gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
@@ -258,7 +259,7 @@ export class WeightReader {
   }
 
   #expert({ gate, up, down }: ExpertParts): Expert {
-    return { gateUp: this.#gateUp(gate, up), down: this.#linear([down]) };
+    return { gateUp: this.#gateUp(gate, up), down: this.#rowParallel(down) };
   }
 
   #gateUp(gate: LinearPart, up: LinearPart): GateUpWeight {
@@ -269,6 +270,11 @@ export class WeightReader {
 
   #linear(parts: readonly LinearPart[]): LinearWeight {
     return this.#count(this.#ops.loadLinear(parts, this.#formatOfLayer(parts)));
+  }
+
+  #rowParallel(part: LinearPart): LinearWeight {
+    const format = this.#formatOfLayer([part]);
+    return this.#count(this.#ops.loadLinear([part], format, ROW_PARALLEL_SEGMENTS));
   }
 
   /** What parts of one product of a layer are kept in. */

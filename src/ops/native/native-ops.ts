@@ -30,6 +30,7 @@ import type {
   TokenIds,
   TokenMasks,
 } from '../ops.ts';
+import type { Segments } from '../segments.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { paddedBatchSize } from './batch-sizes.ts';
 import { asOpsError } from './native-errors.ts';
@@ -78,8 +79,8 @@ export class NativeOps implements Ops {
     this.#recordsSteps = recordsSteps;
   }
 
-  loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight {
-    return NativeLinear.load(this.#loader, parts, format);
+  loadLinear(parts: readonly LinearPart[], format: WeightFormat, segments: Segments = 1): LinearWeight {
+    return NativeLinear.load(this.#loader, parts, format, segments);
   }
 
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight {

@@ -31,6 +31,7 @@ import type {
 } from '../ops.ts';
 import { NO_TOKEN } from '../ops.ts';
 import { readTensor } from '../read-tensor.ts';
+import type { Segments } from '../segments.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { attention } from './attention.ts';
 import { activate, addScaled, cast, scale, softcap } from './elementwise.ts';
@@ -59,8 +60,8 @@ export class ReferenceOps implements Ops {
   readonly #scopes: RefTensor[][] = [];
   #step: RefStepInputs | null = null;
 
-  loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight {
-    return new RefLinear(parts, format);
+  loadLinear(parts: readonly LinearPart[], format: WeightFormat, segments: Segments = 1): LinearWeight {
+    return new RefLinear(parts, format, segments);
   }
 
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight {
