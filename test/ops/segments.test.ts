@@ -13,13 +13,13 @@ const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
 /** Below and above each number of rows from which kernels go another way. */
-const BATCHES = [1, 2, 7, 16, 17, 33, 70];
+const BATCHES = [1, 2, 16, 17, 70];
 /** Rows of whole segments, of segments longer than what kernels take at once, of more segments than steps, and of a rest. */
 const SIZES = [
-  { n: 75, k: 1024 },
-  { n: 40, k: 6000 },
+  { n: 43, k: 1024 },
+  { n: 20, k: 6000 },
   { n: 33, k: 70 },
-  { n: 203, k: 331 },
+  { n: 67, k: 331 },
 ];
 const DEGREES: readonly Segments[] = [2, 4, 8];
 

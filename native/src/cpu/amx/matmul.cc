@@ -101,6 +101,9 @@ constexpr int kRowsOfPair = 2 * kTileRows;
 /// Lanes of the sums of a panel, [kRowsOfPair, 16].
 constexpr int kLanesOfPair = kRowsOfPair * kLanes;
 
+/// Lanes of the sums of a block.
+constexpr int kWaitingLanes = kPanelsOfBlock * kRowsOfBlock * kLanes;
+
 /// A part of two panels.
 struct PanelPair {
   const char* first;
@@ -133,29 +136,47 @@ struct OutputBlock {
   int rows = 0;
   int panel = 0;
   int panels = 0;
+
+  /// Field by field: a copy of the whole, as a vector, waits for the stores before it.
+  void set(int row_, int rows_, int panel_, int panels_) {
+    row = row_;
+    rows = rows_;
+    panel = panel_;
+    panels = panels_;
+  }
 };
 
-/// What becomes of a block of sums, [2, kRowsOfPair, 16] as all that it names: `earlier` ones are added, and the result waits where
-/// `waiting` says, or it is the output where that is null.
+/// What becomes of a block of sums, [2, kRowsOfPair, 16] as all that it names: `count` earlier ones are added, and the result waits, or
+/// is the output where nothing is to be added to it.
 struct Join {
-  const float* earlier[kSegmentLevels] = {};
   int count = 0;
-  float* waiting = nullptr;
+  bool isOutput = true;
+  /// Of the segment before.
+  float* first = nullptr;
+  /// Of pairs, and kWaitingLanes behind them of pairs of pairs, and so on.
+  float* pairs = nullptr;
 
-  bool isOutput() const { return waiting == nullptr; }
-
-  /// The next row of both panels.
-  void row(float* sums) {
-    float* const to = isOutput() ? sums : waiting;
-    for (int panel = 0; panel < 2 * kLanesOfPair; panel += kLanesOfPair) {
-      V16 sum = load(sums + panel);
-      for (int i = 0; i < count; ++i) sum = load(earlier[i] + panel) + sum;
-      store(to + panel, sum);
-    }
-    for (int i = 0; i < count; ++i) earlier[i] += kLanes;
-    if (!isOutput()) waiting += kLanes;
+  void set(int count_, bool isOutput_, float* first_, float* pairs_) {
+    count = count_;
+    isOutput = isOutput_;
+    first = first_;
+    pairs = pairs_;
   }
-  void row(int32_t*) {}
+
+  float* waiting(int level) const { return level == 0 ? first : pairs + (level - 1) * kWaitingLanes; }
+
+  /// Row `row` of both panels of `sums`.
+  __attribute__((always_inline)) void make(int row, float* sums) const {
+    float* const to = isOutput ? sums : waiting(count);
+    for (int at = row * kLanes; at < 2 * kLanesOfPair; at += kLanesOfPair) {
+      V16 sum = load(first + at) + load(sums + at);
+      if (count > 1) sum = load(pairs + at) + sum;
+      if (count > 2) sum = load(pairs + kWaitingLanes + at) + sum;
+      store(to + at, sum);
+    }
+  }
+  /// Whole numbers have nothing to join.
+  void make(int, int32_t*) const {}
 };
 
 /// Joins one block of sums, or makes the output of it, while the tile unit computes the next one, and fetches the memory of that
@@ -166,10 +187,10 @@ class Output {
   explicit Output(const Use& use) : use_(use) {}
 
   /// Where the sums of `block`, which are computed next, go: [2, kRowsOfPair, 16].
-  Lane* expect(const OutputBlock& block, const Join& join) {
-    expected_ = block;
-    expectedJoin_ = join;
-    if (join.isOutput()) unfetched_ = block;
+  Lane* expect(OutputBlock block, Join join) {
+    expected_.set(block.row, block.rows, block.panel, block.panels);
+    expectedJoin_.set(join.count, join.isOutput, join.first, join.pairs);
+    if (join.isOutput) unfetched_.set(block.row, block.rows, block.panel, block.panels);
     return sums_[turn_];
   }
 
@@ -178,17 +199,28 @@ class Output {
     finish();
     unmade_ = expected_;
     join_ = expectedJoin_;
-    next_ = sums_[turn_];
+    next_ = 0;
+    complete_ = sums_[turn_];
     turn_ ^= 1;
   }
 
   /// Makes what is left of the complete sums.
   void finish() {
     if (unmade_.rows == 0) return;
-    Lane* row = next_;
-    for (int i = 0; i < unmade_.rows && join_.count > 0; ++i, row += kLanes) join_.row(row);
-    if (join_.isOutput()) use_(unmade_.row, unmade_.rows, unmade_.panel, unmade_.panels, next_, kLanesOfPair);
+    if (join_.count > 0) {
+      for (int i = next_; i < next_ + unmade_.rows; ++i) join_.make(i, complete_);
+    }
+    if (join_.isOutput) {
+      use_(unmade_.row, unmade_.rows, unmade_.panel, unmade_.panels, complete_ + next_ * kLanes, kLanesOfPair);
+    }
     unmade_.rows = 0;
+  }
+
+  /// `sums` are about to be written: finishes what has to be made of them yet.
+  void release(const Lane* sums) {
+    if constexpr (std::is_same_v<Lane, float>) {
+      if (join_.count > 0 && join_.first == sums) finish();
+    }
   }
 
   /// The work of one part beside its products. All that it needs is its own, so that the compiler keeps it in registers: a row of
@@ -196,14 +228,14 @@ class Output {
   class Beside {
    public:
     explicit Beside(Output& output)
-        : output_(output), fetched_(output.unfetched_), made_(output.unmade_), next_(output.next_), join_(output.join_),
+        : output_(output), fetched_(output.unfetched_), made_(output.unmade_), next_(output.next_), complete_(output.complete_),
+          join_(output.join_),
           numbers_(output.use_.template numbersOf<Lane>(made_)),
-          isMade_(made_.rows > 0 && (!join_.isOutput() || output.use_.isWhole(made_))) {}
+          isMade_(made_.rows > 0 && (!join_.isOutput || output.use_.isWhole(made_))) {}
     ~Beside() {
       output_.unfetched_ = fetched_;
       output_.unmade_ = made_;
       output_.next_ = next_;
-      output_.join_ = join_;
     }
     Beside(const Beside&) = delete;
     Beside& operator=(const Beside&) = delete;
@@ -211,10 +243,10 @@ class Output {
     /// One row of the complete sums is made, and the memory of one row of the expected ones fetched.
     void advance() {
       if (isMade_) {
-        if (join_.count > 0) join_.row(next_);
-        if (join_.isOutput()) numbers_.make(made_.row, next_, kLanesOfPair);
+        if (join_.count > 0) join_.make(next_, complete_);
+        if (join_.isOutput) numbers_.make(made_.row, complete_ + next_ * kLanes, kLanesOfPair);
         ++made_.row;
-        next_ += kLanes;
+        ++next_;
         isMade_ = --made_.rows > 0;
       }
       if (fetched_.rows == 0) return;
@@ -227,8 +259,9 @@ class Output {
     Output& output_;
     OutputBlock fetched_;
     OutputBlock made_;
-    Lane* next_;
-    Join join_;
+    int next_;
+    Lane* const complete_;
+    const Join join_;
     typename Use::template Numbers<Lane> numbers_;
     bool isMade_;
   };
@@ -242,8 +275,13 @@ class Output {
   OutputBlock unfetched_;
   OutputBlock unmade_;
   Join join_;
-  Lane* next_ = nullptr;
+  /// Rows of the complete sums that are made.
+  int next_ = 0;
+  Lane* complete_ = nullptr;
 };
+
+/// With fewer steps, one more row is made after each product of tiles.
+constexpr int kShortSteps = 8 * kTileSteps;
 
 /// after [2, kRowsOfPair, 16] = (before, or zero where that is null) + x · two panels and `addRanks()`; the tiles are shaped for the
 /// rows. Rows of x are loaded past the first-level cache, where the panels stay for the rows after them.
@@ -282,11 +320,11 @@ void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool ha
       SVC_MULTIPLY_TILES(2, 5, 6);
       beside.advance();
       SVC_MULTIPLY_TILES(3, 5, 7);
+      if (steps < kShortSteps) beside.advance();
     }
   }
   addRanks();
-  // What waits there may have to be joined yet.
-  if constexpr (std::is_same_v<Lane, float>) output.finish();
+  output.release(after);
   _tile_stored(0, after, kStepBytes);
   _tile_stored(1, after + kLanesOfPair, kStepBytes);
   if (hasSecond) {
@@ -404,28 +442,30 @@ void productOfFewCodes(const Operands& o, const CodeFormat& codes, Range rows, R
   }
 }
 
-/// How k is cut: in parts of whole segments, as many as a power of 2, or segments in parts.
+/// How k is cut: in segments, or pairs of short ones, or parts of long ones. More short ones would fill the first-level cache with sums
+/// that wait.
 struct Depth {
-  int steps;
-  int segments;
-  int segmentsOfPart = 1;
-  int partsOfSegment = 1;
-
-  Depth(int steps_, int segments_) : steps(steps_), segments(segments_) {
+  Depth(int steps, int segmentsOfAll) : segments(segmentsOfAll) {
+    for (int i = 0; i <= segments; ++i) begins[i] = segmentBegin(steps, kTileSteps, segments, i);
     const int tiles = (steps + kTileSteps - 1) / kTileSteps;
     const auto longest = [&](int count) { return (tiles * count + segments - 1) / segments * kTileSteps; };
-    while (segmentsOfPart < segments && longest(2 * segmentsOfPart) <= kMostStepsOfPart) segmentsOfPart *= 2;
+    if (segments > 1 && longest(2) <= kMostStepsOfPart) segmentsOfPart = 2;
     partsOfSegment = (longest(segmentsOfPart) + kMostStepsOfPart - 1) / kMostStepsOfPart;
   }
 
+  int segments;
+  int segmentsOfPart = 1;
+  int partsOfSegment = 1;
+  /// The first step of each segment, and the end.
+  int begins[kMostSegments + 1];
+
   int parts() const { return segments / segmentsOfPart * partsOfSegment; }
   int segmentOf(int part) const { return part / partsOfSegment * segmentsOfPart; }
-  int segmentBegin(int index) const { return amx::segmentBegin(steps, kTileSteps, segments, index); }
   /// The first step of a part.
-  int begin(int part) const {
-    if (partsOfSegment == 1) return segmentBegin(segmentOf(part));
-    const int first = segmentBegin(segmentOf(part)), next = segmentBegin(segmentOf(part) + 1);
-    return first + amx::segmentBegin(next - first, kTileSteps, partsOfSegment, part % partsOfSegment);
+  int beginOf(int part) const {
+    const int segment = segmentOf(part), begin = begins[segment];
+    if (part % partsOfSegment == 0) return begin;
+    return begin + segmentBegin(begins[segment + 1] - begin, kTileSteps, partsOfSegment, part % partsOfSegment);
   }
 };
 
@@ -449,7 +489,7 @@ struct BlockParts {
     if (part.panel + 2 < panels.end) return {part.part, part.panel + 2};
     return {part.part + 1, panels.begin};
   }
-  Range stepsOf(BlockPart part) const { return {depth.begin(part.part), depth.begin(part.part + 1)}; }
+  Range stepsOf(BlockPart part) const { return {depth.beginOf(part.part), depth.beginOf(part.part + 1)}; }
   /// A last single panel is taken twice and used once.
   PanelPair panelsAt(BlockPart part, int step) const {
     const char* first = operands.panels + part.panel * operands.panelBytes() + step * kStepBytes;
@@ -473,33 +513,41 @@ inline Upcoming upcomingOf(const BlockParts& parts, BlockPart part, int row, int
   return {{panels.first + begin, panels.second + begin}, linesPerTile};
 }
 
-/// Sums of a block that wait, [kPanelsOfBlock / 2, kRowsOfBlock / kRowsOfPair, 2, kRowsOfPair, 16] each.
+/// Sums of a block that wait, [2, kRowsOfPair, 16] each.
 template <class Lane>
-struct WaitingSums {
-  static constexpr int kLanesOfBlock = kPanelsOfBlock * kRowsOfBlock * kLanes;
+class WaitingSums {
+ public:
+  explicit WaitingSums(const Depth& depth) : segments_(depth.segments), hasPairs_(depth.segmentsOfPart == 2) {}
 
-  /// Of a segment, between two parts of it.
-  alignas(64) Lane unfinished[kLanesOfBlock];
-  /// Of earlier segments.
-  alignas(64) float earlier[kSegmentLevels][kLanesOfBlock];
+  /// Of a segment, between two parts of it; `at` is the first lane of the rows and panels, of all of the block.
+  Lane* unfinished(int at) { return unfinished_ + at; }
 
-  Join joinOf(int segment, int segments, int at) {
-    Join join;
-    join.count = segmentsJoined(segment);
-    for (int level = 0; level < join.count; ++level) join.earlier[level] = earlier[level] + at;
-    if (segment < segments - 1) join.waiting = earlier[join.count] + at;
-    return join;
+  /// What becomes of the sums of a segment.
+  Join joinOf(int segment, int at) {
+    const int count = segmentsJoined(segment);
+    if (count == 0) turn_ ^= 1;
+    return {count, segment == segments_ - 1, hasPairs_ ? first_[turn_] : firsts_ + at, pairs_[0] + at};
   }
+
+ private:
+  const int segments_;
+  const bool hasPairs_;
+  /// Of the first one of a pair in the same part: it stays in the first-level cache. It is written while two earlier ones are joined.
+  alignas(64) float first_[2][2 * kLanesOfPair];
+  int turn_ = 0;
+  alignas(64) Lane unfinished_[kWaitingLanes];
+  alignas(64) float firsts_[kWaitingLanes];
+  alignas(64) float pairs_[kSegmentLevels - 1][kWaitingLanes];
 };
 
 /// Up to kRowsOfBlock rows against up to kPanelsOfBlock panels.
 template <class Dot, class Use>
 void productOfBlock(const Operands& o, Tiles& tiles, Range rows, Range panels, const Use& use) {
   using Lane = typename Dot::Lane;
-  WaitingSums<Lane> waiting;
-  Output<Lane, Use> output(use);
   const BlockParts parts(o, panels);
   const Depth& depth = parts.depth;
+  WaitingSums<Lane> waiting(depth);
+  Output<Lane, Use> output(use);
   for (BlockPart part = parts.first(); parts.has(part); part = parts.after(part)) {
     const Range steps = parts.stepsOf(part);
     const int first = depth.segmentOf(part.part), inSegment = part.part % depth.partsOfSegment;
@@ -512,19 +560,18 @@ void productOfBlock(const Operands& o, Tiles& tiles, Range rows, Range panels, c
       const Upcoming upcoming = upcomingOf(parts, part, row - rows.begin, rows.end - rows.begin);
       const char* const x = o.x + row * o.xStride;
       for (int segment = first; segment < first + depth.segmentsOfPart; ++segment) {
-        const Range own = depth.segmentsOfPart == 1 ? steps : Range{depth.segmentBegin(segment), depth.segmentBegin(segment + 1)};
+        const Range own = depth.segmentsOfPart == 1 ? steps : Range{depth.begins[segment], depth.begins[segment + 1]};
         const bool isLast = ends && segment == o.segments - 1;
         const LowRankSum lowRank = isLast ? o.lowRank : LowRankSum{};
         RankFetch ranks(lowRank, row, taken, part.panel, second - part.panel + 1);
-        Join join;
-        if constexpr (std::is_same_v<Lane, float>) join = waiting.joinOf(segment, o.segments, at);
+        const Join join = std::is_same_v<Lane, float> ? waiting.joinOf(segment, at) : Join{};
         // The first of two needs no joining: it is written where it waits.
-        const bool isExpected = ends && (join.isOutput() || join.count > 0);
-        Lane* after = waiting.unfinished + at;
+        const bool isExpected = ends && (join.isOutput || join.count > 0);
+        Lane* after = waiting.unfinished(at);
         if (isExpected) after = output.expect({row, taken, part.panel, second - part.panel + 1}, join);
-        else if constexpr (std::is_same_v<Lane, float>) after = ends ? join.waiting : after;
+        else if constexpr (std::is_same_v<Lane, float>) after = ends ? join.waiting(0) : after;
         sumPair<Dot>(x + own.begin * 4, o.xStride, parts.panelsAt(part, own.begin), own.end - own.begin, taken > ofFirst,
-                     begins ? nullptr : waiting.unfinished + at, after, upcoming.from(tilesIn({steps.begin, own.begin})), output,
+                     begins ? nullptr : waiting.unfinished(at), after, upcoming.from(tilesIn({steps.begin, own.begin})), output,
                      ranks, [&] { addRanksToPair(lowRank, row, taken, part.panel, second); });
         if (isExpected) output.complete();
       }
