@@ -2,6 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { ConfigError, NotAvailableError } from '../errors.ts';
+import type { AttentionChoice } from './engine-config.ts';
 import type { JsonObject } from './option-kinds.ts';
 import type { OptionValues } from './options.ts';
 import { didYouMean } from './suggest.ts';
@@ -47,14 +48,6 @@ const CONFIG_KEYS: ReadonlyMap<string, { readonly served: readonly unknown[]; re
 
 /** The device file of AMD's GPU driver. */
 const ROCM_DEVICE = '/dev/kfd';
-
-/** How attention is computed; the answers are the same. */
-export interface AttentionChoice {
-  /** Null is the best for the device. */
-  readonly backend: 'CPU_ATTN' | 'FLASH_ATTN' | 'FLASHINFER' | null;
-  /** Whether FLASHINFER computes steps with prompts too. */
-  readonly isForPrefill: boolean;
-}
 
 /**
  * @throws ConfigError for settings that nobody knows or that contradict each other.

@@ -1,6 +1,5 @@
 // What the engine must know to start: plain data, made from the options or from `new LLM({ ... })`.
 
-import type { AttentionChoice } from './attention-backends.ts';
 import type { ContentFormat } from './content-formats.ts';
 import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
@@ -59,6 +58,14 @@ export const REASONING_PARSERS = [
   'none',
 ] as const;
 export type ReasoningParserName = (typeof REASONING_PARSERS)[number];
+
+/** How attention is computed; the answers are the same. */
+export interface AttentionChoice {
+  /** Null is the best for the device. */
+  readonly backend: 'CPU_ATTN' | 'FLASH_ATTN' | 'FLASHINFER' | null;
+  /** Whether FLASHINFER computes steps with prompts too. */
+  readonly isForPrefill: boolean;
+}
 
 export interface EngineConfig {
   /** Folder with config.json and *.safetensors. */

@@ -3,6 +3,7 @@
 import { inputDTypeOf, type WeightFormat } from '../../src/ops/dtype.ts';
 import { type LoraPart, NO_ADAPTER } from '../../src/ops/lora.ts';
 import type { Ops, StepLoras } from '../../src/ops/ops.ts';
+import { ROW_PARALLEL_SEGMENTS } from '../../src/ops/segments.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import type { WeightFolder } from '../helpers/weight-file.ts';
 import { Random } from './native-backends.ts';
@@ -75,7 +76,12 @@ export function product(
   const part = () =>
     plainPart(folder.write([N, K], random.floats(N * K)), folder.write([N], random.floats(N)));
   const [weight, other] = [part(), part()];
-  const [linear, gateUp] = [ops.loadLinear([weight], format), ops.loadGateUp(weight, other, format)];
+  // What is added is row-parallel in models.
+  const segments = kind === 'addLinear' ? ROW_PARALLEL_SEGMENTS : 1;
+  const [linear, gateUp] = [
+    ops.loadLinear([weight], format, segments),
+    ops.loadGateUp(weight, other, format),
+  ];
   const isGateUp = kind === 'gateUp';
   const loras = [...ADAPTERS].map(([adapter, shapes]) => {
     const parts = partsOf(shapes, isGateUp);

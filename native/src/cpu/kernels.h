@@ -137,7 +137,6 @@ struct LinearJob {
   CodeFormat codes;       // of Codes
   int segments = 1;  // as of Weight; 1 where sums are whole numbers
   Addends addends = {};
-  /// Of one segment.
   LowRankSum lowRank = {};
 };
 
@@ -271,8 +270,8 @@ struct KernelSet {
   void (*turnRows)(const char* x, size_t xStride, int rows, int steps, char* out);
   /// Panels of codes, one after the other, to panels of bf16.
   void (*expand)(const CodeFormat&, const char* panels, int steps, int count, char* out);
-  /// By WeightFormat: whether linear, of one segment, and gateUp add what `lowRank` of their job says; the others are given addends in
-  /// its place.
+  /// By WeightFormat: whether linear and gateUp add what `lowRank` of their job says; the others are given addends in its place, and so
+  /// are codes in several segments.
   bool addsLowRank[4];
   /// By DType of t, F32 and Bf16: out [rows, 16 * panels] = what each of `count` adapters adds to its rows, and -0, which changes
   /// no number, where none does.

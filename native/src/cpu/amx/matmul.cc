@@ -343,6 +343,8 @@ struct Operands {
   LowRankSum lowRank;
 
   size_t panelBytes() const { return static_cast<size_t>(steps) * kStepBytes; }
+  /// What is added behind the steps of a segment: adapters belong to the last one, which is never empty.
+  LowRankSum ranksBehind(Range segment) const { return segment.end == steps ? lowRank : LowRankSum{}; }
 };
 
 /// Up to 16 rows, four panels at a time: each panel streams past once. Calls use(row, rows, panel, panels, sums, apart),
@@ -359,7 +361,7 @@ void productOfFew(const Operands& o, Range rows, Range panels, int together, con
     RankFetch ranks(o.lowRank, rows.begin, count, panel, 4);
     sumSegments<Dot, 4 * kTileRows * kLanes>(o.steps, o.segments, 4 * lanes, sums, [&](Range steps) {
       sumFew<Dot>(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), steps, count, sums, ranks,
-                  [&] { addRanksToFew(o.lowRank, rows.begin, count, panel, 4); });
+                  [&] { addRanksToFew(o.ranksBehind(steps), rows.begin, count, panel, 4); });
     });
     use(rows.begin, count, panel, 4, sums, lanes);
   }
@@ -369,7 +371,7 @@ void productOfFew(const Operands& o, Range rows, Range panels, int together, con
       typename Dot::Lane* const own = sums + p * lanes;
       sumSegments<Dot, kTileRows * kLanes>(o.steps, o.segments, lanes, own, [&](Range steps) {
         sumOne<Dot>(x, o.xStride, o.panels + (panel + p) * o.panelBytes(), steps, own, ranks,
-                    [&] { addRanksToFew(o.lowRank, rows.begin, count, panel + p, 1); });
+                    [&] { addRanksToFew(o.ranksBehind(steps), rows.begin, count, panel + p, 1); });
       });
     }
     use(rows.begin, count, panel, together, sums, count * kLanes);
