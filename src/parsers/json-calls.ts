@@ -13,7 +13,7 @@ const MAX_NAME = 256;
 const JSON_CHARACTER = /[\s{}[\],:\w+.-]/;
 
 interface CallRules {
-  /** Only a name of these is a call; null takes any. */
+  /** Only a name of these makes a call, as JSON.stringify writes it: by this text a constraint knows it. Null takes any. */
   readonly names: ReadonlySet<string> | null;
   /** An object with a name and no arguments is a call. */
   readonly allowsNoArguments: boolean;
@@ -77,8 +77,8 @@ function* readHead(reader: TextReader, rules: CallRules): Reading<CallHead | nul
     const key = yield* readKey(reader);
     if (key === null) return null;
     if (key === 'name') {
-      name = yield* readName(reader);
-      if (name === null || rules.names?.has(name) === false) return null;
+      name = yield* readName(reader, rules);
+      if (name === null) return null;
     } else if (ARGUMENT_KEYS.has(key)) {
       if ((yield* reader.peek()) !== '{') return null;
       if (name !== null) return { name, arguments: null, hasArguments: true };
@@ -106,9 +106,12 @@ function* readKey(reader: TextReader): Reading<string | null> {
   return key;
 }
 
-function* readName(reader: TextReader): Reading<string | null> {
-  const name = yield* readString(reader);
-  return name === null || name === '' || name.length > MAX_NAME ? null : name;
+function* readName(reader: TextReader, { names }: CallRules): Reading<string | null> {
+  if ((yield* reader.peek()) !== '"') return null;
+  const json = yield* readJson(reader);
+  const name = parseJson(json);
+  if (typeof name !== 'string' || name === '' || name.length > MAX_NAME) return null;
+  return names === null || (names.has(name) && json === JSON.stringify(name)) ? name : null;
 }
 
 function* readString(reader: TextReader): Reading<string | null> {

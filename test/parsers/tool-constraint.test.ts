@@ -144,6 +144,15 @@ describe.each(Object.keys(WRITTEN))('enforced calls as %s', (name) => {
   });
 });
 
+it('lets a name in escapes be, which llama3_json does not read as a call', () => {
+  const formats = formatsOf('llama3_json');
+  const constraint = automatonOf(optionalCalls(formats.tools!, { tools: TOOLS, isParallel: true }));
+  const content = '{ "name": "\\u0063lock", "parameters": {"x": 1}}';
+  expect(fits(constraint, content)).toBe(true);
+  const answer = answerOf(parse(formats, [content], { tools: TOOLS }));
+  expect(answer).toEqual({ content, reasoning: null, calls: [] });
+});
+
 describe('a thought before an answer', () => {
   const tags = { begin: '<think>', end: '</think>' };
   const answer: Constraint = { kind: 'literal', text: '4' };

@@ -141,6 +141,7 @@ const NO_CALLS: readonly (readonly [format: string, text: string])[] = [
   ['qwen3_coder', '<function=get\nweather>'],
   ['llama3_json', '{"name": "get_weather"}'],
   ['llama3_json', '{"name": "other", "parameters": {}}'],
+  ['llama3_json', '{"name": "\\u0067et_weather", "parameters": {}}'],
   ['pythonic', '<|python_start|>print(1)<|python_end|>'],
   ['pythonic', '[other(city=1)]'],
   ['pythonic', '[get_weather(=1)]'],

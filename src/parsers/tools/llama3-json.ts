@@ -21,7 +21,7 @@ export const llama3Json: ToolFormat = {
   },
   writing: {
     trigger: BEGIN,
-    // However an object is laid out, it is a call by the name of a function.
+    // However an object is laid out, it is a call by the name of a function, which is read without escapes only.
     alsoRead: (names) => names.map((name) => JSON.stringify(name)),
     begin: BEGIN,
     call: (tool) => sequence(`${JSON.stringify(tool.name)}, "parameters": `, jsonArguments(tool), '}'),
