@@ -12,6 +12,8 @@ const ANSWER_DEADLINE_MS = 20_000;
 export interface ApiClient {
   readonly url: string;
   readonly apiKey: string;
+  /** Sent with every request. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** What the server, or the way to it, answers instead of text. */
@@ -106,7 +108,7 @@ function endpoint({ url }: ApiClient, path: string): string {
 
 async function ask(client: ApiClient, path: string, init: RequestInit): Promise<Response> {
   const url = endpoint(client, path);
-  const headers = { ...init.headers, authorization: `Bearer ${client.apiKey}` };
+  const headers = { authorization: `Bearer ${client.apiKey}`, ...init.headers, ...client.headers };
   const response = await fetch(url, { ...init, headers }).catch((cause: unknown) => {
     if (isAbort(cause)) throw cause;
     throw notReached(new URL(url), cause);

@@ -7,6 +7,7 @@ import {
   QUANTIZATIONS,
   type Quantization,
 } from '../config/engine-config.ts';
+import type { ForeignFlag } from '../config/foreign-options.ts';
 import type { LatencyOptions } from './bench/latency.ts';
 import type { ThroughputOptions } from './bench/throughput.ts';
 import { addBenchServe } from './bench-serve-command.ts';
@@ -25,9 +26,13 @@ interface QualityFlags {
 const MODEL =
   'folder or GGUF file of a model, or its name on the hub; without it, the small chat model of svc';
 
-export function addBenchCommands(svc: Command, engineFlags: EngineFlags): void {
+export function addBenchCommands(
+  svc: Command,
+  engineFlags: EngineFlags,
+  foreign: readonly ForeignFlag[],
+): void {
   const bench = svc.command('bench').description('measure a model on this machine');
-  addBenchServe(bench);
+  addBenchServe(bench, foreign);
   addQuality(bench);
   addLatency(bench, engineFlags);
   addThroughput(bench, engineFlags);

@@ -1,27 +1,47 @@
 // The flags of svc bench serve.
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { z } from 'zod';
+import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
+import { ConfigError } from '../errors.ts';
+import { parseJson } from '../util/parse-json.ts';
 import type { Goodput } from './bench/serve/serving-metrics.ts';
 import { DATASETS, type DatasetName } from './bench/serve/workload.ts';
 import { wholeNumber } from './flags.ts';
 
 interface ServeFlags {
-  readonly url: string;
+  readonly url?: string;
+  readonly baseUrl?: string;
+  readonly host?: string;
+  readonly port?: number;
+  readonly header?: readonly string[];
   readonly apiKey: string;
   readonly model?: string;
   readonly backend: 'openai' | 'openai-chat';
+  readonly endpoint?: string;
   readonly datasetName: DatasetName;
   readonly datasetPath?: string;
   readonly numPrompts?: number;
   readonly randomInputLen: number;
+  readonly randomPrefixLen: number;
+  readonly randomRangeRatio: number;
   readonly outputLen?: number;
+  readonly randomOutputLen?: number;
+  readonly sharegptOutputLen?: number;
   readonly seed: number;
   readonly requestRate: number | null;
   readonly burstiness: number;
   readonly maxConcurrency?: number;
   readonly ignoreEos?: true;
   readonly temperature?: number;
+  readonly topP?: number;
+  readonly topK?: number;
+  readonly minP?: number;
+  readonly logprobs?: number;
+  readonly extraBody?: Readonly<Record<string, unknown>>;
   readonly goodput?: Goodput;
+  readonly metricPercentiles: readonly number[];
+  readonly disableTqdm?: true;
   readonly numWarmups: number;
   readonly outputJson?: string;
   readonly outputHtml?: string;
@@ -29,17 +49,31 @@ interface ServeFlags {
 
 const GOODPUT_NAMES = ['ttft', 'tpot', 'e2el'];
 
-export function addBenchServe(bench: Command): void {
+const PATHS = { openai: '/v1/completions', 'openai-chat': '/v1/chat/completions' } as const;
+
+export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): void {
   bench
     .command('serve')
     .description('measure a running server as its clients see it')
-    .option('--url <url>', 'address of the server, with /v1', 'http://localhost:8000/v1')
+    .addOption(
+      new Option(
+        '--url <url>',
+        'address of the server, with /v1 (default: http://localhost:8000/v1)',
+      ).conflicts(['baseUrl', 'host', 'port']),
+    )
+    .addOption(new Option('--base-url <url>', 'the same without /v1').conflicts(['host', 'port']))
+    .option('--host <name>', 'the host alone (default: localhost)')
+    .option('--port <n>', 'the port alone (default: 8000)', wholeNumber(1))
+    .option('--header <name=value...>', 'headers to send with each request')
     .addOption(new Option('--api-key <key>', 'key for the server').env('OPENAI_API_KEY').default('EMPTY'))
     .option('--model <name>', 'model of the server (default: the first that it has)')
     .addOption(
       new Option('--backend <kind>', 'completions, or chats')
         .choices(['openai', 'openai-chat'])
         .default('openai'),
+    )
+    .addOption(
+      new Option('--endpoint <path>', 'path of --backend, if it is to be said').choices(Object.values(PATHS)),
     )
     .addOption(
       new Option(
@@ -56,11 +90,20 @@ export function addBenchServe(bench: Command): void {
       wholeNumber(1),
     )
     .option('--random-input-len <n>', 'tokens of each random prompt', wholeNumber(1), 1024)
+    .option('--random-prefix-len <n>', 'tokens before these that all random prompts share', wholeNumber(0), 0)
+    .option(
+      '--random-range-ratio <n>',
+      'let random lengths differ: 0.1 is 10 % less to 10 % more',
+      fraction,
+      0,
+    )
     .option(
       '--output-len <n>',
       'tokens of each answer (default: 128 for random prompts, else as the file says)',
       wholeNumber(1),
     )
+    .option('--random-output-len <n>', 'the same, for random prompts only', wholeNumber(1))
+    .option('--sharegpt-output-len <n>', 'the same, for conversations only', wholeNumber(1))
     .option('--seed <n>', 'of prompts and of the times at which they are sent', wholeNumber(0), 0)
     .addOption(
       new Option('--request-rate <n>', 'requests a second; inf sends all at once')
@@ -76,33 +119,88 @@ export function addBenchServe(bench: Command): void {
     .option('--max-concurrency <n>', 'requests under way at the same time (default: all)', wholeNumber(1))
     .option('--ignore-eos', 'let no answer end before --output-len')
     .option('--temperature <n>', "temperature of the answers (default: the server's)", notNegative)
+    .option('--top-p <n>', 'top_p of the answers', positive)
+    .option('--top-k <n>', 'top_k of the answers', wholeNumber(0))
+    .option('--min-p <n>', 'min_p of the answers', notNegative)
+    .option('--logprobs <n>', 'ask for the log-probabilities of so many tokens', wholeNumber(0))
+    .option('--extra-body <json>', 'more fields of each request', jsonObject)
     .option(
       '--goodput <limits>',
       'count what stays below limits in ms: "ttft:200 tpot:50 e2el:2000"',
       goodput,
     )
+    .option('--metric-percentiles <list>', 'percentiles to report', percentiles, [99])
+    .option('--disable-tqdm', 'draw no progress bar')
     .option('--num-warmups <n>', 'requests before those that count', wholeNumber(0), 1)
     .option('--output-json <file>', 'write the figures as JSON; - is stdout, in place of the table')
     .option('--output-html <file>', 'write a report with plots')
     .addHelpText('after', NOTES)
-    .action(async ({ datasetName, randomInputLen, ...flags }: ServeFlags) => {
+    .action(async (flags: ServeFlags) => {
+      for (const flag of foreign) process.stderr.write(`warning: ${foreignNotice(flag)}\n`);
+      checkEndpoint(flags);
       const { benchServe } = await import('./bench/serve/bench-serve.ts');
       await benchServe({
         ...flags,
+        url: urlOf(flags),
+        headers: headersOf(flags),
+        extraBody: extraBodyOf(flags),
         model: flags.model ?? null,
-        dataset: datasetName,
+        dataset: flags.datasetName,
         datasetPath: flags.datasetPath ?? null,
         numPrompts: flags.numPrompts ?? null,
-        inputLen: randomInputLen,
-        outputLen: flags.outputLen ?? null,
+        inputLen: flags.randomInputLen,
+        prefixLen: flags.randomPrefixLen,
+        rangeRatio: flags.randomRangeRatio,
+        outputLen: outputLenOf(flags) ?? null,
         maxConcurrency: flags.maxConcurrency ?? null,
-        ignoreEos: flags.ignoreEos === true,
-        temperature: flags.temperature ?? null,
         goodput: flags.goodput ?? null,
+        percentiles: flags.metricPercentiles,
+        hasProgress: flags.disableTqdm !== true,
         outputJson: flags.outputJson ?? null,
         outputHtml: flags.outputHtml ?? null,
       });
     });
+}
+
+function urlOf({ url, baseUrl, host = 'localhost', port = 8000 }: ServeFlags): string {
+  if (url !== undefined) return url;
+  const root = baseUrl ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return `${root.replace(/\/+$/, '')}/v1`;
+}
+
+function headersOf({ header = [] }: ServeFlags): Record<string, string> {
+  const pairs = header.map((text): [string, string] => {
+    const [, name, value] = /^([\w-]+)=(.*)$/.exec(text) ?? [];
+    if (name !== undefined && value !== undefined) return [name.toLowerCase(), value];
+    throw new ConfigError(`--header ${text}: expected a header such as X-Team=search`, { param: 'header' });
+  });
+  return Object.fromEntries(pairs);
+}
+
+/** @throws ConfigError where --endpoint says something else than --backend. */
+function checkEndpoint({ backend, endpoint }: ServeFlags): void {
+  if (endpoint === undefined || endpoint === PATHS[backend]) return;
+  const other = backend === 'openai' ? 'openai-chat' : 'openai';
+  throw new ConfigError(`--endpoint ${endpoint} needs --backend ${other}`, { param: 'endpoint' });
+}
+
+function outputLenOf({ datasetName, ...flags }: ServeFlags): number | undefined {
+  const own = { random: flags.randomOutputLen, sharegpt: flags.sharegptOutputLen, trace: undefined };
+  return own[datasetName] ?? flags.outputLen;
+}
+
+/** Fields of every request; what is left out is left to the server. */
+function extraBodyOf({ backend, logprobs, ...flags }: ServeFlags): Record<string, unknown> {
+  const asked = backend === 'openai' ? { logprobs } : { logprobs: true, top_logprobs: logprobs };
+  return {
+    ignore_eos: flags.ignoreEos,
+    temperature: flags.temperature,
+    top_p: flags.topP,
+    top_k: flags.topK,
+    min_p: flags.minP,
+    ...(logprobs !== undefined && asked),
+    ...flags.extraBody,
+  };
 }
 
 const NOTES = `
@@ -127,6 +225,24 @@ function positive(text: string): number {
 
 function notNegative(text: string): number {
   return text === '0' ? 0 : positive(text);
+}
+
+function fraction(text: string): number {
+  const value = notNegative(text);
+  if (value < 1) return value;
+  throw new InvalidArgumentError('expected a number from 0 to below 1');
+}
+
+function percentiles(text: string): number[] {
+  const list = text.split(',').map((part) => notNegative(part.trim()));
+  if (list.every((percent) => percent <= 100)) return list;
+  throw new InvalidArgumentError('expected numbers from 0 to 100, such as 50,90,99');
+}
+
+function jsonObject(text: string): Readonly<Record<string, unknown>> {
+  const { data } = z.record(z.string(), z.unknown()).safeParse(parseJson(text));
+  if (data !== undefined) return data;
+  throw new InvalidArgumentError('expected an object of JSON such as {"top_k": 5}');
 }
 
 function goodput(text: string): Goodput {

@@ -1,6 +1,6 @@
 // Takes the flags of other servers out of a command line, each with what belongs to it, before it is read.
 
-import { type ForeignFlag, type ForeignOption, findForeign } from '../config/foreign-options.ts';
+import type { FindForeign, ForeignFlag, ForeignOption } from '../config/foreign-options.ts';
 import { ConfigError } from '../errors.ts';
 
 interface WithoutForeign {
@@ -9,14 +9,14 @@ interface WithoutForeign {
 }
 
 /** @throws ConfigError for a flag whose value is missing. */
-export function takeForeignFlags(argv: readonly string[]): WithoutForeign {
+export function takeForeignFlags(argv: readonly string[], find: FindForeign): WithoutForeign {
   const own: string[] = [];
   const foreign: ForeignFlag[] = [];
   const queue = [...argv];
   for (let arg = queue.shift(); arg !== undefined; arg = queue.shift()) {
     if (arg === '--') return { argv: [...own, arg, ...queue], foreign };
     const [, name = '', part = '', text] = /^(--?[A-Za-z][\w-]*)((?:\.[^=]+)?)(?:=(.*))?$/s.exec(arg) ?? [];
-    const found = findForeign(name);
+    const found = find(name);
     if (found === null || (part !== '' && found.option.takes !== 'json')) {
       own.push(arg);
       continue;

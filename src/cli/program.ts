@@ -1,13 +1,14 @@
 // Picks the command, prints errors, sets the exit code. What a command needs is loaded by it alone.
 
 import { Command, CommanderError, Option } from 'commander';
-import type { ForeignFlag } from '../config/foreign-options.ts';
+import { type FindForeign, type ForeignFlag, findForeign } from '../config/foreign-options.ts';
 import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
 import { PROXY_OPTIONS } from '../config/proxy-options.ts';
 import type { EngineThread } from '../engine/spawn-engine.ts';
 import { ConfigError, NotAvailableError, SvcError } from '../errors.ts';
 import { version } from '../util/version.ts';
 import { addBatchCommand } from './batch-command.ts';
+import { findForeignOfBench } from './bench/serve/foreign-options.ts';
 import { addBenchCommands } from './bench-commands.ts';
 import { addClientCommands } from './client-commands.ts';
 import { engineFlags } from './engine-flags.ts';
@@ -31,9 +32,9 @@ export async function runProgram(argv: readonly string[], engineThread?: EngineT
   try {
     // A short flag of one command means something else to another.
     const hasEngine = takesEngineOptions(argv);
-    const { argv: own, foreign } = hasEngine ? takeForeignFlags(argv) : { argv: [], foreign: [] };
-    const serving = splitArguments(SERVE_OPTIONS, own);
-    const others = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : argv;
+    const { argv: own, foreign } = takeForeignFlags(argv, finderOf(argv));
+    const serving = splitArguments(SERVE_OPTIONS, hasEngine ? own : []);
+    const others = argv[0] === 'proxy' ? splitArguments(PROXY_OPTIONS, argv).args : own;
     const args = hasEngine ? serving.args : others;
     const svc = program(serving, foreign, engineThread);
     if (args.length === 0) svc.outputHelp();
@@ -78,7 +79,7 @@ function program(
   addModelCommands(svc);
   const readEngineFlags = engineFlags(serving, foreign);
   addBatchCommand(svc, readEngineFlags);
-  addBenchCommands(svc, readEngineFlags);
+  addBenchCommands(svc, readEngineFlags, foreign);
   return svc;
 }
 
@@ -119,6 +120,12 @@ Examples:
 function takesEngineOptions([command, measurement]: readonly string[]): boolean {
   if (command === 'bench') return measurement === 'latency' || measurement === 'throughput';
   return command === 'serve' || command === 'run-batch';
+}
+
+/** The options of other servers that are known to the command. */
+function finderOf(argv: readonly string[]): FindForeign {
+  if (takesEngineOptions(argv)) return findForeign;
+  return argv[0] === 'bench' && argv[1] === 'serve' ? findForeignOfBench : () => null;
 }
 
 /** Prints an error that the user can fix as one line, any other with its stack. */

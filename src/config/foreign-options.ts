@@ -19,12 +19,12 @@ export interface ForeignOption {
   readonly instead: string;
 }
 
-function harmless(flags: string, takes: Takes, reason: string): ForeignOption {
+export function harmless(flags: string, takes: Takes, reason: string): ForeignOption {
   return { flags: flags.split(' '), takes, accepts: 'anything', reason, instead: '' };
 }
 
 /** @param accepts values that are accepted all the same; that a flag is off always is. */
-function refused(
+export function refused(
   flags: string,
   takes: Takes,
   reason: string,
@@ -259,19 +259,24 @@ export interface ForeignFlag {
   readonly value: string;
 }
 
-const BY_FLAG = new Map(FOREIGN_OPTIONS.flatMap((option) => option.flags.map((flag) => [flag, option])));
-
 /**
  * The option that `flag` names, written with dashes or underscores, and whether it was written with `--no-`; null where
  * nobody has such an option.
  */
-export function findForeign(flag: string): { option: ForeignOption; isNegated: boolean } | null {
-  const dashed = flag.startsWith('--') ? flag.replaceAll('_', '-') : flag;
-  const option = BY_FLAG.get(dashed);
-  if (option !== undefined) return { option, isNegated: false };
-  const negated = dashed.startsWith('--no-') ? BY_FLAG.get(`--${dashed.slice('--no-'.length)}`) : undefined;
-  return negated?.takes === 'nothing' ? { option: negated, isNegated: true } : null;
+export type FindForeign = (flag: string) => { option: ForeignOption; isNegated: boolean } | null;
+
+export function findIn(options: readonly ForeignOption[]): FindForeign {
+  const byFlag = new Map(options.flatMap((option) => option.flags.map((flag) => [flag, option])));
+  return (flag) => {
+    const dashed = flag.startsWith('--') ? flag.replaceAll('_', '-') : flag;
+    const option = byFlag.get(dashed);
+    if (option !== undefined) return { option, isNegated: false };
+    const negated = dashed.startsWith('--no-') ? byFlag.get(`--${dashed.slice('--no-'.length)}`) : undefined;
+    return negated?.takes === 'nothing' ? { option: negated, isNegated: true } : null;
+  };
 }
+
+export const findForeign = findIn(FOREIGN_OPTIONS);
 
 /**
  * What to tell about a flag that svc does not have and that asks for nothing here.

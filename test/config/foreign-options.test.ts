@@ -14,7 +14,7 @@ const flags = FOREIGN_OPTIONS.flatMap((option) => option.flags.map((flag) => ({ 
 const own = SERVE_OPTIONS.keys.flatMap((key) => SERVE_OPTIONS.info(key).aliases ?? []);
 
 /** What the command line says about `args`, where nothing is refused. */
-const notices = (...args: string[]) => takeForeignFlags(args).foreign.map(foreignNotice);
+const notices = (...args: string[]) => takeForeignFlags(args, findForeign).foreign.map(foreignNotice);
 
 describe('options of other servers', () => {
   it('are listed once, and never when svc has them itself', () => {
@@ -50,7 +50,10 @@ describe('options of other servers', () => {
     fc.assert(
       fc.property(fc.array(written, { maxLength: 4 }), (foreign) => {
         const before = ['serve', './model', '--port', '1'];
-        const { argv, foreign: found } = takeForeignFlags([...before, ...foreign.flat(), '--seed', '2']);
+        const { argv, foreign: found } = takeForeignFlags(
+          [...before, ...foreign.flat(), '--seed', '2'],
+          findForeign,
+        );
         expect(argv).toEqual([...before, '--seed', '2']);
         expect(found).toHaveLength(foreign.length);
       }),
@@ -58,19 +61,19 @@ describe('options of other servers', () => {
   });
 
   it('behind -- are words like others', () => {
-    expect(takeForeignFlags(['--', '--swap-space']).argv).toEqual(['--', '--swap-space']);
+    expect(takeForeignFlags(['--', '--swap-space'], findForeign).argv).toEqual(['--', '--swap-space']);
   });
 
   it('that take nothing leave the next word alone', () => {
-    expect(takeForeignFlags(['serve', '--disable-cascade-attn', './model']).argv).toEqual([
+    expect(takeForeignFlags(['serve', '--disable-cascade-attn', './model'], findForeign).argv).toEqual([
       'serve',
       './model',
     ]);
   });
 
   it('need their value', () => {
-    expect(() => takeForeignFlags(['--swap-space', '--port', '1'])).toThrow(ConfigError);
-    expect(() => takeForeignFlags(['--swap-space'])).toThrow(/^--swap-space needs a value$/);
+    expect(() => takeForeignFlags(['--swap-space', '--port', '1'], findForeign)).toThrow(ConfigError);
+    expect(() => takeForeignFlags(['--swap-space'], findForeign)).toThrow(/^--swap-space needs a value$/);
   });
 
   it('are explained where they ask for nothing', () => {

@@ -106,7 +106,10 @@ function milliseconds(seconds: number): string {
 
 /** Texts begin side by side; numbers, where there are several in a row, end so. */
 export function formatTable(rows: readonly Row[]): string {
-  const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const numColumns = Math.max(...rows.map((row) => row.length));
+  const widths = Array.from({ length: numColumns }, (_, column) =>
+    Math.max(...rows.map((row) => row[column]?.length ?? 0)),
+  );
   const isText = rows.every((row) => row.length <= 2);
   const line = ([name, ...values]: Row): string =>
     [

@@ -52,3 +52,89 @@ it('says what the server says', async () => {
   const other = await bench('--api-key', 'secret', '--model', 'another', '--num-prompts', '1');
   expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('404: The model `another`')]);
 });
+
+it('takes the flags that other programs of its kind have', async () => {
+  const json = join(folder, 'b.json');
+  const server = [
+    '--host',
+    '127.0.0.1',
+    '--port',
+    new URL(svc.url).port,
+    '--header',
+    'Authorization=Bearer secret',
+  ];
+  const load = [
+    '--num-prompts',
+    '4',
+    '--random-input-len',
+    '8',
+    '--random-prefix-len',
+    '8',
+    '--random-output-len',
+    '3',
+  ];
+  const fields = [
+    '--top-p',
+    '0.9',
+    '--top-k',
+    '5',
+    '--min-p',
+    '0.1',
+    '--logprobs',
+    '1',
+    '--extra-body',
+    '{"ignore_eos": true}',
+  ];
+  const shown = [
+    '--metric-percentiles',
+    '50,90',
+    '--disable-tqdm',
+    '--endpoint',
+    '/v1/completions',
+    '--tokenizer',
+    'x',
+  ];
+  const command = new CliProcess([
+    'bench',
+    'serve',
+    ...server,
+    ...load,
+    ...fields,
+    ...shown,
+    '--output-json',
+    json,
+  ]);
+  expect(await command.exitCode).toBe(0);
+  expect(command.stderr).toMatch(/^warning: --tokenizer x has no effect: .+\n$/);
+  expect(command.stdout).toMatch(/^ms +mean +median +std +p50 +p90$/m);
+  const figures = JSON.parse(readFileSync(json, 'utf8'));
+  expect(figures).toMatchObject({ completed: 4, total_input_tokens: 4 * 16, total_output_tokens: 4 * 3 });
+  expect(figures.p90_ttft_ms).toBeGreaterThanOrEqual(figures.p50_ttft_ms);
+  const refused = await bench(
+    '--api-key',
+    'secret',
+    '--num-warmups',
+    '1',
+    '--extra-body',
+    '{"temperature": -1}',
+  );
+  expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('temperature')]);
+});
+
+it.each([
+  [
+    ['--save-result'],
+    '--save-result is not available in svc: figures go into one file; use --output-json <file>',
+  ],
+  [['--ramp-up-strategy=linear'], '--dataset-name trace'],
+  [['--lora_modules', 'a', 'b'], 'name the adapter by --model'],
+  [['--endpoint', '/v1/chat/completions'], '--endpoint /v1/chat/completions needs --backend openai-chat'],
+  [['--port', '1'], "cannot be used with option '--port <n>'"],
+  [['--header', 'X'], '--header X: expected a header such as X-Team=search'],
+  [['--metric-percentiles', '50,101'], 'expected numbers from 0 to 100'],
+  [['--random-range-ratio', '1'], 'expected a number from 0 to below 1'],
+  [['--extra-body', '[]'], 'expected an object of JSON'],
+])('refuses %j by its name', async (args, message) => {
+  const { code, stderr } = await bench(...args);
+  expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+});

@@ -26,7 +26,7 @@ function answered(
 describe('the metrics of a server', () => {
   it('are those of the answers that came, over the whole time', () => {
     const answers = [answered(0, 0.1, [0.1, 0.3]), answered(0.2, 0.3, []), answered(1.4, 0.6, [], '500: no')];
-    const metrics = servingMetrics(answers, { ttft: 200 });
+    const metrics = servingMetrics(answers, { goodput: { ttft: 200 }, percentiles: [99] });
     expect(metrics).toMatchObject({
       duration: 2,
       completed: 2,
@@ -49,7 +49,7 @@ describe('the metrics of a server', () => {
   });
 
   it('are there where nothing was answered', () => {
-    const metrics = servingMetrics([answered(0, 1, [], '503: later')], null);
+    const metrics = servingMetrics([answered(0, 1, [], '503: later')], { goodput: null, percentiles: [99] });
     expect(metrics).toMatchObject({ completed: 0, failed: 1, request_goodput: null });
     expect(metrics.distributions).toEqual({ ttft: null, tpot: null, itl: null, e2el: null });
   });

@@ -13,6 +13,8 @@ const RANDOM: WorkloadOptions = {
   datasetPath: null,
   numPrompts: null,
   inputLen: 8,
+  prefixLen: 0,
+  rangeRatio: 0,
   outputLen: null,
   seed: 1,
 };
@@ -31,6 +33,21 @@ describe('a workload', () => {
     expect(new Set(one.map(({ prompt }) => String(prompt))).size).toBe(100);
     expect(one[0]).toMatchObject({ outputLen: 128, at: null });
     expect(await readWorkload({ ...RANDOM, seed: 2 })).not.toEqual(one);
+  });
+
+  it('of random prompts may share a beginning, and differ in length', async () => {
+    const requests = await readWorkload({
+      ...RANDOM,
+      prefixLen: 4,
+      inputLen: 20,
+      outputLen: 10,
+      rangeRatio: 0.5,
+    });
+    expect(new Set(requests.map(({ prompt }) => String(prompt.slice(0, 4)))).size).toBe(1);
+    const lengths = requests.map(({ prompt }) => prompt.length - 4);
+    expect([Math.min(...lengths), Math.max(...lengths)]).toEqual([10, 30]);
+    const answers = requests.map(({ outputLen }) => outputLen);
+    expect([...new Set(answers)].sort((a, b) => a! - b!)).toEqual([5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
   });
 
   it('of conversations has the first message of each', async () => {

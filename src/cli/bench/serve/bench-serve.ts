@@ -29,10 +29,13 @@ export interface BenchServeOptions extends WorkloadOptions {
   readonly requestRate: number | null;
   readonly burstiness: number;
   readonly maxConcurrency: number | null;
-  readonly ignoreEos: boolean;
-  /** Null leaves it to the server. */
-  readonly temperature: number | null;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Fields of every request. */
+  readonly extraBody: Readonly<Record<string, unknown>>;
   readonly goodput: Goodput | null;
+  /** Percentiles to report, 0 to 100. */
+  readonly percentiles: readonly number[];
+  readonly hasProgress: boolean;
   readonly numWarmups: number;
   /** `-` is stdout. */
   readonly outputJson: string | null;
@@ -52,19 +55,13 @@ export async function benchServe(options: BenchServeOptions): Promise<void> {
   const model = options.model ?? first?.id ?? '';
   await warmUp(options, model, workload);
   const answers = await runWorkload(options, model, workload);
-  const metrics = servingMetrics(answers, options.goodput);
+  const metrics = servingMetrics(answers, options);
   await report(options, model, answers, metrics);
 }
 
-function clientOf(
-  { url, apiKey, backend, ignoreEos, temperature }: BenchServeOptions,
-  model: string,
-): LoadClient {
-  const extraBody = {
-    ...(ignoreEos && { ignore_eos: true }),
-    ...(temperature !== null && { temperature }),
-  };
-  return new LoadClient({ url, apiKey, backend, model, extraBody });
+function clientOf(options: BenchServeOptions, model: string): LoadClient {
+  const { url, apiKey, headers, backend, extraBody } = options;
+  return new LoadClient({ url, apiKey, headers, backend, model, extraBody });
 }
 
 /** @throws ConfigError where the server does not answer them: nothing would be measured. */
@@ -91,7 +88,7 @@ async function runWorkload(
 ): Promise<TimedAnswer[]> {
   const { requestRate: rate, burstiness, seed, maxConcurrency } = options;
   const times = arrivals(workload.length, { rate, burstiness, seed });
-  const progress = await startProgress(workload.length, true);
+  const progress = await startProgress(workload.length, options.hasProgress);
   const client = clientOf(options, model);
   const startedAt = performance.now();
   const queue = workload.entries();
@@ -138,7 +135,7 @@ async function write(option: string, path: string, text: string): Promise<void> 
 }
 
 function tablesOf(
-  { requestRate, maxConcurrency }: BenchServeOptions,
+  { requestRate, maxConcurrency, percentiles }: BenchServeOptions,
   model: string,
   metrics: ServingMetrics,
 ): readonly (readonly Row[])[] {
@@ -160,10 +157,13 @@ function tablesOf(
     ['Peak concurrent requests', `${metrics.max_concurrent_requests}`],
     ['Total token throughput (tok/s)', fixed(metrics.total_token_throughput)],
   ];
-  const columns = ['mean', 'median', 'std', 'p99'] as const;
+  const columns = ['mean', 'median', 'std', ...percentiles.map((percent) => `p${percent}`)];
   const measured = measures().map(([name, title]): Row => {
     const distribution = metrics.distributions[name];
-    return [title, ...columns.map((column) => (distribution === null ? '-' : fixed(distribution[column])))];
+    return [
+      title,
+      ...columns.map((column) => (distribution === null ? '-' : fixed(distribution[column] ?? 0))),
+    ];
   });
   return [rows, [['ms', ...columns], ...measured]];
 }

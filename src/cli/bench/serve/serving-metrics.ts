@@ -6,12 +6,12 @@ import type { TimedAnswer } from './timed-answer.ts';
 /** Milliseconds that a good request stays below. */
 export type Goodput = Readonly<Partial<Record<'ttft' | 'tpot' | 'e2el', number>>>;
 
-/** Milliseconds. */
-export interface Distribution {
-  readonly mean: number;
-  readonly median: number;
-  readonly std: number;
-  readonly p99: number;
+/** Milliseconds: `mean`, `median`, `std`, and `p99` for each percentile that was asked for. */
+export type Distribution = Readonly<Record<string, number>>;
+
+interface MetricsOptions {
+  readonly goodput: Goodput | null;
+  readonly percentiles: readonly number[];
 }
 
 export const MEASURES = {
@@ -39,7 +39,10 @@ export interface ServingMetrics {
   readonly distributions: Readonly<Record<Measure, Distribution | null>>;
 }
 
-export function servingMetrics(answers: readonly TimedAnswer[], goodput: Goodput | null): ServingMetrics {
+export function servingMetrics(
+  answers: readonly TimedAnswer[],
+  { goodput, percentiles }: MetricsOptions,
+): ServingMetrics {
   const good = answers.filter(({ error }) => error === null);
   const duration = Math.max(...answers.map(({ endedAt }) => endedAt)) || 1e-9;
   const sum = (of: (answer: TimedAnswer) => number): number =>
@@ -60,10 +63,22 @@ export function servingMetrics(answers: readonly TimedAnswer[], goodput: Goodput
     max_output_tokens_per_s: Math.max(0, ...tokensBySecond(good)),
     max_concurrent_requests: mostAtOnce(answers),
     distributions: {
-      ttft: distribution(good.map(({ ttft }) => ttft)),
-      tpot: distribution(good.flatMap((answer) => tpotOf(answer) ?? [])),
-      itl: distribution(good.flatMap(({ interTokenLatencies }) => interTokenLatencies)),
-      e2el: distribution(good.map(({ sentAt, endedAt }) => endedAt - sentAt)),
+      ttft: distribution(
+        good.map(({ ttft }) => ttft),
+        percentiles,
+      ),
+      tpot: distribution(
+        good.flatMap((answer) => tpotOf(answer) ?? []),
+        percentiles,
+      ),
+      itl: distribution(
+        good.flatMap(({ interTokenLatencies }) => interTokenLatencies),
+        percentiles,
+      ),
+      e2el: distribution(
+        good.map(({ sentAt, endedAt }) => endedAt - sentAt),
+        percentiles,
+      ),
     },
   };
 }
@@ -109,7 +124,7 @@ function mostAtOnce(answers: readonly TimedAnswer[]): number {
   return most;
 }
 
-function distribution(seconds: readonly number[]): Distribution | null {
+function distribution(seconds: readonly number[], percentiles: readonly number[]): Distribution | null {
   if (seconds.length === 0) return null;
   const sorted = seconds.map((value) => 1000 * value).sort((a, b) => a - b);
   const mean = sorted.reduce((sum, value) => sum + value, 0) / sorted.length;
@@ -118,6 +133,6 @@ function distribution(seconds: readonly number[]): Distribution | null {
     mean,
     median: percentileOf(sorted, 50),
     std: Math.sqrt(variance),
-    p99: percentileOf(sorted, 99),
+    ...Object.fromEntries(percentiles.map((percent) => [`p${percent}`, percentileOf(sorted, percent)])),
   };
 }

@@ -27,6 +27,7 @@ interface Target {
   readonly apiKey: string;
   readonly model: string;
   readonly backend: Backend;
+  readonly headers: Readonly<Record<string, string>>;
   /** Goes into every request. */
   readonly extraBody: Readonly<Record<string, unknown>>;
 }
@@ -79,11 +80,11 @@ export class LoadClient {
   }
 
   async *#events(request: WorkloadRequest): AsyncGenerator<z.output<typeof chunk>> {
-    const { url, apiKey, backend } = this.#target;
+    const { url, apiKey, headers, backend } = this.#target;
     const path = backend === 'openai' ? '/completions' : '/chat/completions';
     const { statusCode, body } = await send(`${url}${path}`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', authorization: `Bearer ${apiKey}` },
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${apiKey}`, ...headers },
       body: JSON.stringify(this.#body(request)),
       dispatcher: this.#agent,
     });

@@ -22,6 +22,10 @@ export interface WorkloadOptions {
   readonly datasetPath: string | null;
   readonly numPrompts: number | null;
   readonly inputLen: number;
+  /** Tokens before those of `inputLen` that all random prompts share. */
+  readonly prefixLen: number;
+  /** Random lengths are within this part of what they should be: 0.1 is 10 % less to 10 % more. */
+  readonly rangeRatio: number;
   /** Null: as the dataset says, or for random prompts `DEFAULT_OUTPUT_LEN`. */
   readonly outputLen: number | null;
   readonly seed: number;
@@ -29,6 +33,9 @@ export interface WorkloadOptions {
 
 const DEFAULT_NUM_PROMPTS = 100;
 const DEFAULT_OUTPUT_LEN = 128;
+/** Apart from the streams of prompts. */
+const LENGTHS = 1 << 21;
+const PREFIX = -1;
 /** Ids that every vocabulary has, above the special tokens that stand first in most. */
 const FIRST_ID = 300;
 const NUM_IDS = 700;
@@ -56,12 +63,19 @@ export async function readWorkload(options: WorkloadOptions): Promise<WorkloadRe
   return all.slice(0, numPrompts ?? all.length);
 }
 
-function randomRequests({ numPrompts, inputLen, outputLen, seed }: WorkloadOptions): WorkloadRequest[] {
-  return Array.from({ length: numPrompts ?? DEFAULT_NUM_PROMPTS }, (_, i) => ({
-    prompt: randomIds(seed, i, inputLen),
-    outputLen: outputLen ?? DEFAULT_OUTPUT_LEN,
-    at: null,
-  }));
+function randomRequests(options: WorkloadOptions): WorkloadRequest[] {
+  const { numPrompts, inputLen, prefixLen, rangeRatio, seed } = options;
+  const outputLen = options.outputLen ?? DEFAULT_OUTPUT_LEN;
+  const prefix = randomIds(seed, PREFIX, prefixLen);
+  return Array.from({ length: numPrompts ?? DEFAULT_NUM_PROMPTS }, (_, i) => {
+    const length = (mean: number, index: number): number =>
+      Math.max(1, Math.round(mean * (1 + rangeRatio * (2 * uniform(seed, LENGTHS + i, index) - 1))));
+    return {
+      prompt: [...prefix, ...randomIds(seed, i, length(inputLen, 0))],
+      outputLen: length(outputLen, 1),
+      at: null,
+    };
+  });
 }
 
 function pathOf({ dataset, datasetPath }: WorkloadOptions): string {
