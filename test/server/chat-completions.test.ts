@@ -241,6 +241,8 @@ describe('POST /v1/chat/completions', () => {
     { response_format: { type: 'xml' } },
     { structured_outputs: { json: {}, regex: 'a' } },
     { guided_json: { type: 'object' } },
+    { ec_transfer_params: { a: 1 } },
+    { web_search_options: {} },
     { documents: 'a' },
     { chat_template: '{{ messages }}' },
     { priority: 1 },

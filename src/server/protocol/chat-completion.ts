@@ -51,6 +51,8 @@ export const chatCompletionSchema = z.looseObject({
   ...toolFields,
   ...legacyToolFields,
   include_reasoning: z.boolean().nullish(),
+  /** Any object asks for a search, the empty one too. */
+  web_search_options: z.null('is not available in svc, which searches no web: leave it out').optional(),
 });
 
 export type ChatCompletionRequest = z.output<typeof chatCompletionSchema>;
@@ -61,7 +63,6 @@ export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>>
   mm_processor_kwargs: [],
   media_io_kwargs: [],
   audio: [],
-  web_search_options: [],
   moderation: [],
 };
 

@@ -56,6 +56,7 @@ export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   guided_grammar: [],
   svc_xargs: [],
   vllm_xargs: [],
+  ec_transfer_params: [],
   thinking_token_budget: [],
 };
 
