@@ -113,6 +113,8 @@ constexpr int linearTileOf(int rows, int splitsPerBlock, uint32_t sharedLimit) {
 }
 
 inline bool isWhole(const LinearParams& p) { return p.columnScales != nullptr; }
+/// Which of three kernels multiplies: of bf16, of codes, of whole numbers.
+inline int kindOf(const LinearParams& p) { return p.codes.panels != nullptr ? 1 : isWhole(p) ? 2 : 0; }
 
 /// Fills `splits` and `splitsPerBlock`.
 inline void planLinear(LinearParams& p) {
@@ -124,10 +126,9 @@ inline Launch launchOf(const LinearParams& p, uint32_t sharedLimit = kLeastShare
       {"svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128"},
       {"svcCodedLinear8", "svcCodedLinear16", "svcCodedLinear32", "svcCodedLinear64", "svcCodedLinear128"},
       {"svcWholeLinear8", "svcWholeLinear16", "svcWholeLinear32", "svcWholeLinear64", "svcWholeLinear128"}};
-  const int kind = p.codes.panels != nullptr ? 1 : isWhole(p) ? 2 : 0;
   const int index = linearTileOf(p.rows, p.splitsPerBlock, sharedLimit);
   const LinearTile& tile = kLinearTiles[index];
-  return {kNames[kind][index],
+  return {kNames[kindOf(p)][index],
           {static_cast<uint32_t>(ceilDiv(p.n, tile.weights)), static_cast<uint32_t>(ceilDiv(p.rows, tile.tokens)),
            static_cast<uint32_t>(p.splits / p.splitsPerBlock)},
           static_cast<uint32_t>(tile.warps * 32),
@@ -165,11 +166,13 @@ constexpr int mostTiles(int64_t rows, int groups, int tileRows) {
 }
 /// `n` and `splits` are the most of any group; `tiles` counts tiles, or is 0 where each group takes all rows.
 inline Launch groupedLaunch(const GroupedLinearParams& p, int tile, int n, int splits, int tiles, int groups) {
-  constexpr const char* kNames[] = {"svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64",
-                                    "svcGroupedLinear128"};
+  constexpr const char* kNames[][5] = {
+      {"svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64", "svcGroupedLinear128"},
+      {"svcCodedGroups8", "svcCodedGroups16", "svcCodedGroups32", "svcCodedGroups64", "svcCodedGroups128"},
+      {"svcWholeGroups8", "svcWholeGroups16", "svcWholeGroups32", "svcWholeGroups64", "svcWholeGroups128"}};
   const LinearTile& shape = kLinearTiles[tile];
   const int rows = ceilDiv(p.product.rows, shape.tokens);
-  return {kNames[tile],
+  return {kNames[kindOf(p.product)][tile],
           {static_cast<uint32_t>(ceilDiv(n, shape.weights)), static_cast<uint32_t>(tiles > 0 ? tiles : rows),
            static_cast<uint32_t>(tiles > 0 ? 1 : groups)},
           static_cast<uint32_t>(shape.warps * 32),

@@ -44,10 +44,18 @@ struct PlainTile {
   }
   template <int kRows, int kThreads>
   __device__ static void expand(const LinearParams&, uint16_t*, int) {}
+
+  /// From the weight that groups are counted from to that of a group.
+  __device__ static void moveTo(LinearParams& p, const GroupWeight& group) { p.weight += group.first; }
 };
 struct WholeTile : PlainTile {
   using Sum = int32_t;
   static constexpr bool kTakesWarpgroups = false;
+
+  __device__ static void moveTo(LinearParams& p, const GroupWeight& group) {
+    p.weight += group.first;
+    p.columnScales += group.firstScale;
+  }
 };
 /// Codes become numbers in their place: 16 of a row, and what is beside them, need no more room than their numbers.
 struct CodedTile {
@@ -81,6 +89,7 @@ struct CodedTile {
       }
     });
   }
+  __device__ static void moveTo(LinearParams& p, const GroupWeight& group) { p.codes.panels += group.first; }
 
  private:
   static constexpr int kPieces = kTileK / 16;
@@ -311,10 +320,11 @@ SVC_KERNEL(svcWholeLinear64, LinearParams, 128) { product<WholeTile, 3>(p); }
 SVC_KERNEL(svcWholeLinear128, LinearParams, 256) { product<WholeTile, 4>(p); }
 
 /// The product of group `group`; its rows, x and out are those of all groups.
+template <class Weight>
 __device__ __forceinline__ LinearParams productOf(const GroupedLinearParams& p, int group) {
   LinearParams product = p.product;
   const GroupWeight& weight = p.weights[group];
-  product.weight += weight.first;
+  Weight::moveTo(product, weight);
   product.bias = weight.hasBias ? product.bias + weight.firstBias : nullptr;
   product.n = weight.n;
   product.splits = product.splitsPerBlock = weight.splits;
@@ -325,17 +335,18 @@ __device__ __forceinline__ LinearParams productOf(const GroupedLinearParams& p, 
 __device__ __forceinline__ void narrowTo(LinearParams& product, const GroupTile& tile) {
   product.rows = tile.rows;
   product.x += tile.firstRow * product.xStride;
+  if (product.rowScales != nullptr) product.rowScales += tile.firstRow;
   product.out = rowOf(product.activation < 0 ? Format::F32 : Format::Bf16, product.out, product.outStride, tile.firstRow);
 }
 
-template <int kIndex>
+template <class Weight, int kIndex>
 __device__ void groupedProduct(const GroupedLinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
-  constexpr int kWarpsM = warpsAlongWeight(kIndex, kHasWarpgroups), kWarpsN = kTile.warps / kWarpsM;
+  constexpr int kWarpsM = warpsAlongWeight(kIndex, kHasWarpgroups && Weight::kTakesWarpgroups), kWarpsN = kTile.warps / kWarpsM;
   const bool hasTiles = p.tiles != nullptr;
   if (hasTiles && static_cast<int>(blockIdx.y) >= *p.numTiles) return;
   const GroupTile tile = hasTiles ? p.tiles[blockIdx.y] : GroupTile{static_cast<int>(blockIdx.z), 0, p.product.rows};
-  LinearParams product = productOf(p, tile.group);
+  LinearParams product = productOf<Weight>(p, tile.group);
   if (static_cast<int>(blockIdx.x) * kTile.weights >= product.n) return;
   if (hasTiles) {
     narrowTo(product, tile);
@@ -344,14 +355,26 @@ __device__ void groupedProduct(const GroupedLinearParams& p) {
     product.out = static_cast<float*>(product.out) + tile.group * p.outStep;
   }
   const int firstToken = hasTiles ? 0 : static_cast<int>(blockIdx.y) * kTile.tokens;
-  Product<PlainTile, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(product, firstToken, 0).run();
+  Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(product, firstToken, 0).run();
 }
 
-SVC_KERNEL(svcGroupedLinear8, GroupedLinearParams, 128) { groupedProduct<0>(p); }
-SVC_KERNEL(svcGroupedLinear16, GroupedLinearParams, 128) { groupedProduct<1>(p); }
-SVC_KERNEL(svcGroupedLinear32, GroupedLinearParams, 128) { groupedProduct<2>(p); }
-SVC_KERNEL(svcGroupedLinear64, GroupedLinearParams, 128) { groupedProduct<3>(p); }
-SVC_KERNEL(svcGroupedLinear128, GroupedLinearParams, 256) { groupedProduct<4>(p); }
+SVC_KERNEL(svcGroupedLinear8, GroupedLinearParams, 128) { groupedProduct<PlainTile, 0>(p); }
+SVC_KERNEL(svcGroupedLinear16, GroupedLinearParams, 128) { groupedProduct<PlainTile, 1>(p); }
+SVC_KERNEL(svcGroupedLinear32, GroupedLinearParams, 128) { groupedProduct<PlainTile, 2>(p); }
+SVC_KERNEL(svcGroupedLinear64, GroupedLinearParams, 128) { groupedProduct<PlainTile, 3>(p); }
+SVC_KERNEL(svcGroupedLinear128, GroupedLinearParams, 256) { groupedProduct<PlainTile, 4>(p); }
+
+SVC_KERNEL(svcCodedGroups8, GroupedLinearParams, 128) { groupedProduct<CodedTile, 0>(p); }
+SVC_KERNEL(svcCodedGroups16, GroupedLinearParams, 128) { groupedProduct<CodedTile, 1>(p); }
+SVC_KERNEL(svcCodedGroups32, GroupedLinearParams, 128) { groupedProduct<CodedTile, 2>(p); }
+SVC_KERNEL(svcCodedGroups64, GroupedLinearParams, 128) { groupedProduct<CodedTile, 3>(p); }
+SVC_KERNEL(svcCodedGroups128, GroupedLinearParams, 256) { groupedProduct<CodedTile, 4>(p); }
+
+SVC_KERNEL(svcWholeGroups8, GroupedLinearParams, 128) { groupedProduct<WholeTile, 0>(p); }
+SVC_KERNEL(svcWholeGroups16, GroupedLinearParams, 128) { groupedProduct<WholeTile, 1>(p); }
+SVC_KERNEL(svcWholeGroups32, GroupedLinearParams, 128) { groupedProduct<WholeTile, 2>(p); }
+SVC_KERNEL(svcWholeGroups64, GroupedLinearParams, 128) { groupedProduct<WholeTile, 3>(p); }
+SVC_KERNEL(svcWholeGroups128, GroupedLinearParams, 256) { groupedProduct<WholeTile, 4>(p); }
 
 /// The sum of a number's partial sums by the tree of `Product::addToTree`.
 template <class Sum>

@@ -201,10 +201,10 @@ struct LinearParams {
   int32_t activation;  // svc::GatedActivation, or -1: no gate
 };
 
-/// The weight of a group of rows: where its numbers and its bias begin, counted from those of the first group that has any. Not their
-/// addresses: those of a device are known to kernels by their arguments alone.
+/// The weight of a group of rows: where its numbers (of int8 pairs, of codes bytes), its bias and its scales begin, counted from those of the
+/// first group that has any. Not their addresses: those of a device are known to kernels by their arguments alone.
 struct GroupWeight {
-  int64_t first, firstBias;
+  int64_t first, firstBias, firstScale;
   int32_t hasBias, n, splits;
 };
 
@@ -213,13 +213,13 @@ struct GroupTile {
   int32_t group, firstRow, rows;
 };
 
-/// Products of groups of rows, each with a weight of its own, all of one k: experts, heads, adapters. A row has the bits of a plain product
-/// with its weight; a block takes all parts of k.
+/// Products of groups of rows, each with a weight of its own, all of one k and one format: experts, heads, adapters. A row has the bits of a
+/// plain product with its weight; a block takes all parts of k.
 struct GroupedLinearParams {
-  /// What they share. `weight` and `bias` are those that `weights` counts from.
+  /// What they share. `weight`, the panels of `codes`, `columnScales` and `bias` are those that `weights` counts from.
   LinearParams product;
   const GroupWeight* weights;
-  /// Null where each group takes all rows: at x + group * xStep, to out + group * outStep, which is f32.
+  /// Null where each group takes all rows: at x + group * xStep, to out + group * outStep, which is f32. Rows of int8 have tiles.
   const GroupTile* tiles;
   const int32_t* numTiles;
   int64_t xStep, outStep;

@@ -5,7 +5,7 @@ import { loadModel } from '../../src/models/load-model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { cosine } from '../helpers/compare.ts';
 import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
-import { architectureGoldens } from './golden-cases.ts';
+import { architectureGoldens, mxfp4Golden } from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
 
 /** Goldens are of float32: these have the same greedy ids in bfloat16. */
@@ -27,5 +27,18 @@ describe.each(goldens)('$name on a GPU', needsCudaEmulator, ({ folder, maxModelL
     const session = () => new ModelSession(ops, model, ids.length + greedyIds.length);
     expect(cosine(session().run(ids, rows), logits)).toBeGreaterThan(0.999);
     expect(session().greedy(ids, greedyIds.length)).toEqual(greedyIds);
+  });
+});
+
+describe('experts in MXFP4 on a GPU', needsCudaEmulator, () => {
+  const ops = openCuda();
+  afterAll(() => ops.close());
+  const { folder, cases } = mxfp4Golden();
+  const loading = loadModel(openModelSource(folder), ops, { dtype: 'auto', maxModelLen: null });
+
+  it.each(cases)('give logits close to case $name', async ({ ids, rows, logits }) => {
+    const model = await loading;
+    expect(model.weightFormat).toBe('bf16+mxfp4');
+    expect(cosine(new ModelSession(ops, model, ids.length).run(ids, rows), logits)).toBeGreaterThan(0.999);
   });
 });

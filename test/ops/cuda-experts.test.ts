@@ -1,11 +1,26 @@
 // Mixtures of experts of the CUDA backend, over an emulated driver: against their definition, and that a row is alone with its experts.
 
 import { afterAll, describe, expect, it } from 'vitest';
+import { NotAvailableError } from '../../src/errors.ts';
+import { unpackBlocks } from '../../src/ops/block-formats.ts';
+import { formatName, type WeightFormat } from '../../src/ops/dtype.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { randomBlocks } from '../helpers/random-blocks.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
-import { compute, load, makeInput, makeParts, NORMALIZED, ROUTINGS, upTo } from './expert-cases.ts';
+import {
+  compute,
+  load,
+  makeInput,
+  makeParts,
+  NORMALIZED,
+  type Parts,
+  ROUTINGS,
+  upTo,
+} from './expert-cases.ts';
 import { expectClose, Random } from './native-backends.ts';
+import { CODE_FORMATS, decoded, randomCodes } from './random-codes.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -51,19 +66,22 @@ describe('mixtures of experts of the CUDA backend', needsCudaEmulator, () => {
     }
   });
 
-  it('give a token the same bits in any batch, few of them or many', () => {
-    const random = new Random(3);
-    const [count, k, inner, tokens] = [3, 520, 24, 70];
-    const experts = load(cuda, makeParts(folder, random, count, k, inner), 'bf16');
-    const input = makeInput(random, tokens, k, count);
-    const whole = compute(cuda, experts, NORMALIZED, input, upTo(tokens));
-    for (const rows of [[0], [69, 3], [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], upTo(30)]) {
-      const got = compute(cuda, experts, NORMALIZED, input, rows);
-      for (const [i, row] of rows.entries()) {
-        expect(got.subarray(i * k, (i + 1) * k)).toEqual(whole.subarray(row * k, (row + 1) * k));
+  it.each<WeightFormat>(['bf16', 'int8', { kind: 'int4', groupSize: 32, hasZeros: false }])(
+    'of %j give a token the same bits in any batch, few of them or many',
+    (format) => {
+      const random = new Random(3);
+      const [count, k, inner, tokens] = [3, 520, 24, 70];
+      const experts = load(cuda, makeParts(folder, random, count, k, inner), format);
+      const input = makeInput(random, tokens, k, count);
+      const whole = compute(cuda, experts, NORMALIZED, input, upTo(tokens));
+      for (const rows of [[0], [69, 3], [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], upTo(30)]) {
+        const got = compute(cuda, experts, NORMALIZED, input, rows);
+        for (const [i, row] of rows.entries()) {
+          expect(got.subarray(i * k, (i + 1) * k)).toEqual(whole.subarray(row * k, (row + 1) * k));
+        }
       }
-    }
-  });
+    },
+  );
 
   it('keep a token whose logits are no numbers to itself', () => {
     const random = new Random(4);
@@ -77,6 +95,102 @@ describe('mixtures of experts of the CUDA backend', needsCudaEmulator, () => {
       ...whole.subarray(0, 32),
       ...whole.subarray(64),
     ]);
+  });
+
+  /** What experts of `first` and of `second` weights compute of the same tokens. */
+  function mixtures(first: readonly Parts[], format: WeightFormat, second: readonly Parts[], k: number) {
+    const input = makeInput(new Random(6), 20, k, first.length);
+    const experts = [load(cuda, first, format), load(cuda, second, 'bf16')];
+    return experts.map((one) => compute(cuda, one, NORMALIZED, input, upTo(20)));
+  }
+
+  it.each(CODE_FORMATS.map((format) => [formatName(format), format] as const))(
+    'of codes of %s have the bits of the numbers that they encode',
+    (_, format) => {
+      const random = new Random(7);
+      const [k, inner] = [72, 41];
+      const published = (n: number, cols: number) => {
+        const codes = randomCodes(folder, random, format, n, cols);
+        const bias = folder.write([n], random.floats(n));
+        return [
+          { weight: codes, bias },
+          { ...decoded(folder, codes), bias },
+        ] as const;
+      };
+      const experts = upTo(3).map(() => [published(inner, k), published(inner, k), published(k, inner)]);
+      const partsOf = (which: 0 | 1) =>
+        experts.map(([gate, up, down]) => ({ gate: gate![which], up: up![which], down: down![which] }));
+      const [actual, expected] = mixtures(partsOf(0), format, partsOf(1), k);
+      expect(actual).toEqual(expected);
+    },
+  );
+
+  it.each(['mxfp4', 'q4_k', 'q6_k'] as const)('of blocks of %s have the bits of their numbers', (format) => {
+    const random = new Random(8);
+    const k = 256;
+    const published = () => {
+      const bytes = randomBlocks(format, k * k, () => random.next());
+      const numbers = new Float32Array(k * k);
+      unpackBlocks(format, bytes, numbers);
+      const tensor = folder.writeBytes([k, k], bytes, format);
+      const blocks: LinearPart = { weight: { kind: 'blocks', format, tensor }, bias: null };
+      return [blocks, plainPart(folder.write([k, k], numbers))] as const;
+    };
+    const experts = upTo(2).map(() => [published(), published(), published()]);
+    const partsOf = (which: 0 | 1) =>
+      experts.map(([gate, up, down]) => ({ gate: gate![which], up: up![which], down: down![which] }));
+    const [actual, expected] = mixtures(partsOf(0), format, partsOf(1), k);
+    expect(actual).toEqual(expected);
+  });
+
+  it('of int8 are what their definition says', () => {
+    const random = new Random(9);
+    const [count, k, inner] = [4, 73, 41];
+    const parts = makeParts(folder, random, count, k, inner);
+    const input = makeInput(random, 20, k, count);
+    const [actual, expected] = [cuda, reference].map((ops) =>
+      compute(ops, load(ops, parts, 'int8'), NORMALIZED, input, upTo(20)),
+    );
+    // What lies between may be rounded to another neighbour, and then to another whole number.
+    const size = Math.sqrt(expected!.reduce((sum, value) => sum + value * value, 0) / expected!.length);
+    expectClose(actual!, expected!, { absolute: size * 2 ** -6, relative: 2 ** -6 });
+  });
+
+  it('refuse by name what there are no kernels for', () => {
+    const random = new Random(10);
+    const [k, inner] = [64, 32];
+    const parts = makeParts(folder, random, 2, k, inner);
+    const mixed = [...load(cuda, [parts[0]!], 'bf16'), ...load(cuda, [parts[1]!], 'int8')];
+    const format = { kind: 'int4', groupSize: 32, hasZeros: false } as const;
+    const inputGroups = folder.writeBytes(
+      [k],
+      new Uint8Array(Int32Array.from({ length: k }, (_, i) => i % 2).buffer),
+      'i32',
+    );
+    const codes = (n: number, cols: number, order: Partial<CodesWeightSource>): LinearPart => ({
+      weight: { ...randomCodes(folder, random, format, n, cols), ...order },
+      bias: null,
+    });
+    const ordered = load(
+      cuda,
+      [
+        {
+          gate: codes(inner, k, { inputGroups }),
+          up: codes(inner, k, { inputGroups }),
+          down: codes(k, inner, {}),
+        },
+      ],
+      format,
+    );
+    for (const [experts, message] of [
+      [load(cuda, parts, 'f32'), /in float32 are not available yet/],
+      [mixed, /in several formats/],
+      [ordered, /desc_act/],
+    ] as const) {
+      const make = () => cuda.makeExperts(experts, { ...NORMALIZED, topK: 1 }, 'silu');
+      expect(make).toThrow(NotAvailableError);
+      expect(make).toThrow(message);
+    }
   });
 
   it('compute no token at all', () => {

@@ -56,9 +56,10 @@ const Experts& CudaBackend::makeExperts(Experts experts) {
 StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x, Rows out) {
   const auto& experts = static_cast<const DeviceExperts&>(mixture);
   const WeightGroups &gateUps = experts.gateUpGroups, &downs = experts.downGroups;
-  const int topK = experts.routing.topK;
-  const int64_t count = int64_t{x.rows} * topK, inputStride = roundUp(gateUps.k, kPieceNumbers), hiddenStride = gateUps.n / 2;
+  const int topK = experts.routing.topK, k = gateUps.first->k;
+  const int64_t count = int64_t{x.rows} * topK, inputStride = roundUp(k, kPieceNumbers), hiddenStride = gateUps.n / 2;
   if (count == 0) return stream_.endOp();
+  const auto rows = static_cast<int32_t>(count);
   const int tile = groupTileOf(ceilDiv(count, experts.count()), std::max(gateUps.splits, downs.splits), sharedBytes_);
   const int tileRows = kLinearTiles[tile].tokens, tiles = mostTiles(count, experts.count(), tileRows);
 
@@ -67,6 +68,8 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
                places = layout.take<int32_t>(count), tileList = layout.take<GroupTile>(tiles), numTiles = layout.take<int32_t>(1),
                inputs = layout.take<uint16_t>(count * inputStride), hidden = layout.take<uint16_t>(count * hiddenStride),
                outputs = layout.take<float>(count * downs.n);
+  const size_t preparedBytes = std::max(inputBytes(*gateUps.first, rows), inputBytes(*downs.first, rows));
+  const size_t prepared = layout.take<char>(static_cast<int64_t>(preparedBytes));
   void* const memory = scratch(layout.bytes());
 
   RouteParams route = routeParams(experts, logits);
@@ -74,25 +77,25 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
   route.weights = at<float>(memory, weights);
   launch(launchOf(route), route);
   const ExpertRowsParams sort{route.ids, at<int32_t>(memory, routed), at<int32_t>(memory, places), at<GroupTile>(memory, tileList),
-                              at<int32_t>(memory, numTiles), static_cast<int32_t>(count), experts.count(), topK, tileRows};
+                              at<int32_t>(memory, numTiles), rows, experts.count(), topK, tileRows};
   launch(launchOf(sort), sort);
-  const GatherRowsParams gather{x.data, x.stride * 2, sort.routed, at<uint16_t>(memory, inputs), inputStride * 2,
-                                sort.count, gateUps.k * 2};
+  const GatherRowsParams gather{x.data, x.stride * 2, sort.routed, at<uint16_t>(memory, inputs), inputStride * 2, rows, k * 2};
   launch(launchOf(gather), gather);
 
   const auto multiply = [&](const StoredWeightGroups& groups, LinearParams product) {
-    product.rows = sort.count;
+    product.rows = rows;
+    prepareInput(*groups.first, product, at<char>(memory, prepared));
     const GroupedLinearParams params{product, groups.memory.at<GroupWeight>(), sort.tiles, sort.numTiles, 0, 0};
     launch(groupedLaunch(params, tile, groups.n, groups.splits, tiles, groups.count()), params);
   };
-  LinearParams gated = gateUps.product();
+  LinearParams gated = gateUps.product;
   gated.x = at<uint16_t>(memory, inputs);
   gated.xStride = inputStride;
   gated.out = at<uint16_t>(memory, hidden);
   gated.outStride = hiddenStride;
   gated.activation = static_cast<int32_t>(experts.activation);
   multiply(experts.gateUpGroups, gated);
-  LinearParams down = downs.product();
+  LinearParams down = downs.product;
   down.x = at<uint16_t>(memory, hidden);
   down.xStride = hiddenStride;
   down.out = at<float>(memory, outputs);

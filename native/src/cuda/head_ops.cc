@@ -7,8 +7,8 @@ namespace svc::cuda {
 StreamPosition CudaBackend::headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) {
   if (x.rows == 0) return stream_.endOp();
   const StoredWeightGroups& groups = heads_.try_emplace(heads.weights, device_, heads.weights, stream_.handle()).first->second;
-  const int count = groups.count(), rest = heads.width - groups.k, outWidth = groups.n + (heads.keepsRest ? rest : 0);
-  const auto packedWidth = static_cast<int32_t>(roundUp(groups.k, 8));  // pieces of 16 bytes
+  const int count = groups.count(), k = groups.first->k, rest = heads.width - k, outWidth = groups.n + (heads.keepsRest ? rest : 0);
+  const auto packedWidth = static_cast<int32_t>(roundUp(k, 8));  // pieces of 16 bytes
   PackHeadsParams pack{};
   pack.x = x.data;
   pack.xStride = x.stride;
@@ -20,11 +20,11 @@ StreamPosition CudaBackend::headLinear(HeadWeights heads, DType dtype, Rows x, R
   pack.rows = x.rows;
   pack.heads = count;
   pack.width = heads.width;
-  pack.k = groups.k;
+  pack.k = k;
   pack.packedWidth = packedWidth;
   launch(launchOf(pack), pack);
 
-  GroupedLinearParams params{groups.product(), groups.memory.at<GroupWeight>(), nullptr, nullptr, packedWidth, outWidth};
+  GroupedLinearParams params{groups.product, groups.memory.at<GroupWeight>(), nullptr, nullptr, packedWidth, outWidth};
   params.product.x = pack.packed;
   params.product.xStride = int64_t{count} * packedWidth;
   params.product.out = out.data;

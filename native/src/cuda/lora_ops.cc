@@ -67,7 +67,7 @@ StreamPosition CudaBackend::addLoras(const StepInputs& step, std::vector<Adapter
   const Slice<int32_t> count = parcel->in(numTiles);
   parcel->send(stream_.handle());
 
-  GroupedLinearParams down{work.a.product(), parcel->device(table), parcel->device(list), parcel->device(count), 0, 0};
+  GroupedLinearParams down{work.a.product, parcel->device(table), parcel->device(list), parcel->device(count), 0, 0};
   down.product.x = reinterpret_cast<const uint16_t*>(x.data);
   down.product.xStride = x.stride;
   down.product.out = t;

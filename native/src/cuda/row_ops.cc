@@ -83,25 +83,12 @@ StreamPosition CudaBackend::headLayerNorm(const Vector& weight, int64_t headDim,
 }
 
 StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams params, Rows x) {
-  params.bias = orNull<float>(weight.bias);
+  weight.describe(params);
   params.x = reinterpret_cast<const uint16_t*>(x.data);
   params.xStride = x.stride;
   params.rows = x.rows;
-  params.n = weight.rows;
-  params.k = weight.k;
-  params.weightStride = weight.stride();
-  if (weight.format == WeightFormat::F32) {
-    params.f32 = weight.numbers.at<float>();
-    return run(f32Launch(params), params);
-  }
+  if (weight.format == WeightFormat::F32) return run(f32Launch(params), params);
   expectAligned(x);
-  params.codes = weight.coded;
-  if (weight.format == WeightFormat::Int8) {
-    params.columnScales = weight.scales.at<float>();
-    params.weightStride /= 2;
-    params.k = ceilDiv(weight.k, 2);
-  }
-  params.weight = weight.numbers.at<uint16_t>();
   planLinear(params);
   const size_t partialBytes = roundUp(linearPartialBytes(params.rows, params.n, params.k), kPieceBytes);
   char* const memory = reinterpret_cast<char*>(scratch(partialBytes + inputBytes(weight, x.rows)));

@@ -5,30 +5,35 @@
 #include "backend/not_available.h"
 
 namespace svc::cuda {
+namespace {
 
-void WeightGroups::add(const DeviceWeight& one) {
-  if (one.format != WeightFormat::Bf16) {
-    throw NotAvailable("experts and heads of latent attention in another format than bfloat16 are not available yet with --device cuda: use --device cpu");
-  }
-  const uint16_t* const numbers = one.numbers.at<uint16_t>();
-  const bool hasBias = one.bias.bytes() > 0;
-  if (weight == nullptr) weight = numbers;
-  if (bias == nullptr && hasBias) bias = one.bias.at<float>();
-  const int parts = splitsOf(one.rows, one.k);
-  table.push_back({numbers - weight, hasBias ? one.bias.at<float>() - bias : 0, hasBias ? 1 : 0, one.rows, parts});
-  k = one.k;
-  n = std::max(n, one.rows);
-  splits = std::max(splits, parts);
+void expectServed(const DeviceWeight& first, const DeviceWeight& one) {
+  const auto refuse = [](const std::string& what) {
+    throw NotAvailable(what + " are not available yet with --device cuda: use --device cpu");
+  };
+  if (one.format == WeightFormat::F32) refuse("experts and heads of latent attention in float32");
+  if (one.columns.bytes() > 0) refuse("experts in int4 whose groups are of columns anywhere (desc_act)");
+  if (one.format != first.format || !(one.codes == first.codes)) refuse("experts of one layer in several formats");
 }
 
-LinearParams WeightGroups::product() const {
-  LinearParams params{};
-  params.weight = weight;
-  params.weightStride = weightStride(k);
-  params.bias = bias;
-  params.k = k;
-  params.activation = -1;
-  return params;
+}  // namespace
+
+void WeightGroups::add(const DeviceWeight& one) {
+  LinearParams own{};
+  one.describe(own);
+  if (first == nullptr) {
+    first = &one;
+    product = own;
+    product.activation = -1;
+  }
+  expectServed(*first, one);
+  const bool hasBias = own.bias != nullptr;
+  if (product.bias == nullptr) product.bias = own.bias;
+  const int parts = splitsOf(own.n, own.k);
+  table.push_back({one.format == WeightFormat::Codes ? own.codes.panels - product.codes.panels : own.weight - product.weight,
+                   hasBias ? own.bias - product.bias : 0, own.columnScales - product.columnScales, hasBias ? 1 : 0, own.n, parts});
+  n = std::max(n, own.n);
+  splits = std::max(splits, parts);
 }
 
 StoredWeightGroups::StoredWeightGroups(const Device& device, const std::vector<const Weight*>& weights, StreamHandle stream) {

@@ -10,17 +10,16 @@ namespace svc::cuda {
 
 struct WeightGroups {
   std::vector<GroupWeight> table;
-  /// What the table counts from.
-  const uint16_t* weight = nullptr;
-  const float* bias = nullptr;
-  int k = 0;
+  /// That of the first group. All have its format and its k.
+  const DeviceWeight* first = nullptr;
+  /// A product of all groups but for its rows: x, out and what becomes of the sums. The table counts from what it names.
+  LinearParams product{};
   /// The most of any group.
   int n = 0, splits = 1;
 
+  /// Throws NotAvailable where there are no kernels for its format.
   void add(const DeviceWeight& weight);
   int count() const { return static_cast<int>(table.size()); }
-  /// A product of all groups but for its rows: x, out and what becomes of the sums.
-  LinearParams product() const;
 };
 
 /// Groups whose table stays on the device.

@@ -149,6 +149,20 @@ int64_t DeviceWeight::stride() const {
   return format == WeightFormat::Int8 ? 2 * weightStride(ceilDiv(k, 2)) : weightStride(k);
 }
 
+void DeviceWeight::describe(LinearParams& params) const {
+  params.codes = coded;
+  params.weightStride = stride();
+  params.bias = bias.bytes() == 0 ? nullptr : bias.at<float>();
+  params.n = rows;
+  params.k = k;
+  if (format == WeightFormat::F32) params.f32 = numbers.at<float>();
+  else params.weight = numbers.at<uint16_t>();
+  if (format != WeightFormat::Int8) return;
+  params.columnScales = scales.at<float>();
+  params.weightStride /= 2;
+  params.k = ceilDiv(k, 2);
+}
+
 WeightLoader::WeightLoader(const Device& device)
     : device_(device), conversions_(cpu::kernelSet(cpu::availableSets().front())) {}
 

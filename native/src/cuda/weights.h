@@ -26,6 +26,8 @@ struct DeviceWeight : Weight {
 
   /// Numbers from one row to the next.
   int64_t stride() const;
+  /// Fills what a product takes of its weight, bias included.
+  void describe(LinearParams& params) const;
 };
 
 struct DeviceVector : Vector {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "check.h"
+#include "codes.h"
 
 namespace svc::cuda {
 namespace {
@@ -59,34 +59,59 @@ void checkRoute(const Kernels& kernels) {
   report("svcRoute", ofGroups.weights);
 }
 
-/// Weights of several groups in one memory, and their table.
+/// Weights of several groups in one memory, of [kN, kK] each, and their table.
 struct Groups {
-  int k;
-  Halves numbers;
-  Floats biases;
+  static constexpr int kExperts = 5, kN = 72, kK = 520;
+  LinearParams product{};
   std::vector<GroupWeight> table;
 
-  Groups(int count, int n, int columns) : k(columns), numbers(size_t(count) * n * weightStride(columns)), biases(Numbers(2).floats(count * n)) {
-    Numbers random(3);
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = int64_t(i) % weightStride(k) < k ? toBf16(random.next()) : 0;
-    for (int i = 0; i < count; ++i) table.push_back({i * n * weightStride(k), i * n, i % 2, n, splitsOf(n, k)});
+  explicit Groups(const Floats& biases) {
+    product.bias = biases.data();
+    product.k = kK, product.weightStride = weightStride(kK);
+    product.activation = -1;
+  }
+
+  /// Groups whose weights and scales are so far apart.
+  void fill(int64_t step, int64_t scaleStep) {
+    for (int i = 0; i < kExperts; ++i) table.push_back({i * step, i * kN, i * scaleStep, i % 2, kN, splitsOf(kN, product.k)});
   }
 
   LinearParams of(int group) const {
-    LinearParams p{};
-    p.weight = &numbers[table[group].first], p.weightStride = weightStride(k);
-    p.bias = table[group].hasBias ? &biases[table[group].firstBias] : nullptr;
-    p.n = table[group].n, p.k = k;
-    p.activation = -1;
+    const GroupWeight& own = table[group];
+    LinearParams p = product;
+    if (p.codes.panels != nullptr) p.codes.panels += own.first;
+    else p.weight += own.first;
+    if (isWhole(p)) p.columnScales += own.firstScale;
+    p.bias = own.hasBias ? p.bias + own.firstBias : nullptr;
+    p.n = own.n;
     return p;
   }
 };
 
+/// Rows of x: pieces of `width` numbers of 16 bits, and with int8 scales.
+struct Input {
+  Halves x;
+  int64_t width;
+  Floats scales;
+
+  LinearParams row(LinearParams p, int i) const {
+    p.x = &x[i * width], p.xStride = width;
+    if (!scales.empty()) p.rowScales = &scales[i];
+    return p;
+  }
+  Input rows(const Ints& ids) const {
+    Input some{{}, width, {}};
+    for (const int i : ids) {
+      some.x.insert(some.x.end(), &x[i * width], &x[i * width] + width);
+      if (!scales.empty()) some.scales.push_back(scales[i]);
+    }
+    return some;
+  }
+};
+
 /// Rows of x by expert, against plain products of each row with the weight of its expert.
-void checkTiles(const Kernels& kernels, int tile) {
-  constexpr int kRows = 30, kExperts = 5, kTopK = 2, kN = 72, kK = 520, kCount = kRows * kTopK;
-  const Groups groups(kExperts, kN, kK);
-  const Halves x = toBf16(Numbers(4).floats(kRows * kK));
+void checkTiles(const Kernels& kernels, int tile, const Groups& groups, const Input& x, const std::string& name) {
+  constexpr int kRows = 30, kExperts = Groups::kExperts, kTopK = 2, kN = Groups::kN, kCount = kRows * kTopK;
   // The fourth expert has no row.
   const Routes routes = route(kernels, Numbers(5).floats(kRows * (kExperts - 1)), routing(kRows, kExperts - 1, kTopK));
   Ints ids = routes.ids;
@@ -98,36 +123,64 @@ void checkTiles(const Kernels& kernels, int tile) {
   const ExpertRowsParams sort{ids.data(), routed.data(), places.data(), list.data(), &numTiles, kCount, kExperts, kTopK, tileRows};
   kernels.run(launchOf(sort), sort);
   expect(numTiles <= tiles && std::set<int>(places.begin(), places.end()).size() == size_t(kCount), "svcExpertRows: places");
-  Halves input;
-  for (const int row : routed) input.insert(input.end(), &x[row * kK], &x[row * kK] + kK);
+  const Input input = x.rows(routed);
   Floats out(size_t(kCount) * kN, 0.0f);
   GroupedLinearParams p{};
-  p.product = groups.of(0), p.product.bias = groups.biases.data();
-  p.product.x = input.data(), p.product.xStride = kK;
+  p.product = input.row(groups.product, 0);
   p.product.out = out.data(), p.product.outStride = kN;
   p.product.rows = kCount;
   p.weights = groups.table.data(), p.tiles = list.data(), p.numTiles = &numTiles;
   kernels.run(groupedLaunch(p, tile, kN, groups.table[0].splits, tiles, kExperts), p);
   for (int i = 0; i < kCount; ++i) {
     Floats alone(kN);
-    LinearParams one = groups.of(ids[i]);
-    one.x = &x[i / kTopK * kK], one.xStride = kK, one.rows = 1;
+    LinearParams one = x.row(groups.of(ids[i]), i / kTopK);
+    one.rows = 1;
     one.out = alone.data(), one.outStride = kN;
     planLinear(one);
-    Floats partials(linearPartialBytes(1, kN, kK) / 4);
+    Floats partials(linearPartialBytes(1, kN, one.k) / 4);
     one.partials = partials.data();
     kernels.run(launchOf(one), one);
     if (needsCombine(one)) kernels.run(combineLaunch(one), one);
-    expectSame(&out[size_t(places[i]) * kN], alone.data(), kN, "svcGroupedLinear: a row as its expert's weight makes it alone");
+    expectSame(&out[size_t(places[i]) * kN], alone.data(), kN, name + ": a row as its expert's weight makes it alone");
   }
-  report("svcGroupedLinear", out);
+  report(name, out);
+}
+
+void checkGroups(const Kernels& kernels) {
+  constexpr int kRows = 30, kN = Groups::kN, kK = Groups::kK, kAll = Groups::kExperts * kN;
+  const Floats biases = Numbers(2).floats(kAll), scales = Numbers(6).floats(kAll);
+  const Input x{toBf16(Numbers(4).floats(kRows * kK)), kK, {}};
+
+  Halves numbers(kAll * weightStride(kK));
+  Numbers random(3);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = int64_t(i) % weightStride(kK) < kK ? toBf16(random.next()) : 0;
+  Groups plain(biases);
+  plain.product.weight = numbers.data();
+  plain.fill(kN * weightStride(kK), 0);
+  for (const int tile : {0, 1, 3}) checkTiles(kernels, tile, plain, x, "svcGroupedLinear");
+
+  const int panels = ceilDiv(kN, kPanelRows);
+  const Codes codes(Meaning::Fp4, Groups::kExperts * panels * kPanelRows, kK, 32, false, false, false);
+  Groups coded(biases);
+  coded.product.codes = codes.weight;
+  coded.fill(panels * codes.weight.panelBytes, 0);
+  for (const int tile : {0, 3}) checkTiles(kernels, tile, coded, x, "svcCodedGroups");
+
+  // Any bytes are pairs of whole numbers.
+  Input pairs{Halves(kRows * kK / 2), kK / 2, Numbers(7).floats(kRows)};
+  for (uint16_t& pair : pairs.x) pair = static_cast<uint16_t>(random.next() * 32767.0f);
+  Groups whole(biases);
+  whole.product.k = kK / 2, whole.product.weightStride = weightStride(kK / 2);
+  whole.product.weight = numbers.data(), whole.product.columnScales = scales.data();
+  whole.fill(kN * weightStride(kK / 2), kN);
+  for (const int tile : {0, 3}) checkTiles(kernels, tile, whole, pairs, "svcWholeGroups");
 }
 
 }  // namespace
 
 void checkExperts(const Kernels& kernels) {
   checkRoute(kernels);
-  for (const int tile : {0, 1, 3}) checkTiles(kernels, tile);
+  checkGroups(kernels);
 }
 
 }  // namespace svc::cuda
