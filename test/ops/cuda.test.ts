@@ -188,7 +188,6 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     const refused: (() => unknown)[] = [
       () => cuda.makeKvCache({ ...SHAPE, keysAreValues: true, dtype: 'fp8' }),
       () => cuda.makeKvCache({ ...SHAPE, headDim: 12 }),
-      () => cuda.makeKvCache(SHAPE, true),
     ];
     for (const attempt of refused) {
       expect(attempt).toThrow(NotAvailableError);
