@@ -22,7 +22,13 @@ const ADAPTERS: ReadonlyMap<number, readonly (readonly [ranks: number, first: nu
         [1, 60, 15],
       ],
     ],
-    [7, [[33, 24, 51]]],
+    [
+      7,
+      [
+        [33, 0, 10],
+        [20, 24, 51],
+      ],
+    ],
     [4, [[64, 0, N]]],
   ]);
 
@@ -50,12 +56,12 @@ export function stepOf(ops: Ops, adapters: readonly number[]) {
   });
 }
 
-/** Of gate and up, gate has the ranks of the first shape, and some columns of up those of the last one. */
+/** Of gate and up, gate has the first ranks, for the columns of the last shape; up has the others, for those of the first. */
 function partsOf(
   shapes: readonly (readonly [number, number, number])[],
   isGateUp: boolean,
 ): readonly LoraPart[] {
-  const [gate, up] = [shapes[0]!, shapes.at(-1)!];
+  const [gate, up] = [shapes.at(-1)!, shapes[0]!];
   const own = isGateUp ? [gate, [up[0], N + up[1], up[2]] as const] : shapes;
   let firstRank = 0;
   return own.map(([ranks, firstColumn, columns]) => {

@@ -28,9 +28,10 @@ describeEachIsa('adapters', (isa) => {
     two.close();
   });
 
-  describe.each(dtypes)('in %s', (dtype) => {
+  describe.each([...dtypes, 'int8'] as const)('in %s', (format) => {
+    const dtype = inputDTypeOf(format);
     it.each(KINDS)('add to %s what the definition says', (kind) => {
-      const [actual, expected] = [two, new ReferenceOps()].map((ops) => product(folder, ops, dtype, kind));
+      const [actual, expected] = [two, new ReferenceOps()].map((ops) => product(folder, ops, format, kind));
       for (const [count, runs] of [
         [1, 1],
         [9, 2],
@@ -95,7 +96,7 @@ describeEachIsa('adapters', (isa) => {
     });
   });
 
-  it('leave a sum of -0 and a bias of -0 their sign beside rows with adapters', () => {
+  it.each([-0, null])('leave a sum of -0 and a bias of %s their sign beside rows with adapters', (bias) => {
     const [n, k] = [16, 64];
     const least = 2 ** -125;
     // A first part of the sum, and a second one that leaves less than a normal number of it: -0.
@@ -104,8 +105,8 @@ describeEachIsa('adapters', (isa) => {
       weight[row * k] = -least;
       weight[row * k + k / 2] = least * (1 - 2 ** -3);
     }
-    const bias = folder.write([n], new Float32Array(n).fill(-0));
-    const linear = one.loadLinear([plainPart(folder.write([n, k], weight), bias)], 'bf16');
+    const biases = bias === null ? null : folder.write([n], new Float32Array(n).fill(bias));
+    const linear = one.loadLinear([plainPart(folder.write([n, k], weight), biases)], 'bf16');
     const random = new Random(2);
     const [a, b, scales] = [random.floats(k), random.floats(n), Float32Array.of(1)];
     const parts = [{ firstColumn: 0, columns: n, firstRank: 0, ranks: 1 }];
