@@ -73,6 +73,19 @@ export function chooseAttention({
   };
 }
 
+/**
+ * With `--device auto`, where it turns out that no GPU computes.
+ * @param why as the end of a sentence; empty where there is none
+ * @throws NotAvailableError where `backend` needs one.
+ */
+export function expectNoGpuBackend({ backend }: AttentionChoice, why: string): void {
+  if (backend === null || backend === 'CPU_ATTN') return;
+  throw unable(
+    backend,
+    `computes on an NVIDIA GPU, and this machine has none to use${why}: use CPU_ATTN or auto`,
+  );
+}
+
 function checkKeys(config: JsonObject): void {
   for (const [key, value] of Object.entries(config)) {
     const known = CONFIG_KEYS.get(key);
@@ -103,7 +116,7 @@ function backendNamed(given: string, device: OptionValues['device']): AttentionC
       throw unable(given, 'computes on the processor: use FLASH_ATTN, FLASHINFER or auto with --device cuda');
     case 'FLASH_ATTN':
     case 'FLASHINFER':
-      if (isOnCuda) return backend;
+      if (isOnCuda || device === 'auto') return backend;
       throw unable(given, 'computes on an NVIDIA GPU: give --device cuda with it, or use CPU_ATTN or auto');
     default:
       throw unable(

@@ -233,7 +233,7 @@ export const SERVE_OPTIONS = new OptionTable({
   ...engineGroup('Memory', {
     blockSize: option(multiple(16, 256), 16, { help: 'tokens of a KV cache block' }),
     gpuMemoryUtilization: option(share(), 0.9, {
-      help: 'share of the memory that svc may use, on every kind of hardware',
+      help: 'share of the memory that svc may use: of all that a GPU has, on a processor of what is free beside the weights',
     }),
     kvCacheDtype: option(
       choice(['auto', 'bf16', 'fp8', 'int8'], { bfloat16: 'bf16', fp8_e4m3: 'fp8' }),
@@ -325,7 +325,7 @@ export const SERVE_OPTIONS = new OptionTable({
       aliases: ['-tp'],
     }),
     attentionBackend: optional(text('<name>'), {
-      help: 'how attention is computed, with the same answers: auto, CPU_ATTN, or with --device cuda FLASH_ATTN or FLASHINFER',
+      help: 'how attention is computed, with the same answers: auto, CPU_ATTN, or on a GPU FLASH_ATTN or FLASHINFER',
       defaultText: 'auto',
     }),
     attentionConfig: optional(json(), {

@@ -208,6 +208,15 @@ export interface Scope {
   close(): void;
 }
 
+/** Memory that only a device has, as it is now, in bytes. */
+export interface DeviceMemory {
+  readonly totalBytes: number;
+  /** By this backend, since it was opened. */
+  readonly takenBytes: number;
+  /** What recorded steps, and arrays that steps bring along, may still take. */
+  readonly reservedBytes: number;
+}
+
 export interface Ops {
   readonly backend: 'cpu' | 'cuda' | 'reference';
   /** The hardware that runs the arithmetic, for the start-up report: `avx512-bf16, 2 threads`. */
@@ -246,6 +255,8 @@ export interface Ops {
   shareKvMemory(cache: KvCache): bigint;
   /** Bytes that weights and KV memory may still take. */
   freeMemory(): number;
+  /** Null where the backend computes in memory of the host. */
+  deviceMemory(): DeviceMemory | null;
   /** Time in which ops ran since the start; null where a backend does not measure it. */
   readonly busySeconds: number | null;
   /** Frees weights, KV memory and threads. No op may be called after it. */

@@ -1,6 +1,7 @@
 // Picks the backend: the native one where its addon loads, else plain TypeScript. The one place that knows both.
 
 import os from 'node:os';
+import { expectNoGpuBackend } from '../config/attention-backends.ts';
 import { checkDevice } from '../config/availability.ts';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError, NativeAddonError, NotAvailableError } from '../errors.ts';
@@ -46,11 +47,15 @@ function selectAutomatically(options: DeviceOptions): SelectedOps {
   try {
     const native = loadNative();
     const obstacle = obstacleToGpu(native, options);
-    const onCpu = (why: string) => openCpu(native, options, `the native addon is built${why}`);
+    const onCpu = (why: string) => {
+      expectNoGpuBackend(options.attention, why);
+      return openCpu(native, options, `the native addon is built${why}`);
+    };
     return obstacle === null ? openCudaOr(options, onCpu) : onCpu(obstacle);
   } catch (error) {
     // Where the user asks for what this machine cannot do, nothing else is served in its place.
     if (!(error instanceof NativeAddonError)) throw error;
+    expectNoGpuBackend(options.attention, `: ${error.message}`);
     return { ops: new ReferenceOps(), reason: `slow: ${error.message}`, warning: null };
   }
 }

@@ -5,12 +5,28 @@ import { ConfigError } from '../errors.ts';
 import { longestSequence, mostBlocks } from '../kv-cache/block-groups.ts';
 import { kvHeadBytes } from '../ops/dtype.ts';
 import { numKvRows, vectorsPerToken } from '../ops/kv-rows.ts';
-import type { KvCacheShape } from '../ops/ops.ts';
+import type { DeviceMemory, KvCacheShape, Ops } from '../ops/ops.ts';
+import { bytes as shown } from '../util/bytes.ts';
 
 type BudgetConfig = Pick<
   EngineConfig,
-  'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'maxNumSeqs' | 'maxNumBatchedTokens' | 'blockSize'
+  'kvCacheMemoryBytes' | 'maxNumSeqs' | 'maxNumBatchedTokens' | 'blockSize'
 >;
+
+/** What the KV cache may take. */
+export interface CacheMemory {
+  readonly bytes: number;
+  /** Where the rest is, for an error; empty where nothing else counts. */
+  readonly account: string;
+}
+
+/** What is taken, or as good as taken, of what `--gpu-memory-utilization` gives. */
+interface Taken {
+  /** Of memory of the host, which is free until it is touched: what the draft model's cache will take. */
+  readonly draftBytes: number;
+  /** Of a device's memory: what the largest steps took. */
+  readonly activationBytes: number;
+}
 
 export interface CacheDesign {
   /** Of a cache with one block. */
@@ -20,22 +36,55 @@ export interface CacheDesign {
 }
 
 /**
- * Blocks for the KV cache: `kvCacheMemoryBytes` exactly, or the `gpuMemoryUtilization` share of what is free once
- * the weights are loaded, never more than `maxNumSeqs` requests of `maxModelLen` tokens could use.
- * @param freeBytes of the backend
+ * `kvCacheMemoryBytes` exactly, else by `gpuMemoryUtilization`: of memory of the host that share of what is free; of a device's own what
+ * is left of that share of all of it, and no more than is free.
+ */
+export function cacheMemory(
+  config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization'>,
+  ops: Pick<Ops, 'freeMemory' | 'deviceMemory'>,
+  { draftBytes, activationBytes }: Taken = { draftBytes: 0, activationBytes: 0 },
+): CacheMemory {
+  const { kvCacheMemoryBytes, gpuMemoryUtilization: share } = config;
+  if (kvCacheMemoryBytes !== null) return { bytes: kvCacheMemoryBytes, account: '' };
+  const [free, device] = [ops.freeMemory(), ops.deviceMemory()];
+  if (device === null) return { bytes: (free - draftBytes) * share, account: '' };
+  const { totalBytes, takenBytes, reservedBytes } = device;
+  return {
+    bytes: Math.min(totalBytes * share - takenBytes, free) - reservedBytes,
+    account: accountOf(device, share, free, activationBytes),
+  };
+}
+
+function accountOf(
+  { totalBytes, takenBytes, reservedBytes }: DeviceMemory,
+  share: number,
+  free: number,
+  activationBytes: number,
+): string {
+  const parts = [
+    `${shown(Math.max(0, takenBytes - activationBytes))} are taken by weights and kernels`,
+    `${shown(activationBytes)} by activations (less with a lower --max-num-batched-tokens or --max-num-seqs)`,
+    `${shown(reservedBytes)} are kept for CUDA graphs and arrays of steps (less with --enforce-eager)`,
+    ...(free < totalBytes * share - takenBytes ? [`${shown(free)} are free beside other processes`] : []),
+  ];
+  return `. Of the GPU's ${shown(totalBytes)}, --gpu-memory-utilization ${share} gives ${shown(totalBytes * share)}: ${parts.join(', ')}`;
+}
+
+/**
+ * Blocks for the KV cache: what fits, but of a share never more than `maxNumSeqs` requests of `maxModelLen` tokens could use.
  * @throws ConfigError where not even one request of `maxModelLen` tokens fits.
  */
 export function chooseNumBlocks(
   config: BudgetConfig,
   design: CacheDesign,
   maxModelLen: number,
-  freeBytes: number,
+  memory: CacheMemory,
 ): number {
   const { blockSize, maxNumBatchedTokens } = config;
   const groups = { blockSize, windows: design.windows };
   const perRequest = mostBlocks(groups, maxModelLen, maxNumBatchedTokens);
   const blockBytes = kvBlockBytes(design.shape);
-  const fitting = Math.floor(budgetBytes(config, freeBytes) / blockBytes);
+  const fitting = Math.floor(memory.bytes / blockBytes);
   const numBlocks =
     config.kvCacheMemoryBytes === null ? Math.min(fitting, perRequest * config.maxNumSeqs) : fitting;
   if (numBlocks < perRequest) {
@@ -43,7 +92,7 @@ export function chooseNumBlocks(
     throw new ConfigError(
       `the KV cache has room for ${room} tokens, one request of max_model_len needs ` +
         `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${perRequest * blockBytes} ` +
-        `(or --gpu-memory-utilization)${room === 0 ? '' : `, or lower --max-model-len to at most ${room}`}`,
+        `(or --gpu-memory-utilization)${room === 0 ? '' : `, or lower --max-model-len to at most ${room}`}${memory.account}`,
       { param: 'kv-cache-memory-bytes' },
     );
   }
@@ -54,19 +103,14 @@ export function chooseNumBlocks(
  * The longest sequence that fits into the same KV cache, up to the limit of the model; one block at least, for the error above.
  */
 export function longestFitting(
-  config: BudgetConfig,
+  { blockSize, maxNumBatchedTokens }: BudgetConfig,
   { shape, windows }: CacheDesign,
   modelLimit: number,
-  freeBytes: number,
+  memory: CacheMemory,
 ): number {
-  const { blockSize, maxNumBatchedTokens } = config;
-  const numBlocks = Math.floor(budgetBytes(config, freeBytes) / kvBlockBytes(shape));
+  const numBlocks = Math.floor(memory.bytes / kvBlockBytes(shape));
   const longest = longestSequence({ blockSize, windows }, Math.max(0, numBlocks), maxNumBatchedTokens);
   return Math.min(modelLimit, Math.max(blockSize, longest));
-}
-
-function budgetBytes({ kvCacheMemoryBytes, gpuMemoryUtilization }: BudgetConfig, freeBytes: number): number {
-  return kvCacheMemoryBytes ?? freeBytes * gpuMemoryUtilization;
 }
 
 /** Bytes of one block over all its rows, without what a backend adds to align it. */

@@ -4,13 +4,21 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import { groupLayers } from '../models/layer-groups.ts';
 import type { ModelShape } from '../models/model.ts';
 import type { Ops } from '../ops/ops.ts';
-import { type CacheDesign, chooseNumBlocks, longestFitting } from './kv-budget.ts';
+import {
+  type CacheDesign,
+  type CacheMemory,
+  cacheMemory,
+  chooseNumBlocks,
+  longestFitting,
+} from './kv-budget.ts';
 
 export class KvPlan {
   readonly #config: EngineConfig;
   readonly #ops: Ops;
   /** What the draft model will take for its own cache. */
   draftBytes = 0;
+  /** What the largest steps took of a device's own memory. */
+  activationBytes = 0;
 
   constructor(config: EngineConfig, ops: Ops) {
     this.#config = config;
@@ -26,12 +34,12 @@ export class KvPlan {
   maxModelLen(model: ModelShape): number {
     const length = this.wantedLength ?? model.config.maxPositionEmbeddings;
     if (this.#config.maxModelLen !== 'auto') return length;
-    return longestFitting(this.#config, this.design(model), length, this.#freeBytes);
+    return longestFitting(this.#config, this.design(model), length, this.#memory);
   }
 
   /** @throws ConfigError where not even one request of `maxModelLen` tokens fits. */
   numBlocks(model: ModelShape, maxModelLen: number): number {
-    return chooseNumBlocks(this.#config, this.design(model), maxModelLen, this.#freeBytes);
+    return chooseNumBlocks(this.#config, this.design(model), maxModelLen, this.#memory);
   }
 
   /** Of a cache with one block. */
@@ -40,7 +48,7 @@ export class KvPlan {
     return { shape: { ...model.kvCacheShape(1, this.#config.blockSize), layerGroups }, windows };
   }
 
-  get #freeBytes(): number {
-    return this.#ops.freeMemory() - this.draftBytes;
+  get #memory(): CacheMemory {
+    return cacheMemory(this.#config, this.#ops, this);
   }
 }

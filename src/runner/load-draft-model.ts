@@ -7,7 +7,7 @@ import { readModelConfig } from '../models/registry.ts';
 import { type ModelSource, openModelSource } from '../models/source/model-source.ts';
 import type { Ops } from '../ops/ops.ts';
 import { DraftModel } from './draft-model.ts';
-import { kvBlockBytes } from './kv-budget.ts';
+import { cacheMemory, kvBlockBytes } from './kv-budget.ts';
 
 /** Its KV memory holds one sequence of the longest length at least, so many at most, and takes no more than this share in between. */
 const MAX_SEQUENCES = 8;
@@ -60,7 +60,7 @@ export async function loadDraftModel(
     ...(onWarning && { onWarning }),
   });
   const blockBytes = kvBlockBytes(model.kvCacheShape(1, config.blockSize));
-  const budget = config.kvCacheMemoryBytes ?? ops.freeMemory() * config.gpuMemoryUtilization;
+  const budget = Math.max(0, cacheMemory(config, ops).bytes);
   const perSequence = Math.ceil(maxLength / config.blockSize);
   const most = perSequence * Math.min(MAX_SEQUENCES, config.maxNumSeqs);
   const numBlocks = Math.max(perSequence, Math.min(most, Math.floor((budget * KV_SHARE) / blockBytes)));

@@ -18,6 +18,7 @@ import { KvPlan } from './kv-plan.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { ModelRunner } from './model-runner.ts';
 import { PoolingRunner } from './pooling-runner.ts';
+import { takeActivations } from './take-activations.ts';
 
 export interface LoadListeners {
   readonly onProgress?: (fraction: number, what: string) => void;
@@ -31,8 +32,8 @@ export async function loadRunner(config: EngineConfig, listeners: LoadListeners 
   try {
     return await loadOn(selected, config, listeners);
   } catch (error) {
-    if (!(error instanceof NotAvailableError) || selected.otherwise === undefined) throw error;
     selected.ops.close();
+    if (!(error instanceof NotAvailableError) || selected.otherwise === undefined) throw error;
     return await loadOn(selected.otherwise(error.message), config, listeners);
   }
 }
@@ -66,6 +67,10 @@ async function loadOn(
     draftSource && (await loadDraftModel(draftSource, ops, config, plan.maxModelLen(model), listeners));
   plan.draftBytes = draft?.kvBytes ?? 0;
   const adapters = loadAdapters(config, model, ops, onProgress);
+  if (config.kvCacheMemoryBytes === null) {
+    const limits = { ...config, maxModelLen: plan.maxModelLen(model), hasAdapters: adapters.length > 0 };
+    plan.activationBytes = takeActivations(ops, model, plan.design(model), limits);
+  }
   const maxModelLen = plan.maxModelLen(model);
   const numBlocks = plan.numBlocks(model, maxModelLen);
   const isShared = config.kvTransfer !== null;

@@ -185,8 +185,10 @@ describe('what is not available yet', () => {
     [{ tensorParallelSize: 2 }, /--tensor-parallel-size 2 is not available yet.*: use 1/],
     [{ kvTransferConfig: '{"kv_connector": "NixlConnector"}' }, /NixlConnector is not available yet/],
     [{ dtype: 'half' }, /--dtype float16 is not available yet/],
-    [{ attentionBackend: 'flash_attn' }, /flash_attn computes on an NVIDIA GPU: give --device cuda/],
-    [{ attentionBackend: 'FLASHINFER' }, /FLASHINFER computes on an NVIDIA GPU: give --device cuda/],
+    [
+      { device: 'cpu', attentionBackend: 'flash_attn' },
+      /flash_attn computes on an NVIDIA GPU: give --device cuda/,
+    ],
     [
       { device: 'cuda', attentionBackend: 'TRITON_ATTN' },
       /TRITON_ATTN needs PyTorch.*use FLASH_ATTN, FLASHINFER or auto/,
@@ -216,6 +218,7 @@ describe('what is not available yet', () => {
     { kvTransferConfig: '{}' },
     { attentionBackend: 'auto' },
     { attentionBackend: 'cpu_attn' },
+    { attentionBackend: 'flashinfer' },
     { device: 'cuda' },
     { device: 'cuda', dtype: 'float32' },
     { device: 'cuda', quantization: 'int8', kvCacheDtype: 'fp8' },

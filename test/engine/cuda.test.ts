@@ -3,10 +3,10 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
-import { NotAvailableError } from '../../src/errors.ts';
+import { ConfigError, NotAvailableError } from '../../src/errors.ts';
 import { adapterKeys } from '../../src/kv-cache/prefix-hash.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
@@ -123,15 +123,62 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     core.close();
   });
 
-  it('takes its share of the memory of the GPU, not of the host', async () => {
-    const device = loadNative().cudaDevice(cudaDriver());
-    if (device.missing !== undefined) throw new Error(device.missing);
-    const core = await start('cuda', { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.01 });
-    const { numBlocks, blockSize } = core.executor.info;
-    // Keys and values of 3 layers with 2 heads of 16 numbers.
-    const bytes = numBlocks * blockSize * (2 * 3 * 2 * 16 * 2);
-    expect(bytes / (0.01 * device.freeBytes)).toBeGreaterThan(0.9);
-    expect(bytes / (0.01 * device.freeBytes)).toBeLessThanOrEqual(1);
-    core.close();
+  describe('with a share of its memory', () => {
+    /** For arrays of steps, and what memory comes in. */
+    const [PARCELS, PAGE] = [4 * 2 ** 20, 4096];
+    const MEMORY = 64 * 2 ** 20;
+    beforeEach(() => vi.stubEnv('SVC_EMULATED_MEMORY_MB', `${MEMORY / 2 ** 20}`));
+
+    const freeBytes = () => {
+      const device = loadNative().cudaDevice(cudaDriver());
+      if (device.missing !== undefined) throw new Error(device.missing);
+      return device.freeBytes;
+    };
+    const startWith = (gpuMemoryUtilization: number, options: Partial<EngineConfig> = {}) => {
+      const limits = { maxNumBatchedTokens: 40, maxNumSeqs: 32, enforceEager: true };
+      return start('cuda', { kvCacheMemoryBytes: null, gpuMemoryUtilization, ...limits, ...options });
+    };
+
+    it.each<Partial<EngineConfig>>([{}, { attention: { backend: 'FLASHINFER', isForPrefill: true } }])(
+      'gives the cache what weights and the largest steps leave of it, and never takes more: %o',
+      async (options) => {
+        const [before, share] = [freeBytes(), 0.63];
+        const core = await startWith(share, options);
+        // Keys and values of 3 layers with 2 heads of 16 numbers.
+        const blockBytes = core.executor.info.blockSize * (2 * 3 * 2 * 16 * 2);
+        const taken = () => before - freeBytes();
+        expect(taken() + PARCELS - PAGE).toBeLessThanOrEqual(MEMORY * share);
+        expect(taken() + PARCELS + blockBytes).toBeGreaterThan(MEMORY * share);
+        const requests = Array.from({ length: 36 }, (_, id) => request(id, id < 3 ? 90 : 1 + (id % 7), 1, 3));
+        expect(generate(core, requests).size).toBe(36);
+        expect(taken()).toBeLessThanOrEqual(MEMORY * share);
+        core.close();
+      },
+    );
+
+    it('keeps some for CUDA graphs', async () => {
+      vi.stubEnv('SVC_EMULATED_MEMORY_MB', '512');
+      const before = freeBytes();
+      const core = await startWith(0.578, { enforceEager: false });
+      expect(before - freeBytes()).toBeLessThanOrEqual(0.578 * 512 * 2 ** 20 - 256 * 2 ** 20);
+      core.close();
+    });
+
+    it('is refused with the sizes where the cache finds no room', async () => {
+      const refused = startWith(0.4);
+      await expect(refused).rejects.toThrow(ConfigError);
+      await expect(refused).rejects.toThrow(
+        /gpu-memory-utilization 0\.4 gives 25\.6 MiB: \S+ [KM]iB are taken by weights and kernels, 3\d\.\d MiB by activations/,
+      );
+    });
+
+    it('is refused where the largest step finds no room', async () => {
+      vi.stubEnv('SVC_EMULATED_MEMORY_MB', '30');
+      const refused = startWith(0.9);
+      await expect(refused).rejects.toThrow(ConfigError);
+      await expect(refused).rejects.toThrow(
+        /OUT_OF_MEMORY.*lower --max-num-batched-tokens or --max-num-seqs/,
+      );
+    });
   });
 });

@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError, NotAvailableError } from '../../src/errors.ts';
 import { loadNative, probeNative } from '../../src/native/native.ts';
 import { compileCached } from '../../src/ops/native/cuda-kernels.ts';
 import { selectOps } from '../../src/ops/select.ts';
@@ -90,6 +90,23 @@ describe('--device cuda with a driver', needsCudaEmulator, () => {
     ]);
     ops.close();
   });
+
+  it.each(['FLASH_ATTN', 'FLASHINFER'] as const)(
+    'is what auto computes %s on, and nothing else is',
+    (backend) => {
+      const options = {
+        ...ENGINE_DEFAULTS,
+        device: 'auto',
+        attention: { backend, isForPrefill: true },
+      } as const;
+      const { ops } = selectOps(options);
+      expect(ops.backend).toBe('cuda');
+      ops.close();
+      vi.stubEnv('SVC_EMULATED_GPUS', '0');
+      expect(() => selectOps(options)).toThrow(NotAvailableError);
+      expect(() => selectOps(options)).toThrow(/none to use; not on a GPU: .*no GPU.*: use CPU_ATTN or auto/);
+    },
+  );
 
   it('is what auto computes on', () => {
     const { ops, reason } = select('auto');

@@ -251,6 +251,41 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     },
   );
 
+  it('has the bits that a row has alone where rows are too many for the states of their chunks', () => {
+    const [rows, headDim, heads, longest, maxBlocks] = [200, 256, 16, 2 ** 15, 2 ** 11];
+    const shape = { layers: 1, blocks: 1, blockSize: 16, kvHeads: 1, headDim, dtype: 'bf16' } as const;
+    const cache = cuda.makeKvCache(shape);
+    const random = new Random(11);
+    const q = random.floats(rows * heads * headDim);
+    // The states of 190 rows fit at a time.
+    const contexts = Int32Array.from({ length: rows }, (_, row) => (row === 7 ? longest : 1 + (row % 16)));
+    contexts[195] = longest - 70;
+    const compute = (first: number, count: number) =>
+      cuda.scope(() => {
+        const batch = {
+          numSequences: count,
+          queryStarts: Int32Array.from({ length: count + 1 }, (_, row) => row),
+          contextLengths: contexts.slice(first, first + count),
+          blockTables: new Int32Array(count * maxBlocks),
+          maxBlocks,
+        };
+        const step = beginStep(cuda, cache, count, { batch });
+        const width = heads * headDim;
+        const queries = cuda.tensor(q.subarray(first * width, (first + count) * width), count, width, 'f32');
+        return cuda.read(cuda.attention(queries, step, { layer: 0, scale: 1 / 16, window: 300 }));
+      });
+    cuda.scope(() => {
+      const slotMapping = Int32Array.from({ length: 16 }, (_, slot) => slot);
+      const [k, v] = [1, 2].map(() => cuda.tensor(random.floats(16 * headDim), 16, headDim, 'f32'));
+      cuda.storeKv(k!, v!, beginStep(cuda, cache, 16, { slotMapping }), 0);
+    });
+    const together = compute(0, rows);
+    for (const row of [0, 7, 189, 190, 195, 199]) {
+      const width = heads * headDim;
+      expect(compute(row, 1)).toEqual(together.subarray(row * width, (row + 1) * width));
+    }
+  });
+
   it('gives the next embedding tokens that no one has read yet, and those that were read long ago', () => {
     const random = new Random(9);
     const [vocab, k] = [50, 24];

@@ -1,18 +1,18 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
-import { chooseNumBlocks, kvBlockBytes, longestFitting } from '../../src/runner/kv-budget.ts';
+import { cacheMemory, chooseNumBlocks, kvBlockBytes, longestFitting } from '../../src/runner/kv-budget.ts';
 
 const SHAPE = { layers: 2, blocks: 1, blockSize: 16, kvHeads: 2, headDim: 8, dtype: 'f32' } as const;
 const BLOCK_BYTES = 2 * 2 * 16 * 2 * 8 * 4;
 const CONFIG = {
   kvCacheMemoryBytes: null,
-  gpuMemoryUtilization: 0.5,
   maxNumSeqs: 4,
   maxNumBatchedTokens: 32,
   blockSize: 16,
 };
 const DESIGN = { shape: SHAPE, windows: [null] };
+const room = (bytes: number) => ({ bytes, account: '' });
 
 describe('the KV budget', () => {
   it('counts keys and values of all layers in a block', () => {
@@ -31,37 +31,68 @@ describe('the KV budget', () => {
     expect(kvBlockBytes({ ...SHAPE, dtype })).toBe(2 * 2 * 16 * 2 * bytes);
   });
 
-  it('takes its share of what is free', () => {
-    expect(chooseNumBlocks(CONFIG, DESIGN, 1024, 200 * BLOCK_BYTES)).toBe(100);
+  it('has that share of what is free of the host which is asked for', () => {
+    const host = { freeMemory: () => 1000, deviceMemory: () => null };
+    const config = { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.5 };
+    expect(cacheMemory(config, host)).toEqual(room(500));
+    expect(cacheMemory(config, host, { draftBytes: 200, activationBytes: 0 })).toEqual(room(400));
+    expect(cacheMemory({ ...config, kvCacheMemoryBytes: 7 }, host)).toEqual(room(7));
+  });
+
+  it.each([
+    ['what its share of all leaves', { share: 0.5, taken: 300, free: 700 }, 1000 * 0.5 - 300 - 50],
+    ['nothing where that is taken', { share: 0.3, taken: 300, free: 700 }, -50],
+    ['no more than is free', { share: 0.9, taken: 300, free: 100 }, 100 - 50],
+  ])('has of a device %s', (_, { share, taken, free }, expected) => {
+    const device = { totalBytes: 1000, takenBytes: taken, reservedBytes: 50 };
+    const ops = { freeMemory: () => free, deviceMemory: () => device };
+    const config = { kvCacheMemoryBytes: null, gpuMemoryUtilization: share };
+    expect(cacheMemory(config, ops).bytes).toBe(expected);
+  });
+
+  it('tells where the memory of a device is, where it does not suffice', () => {
+    const [MB, device] = [2 ** 20, { totalBytes: 2 ** 30, takenBytes: 2 ** 29, reservedBytes: 2 ** 28 }];
+    const ops = { freeMemory: () => 100 * MB, deviceMemory: () => device };
+    const config = { ...CONFIG, gpuMemoryUtilization: 0.75 };
+    const memory = cacheMemory(config, ops, { draftBytes: 0, activationBytes: 12 * MB });
+    expect(() => chooseNumBlocks(config, DESIGN, 1024, memory)).toThrow(
+      "Of the GPU's 1.0 GiB, --gpu-memory-utilization 0.75 gives 768.0 MiB: 500.0 MiB are taken by weights and kernels, 12.0 MiB by " +
+        'activations (less with a lower --max-num-batched-tokens or --max-num-seqs), 256.0 MiB are kept for CUDA graphs and arrays of ' +
+        'steps (less with --enforce-eager), 100.0 MiB are free beside other processes',
+    );
+  });
+
+  it('takes what fits', () => {
+    expect(chooseNumBlocks(CONFIG, DESIGN, 1024, room(100.5 * BLOCK_BYTES))).toBe(100);
   });
 
   it('takes no more than --max-num-seqs requests of the whole context could use', () => {
-    expect(chooseNumBlocks(CONFIG, DESIGN, 64, 1e12)).toBe(4 * 4);
+    expect(chooseNumBlocks(CONFIG, DESIGN, 64, room(1e12))).toBe(4 * 4);
   });
 
   it('takes --kv-cache-memory-bytes as it is', () => {
     const config = { ...CONFIG, kvCacheMemoryBytes: 1000 * BLOCK_BYTES };
-    expect(chooseNumBlocks(config, DESIGN, 64, 0)).toBe(1000);
+    expect(chooseNumBlocks(config, DESIGN, 64, room(1000 * BLOCK_BYTES))).toBe(1000);
   });
 
   it.each([
     ['the limit of the model where that fits', 1e12, 1024],
-    ['what fits, in whole blocks', 2 * 10.5 * BLOCK_BYTES, 160],
+    ['what fits, in whole blocks', 10.5 * BLOCK_BYTES, 160],
     ['one block where not even that fits, of which the next check tells', 0, 16],
   ])('gives the longest sequence: %s', (_, free, expected) => {
-    expect(longestFitting(CONFIG, DESIGN, 1024, free)).toBe(expected);
+    expect(longestFitting(CONFIG, DESIGN, 1024, room(free))).toBe(expected);
   });
 
   it('holds a sequence of the longest length exactly', () => {
     fc.assert(
       fc.property(fc.integer({ min: 2, max: 10_000 }), fc.integer({ min: 1, max: 5000 }), (blocks, limit) => {
-        const free = blocks * BLOCK_BYTES * 2;
-        const longest = longestFitting(CONFIG, DESIGN, limit, free);
-        expect(chooseNumBlocks(CONFIG, DESIGN, longest, free)).toBeGreaterThanOrEqual(
+        const memory = room(blocks * BLOCK_BYTES);
+        const longest = longestFitting(CONFIG, DESIGN, limit, memory);
+        expect(chooseNumBlocks(CONFIG, DESIGN, longest, memory)).toBeGreaterThanOrEqual(
           Math.ceil(longest / 16),
         );
         if (longest < limit)
-          expect(() => chooseNumBlocks(CONFIG, DESIGN, longest + 1, free)).toThrow(ConfigError);
+          expect(() => chooseNumBlocks(CONFIG, DESIGN, longest + 1, memory)).toThrow(ConfigError);
       }),
     );
   });
@@ -71,20 +102,20 @@ describe('the KV budget', () => {
     // 64 blocks of the whole context, and twice those of 19 + 32 tokens that begin and end anywhere.
     const needed = 64 + 2 * 5;
     const design = { shape: { ...SHAPE, layers: 6, layerGroups: [0, 1, 2, 0, 1, 2] }, windows };
-    const config = { ...CONFIG, kvCacheMemoryBytes: needed * BLOCK_BYTES };
+    const memory = room(needed * BLOCK_BYTES);
     expect(kvBlockBytes(design.shape)).toBe(BLOCK_BYTES);
-    expect(chooseNumBlocks(config, design, 1024, 0)).toBe(needed);
-    expect(longestFitting(config, design, 1e6, 0)).toBe(1024);
-    expect(() => chooseNumBlocks(config, design, 1025, 0)).toThrow(
+    expect(chooseNumBlocks(CONFIG, design, 1024, memory)).toBe(needed);
+    expect(longestFitting(CONFIG, design, 1e6, memory)).toBe(1024);
+    expect(() => chooseNumBlocks(CONFIG, design, 1025, memory)).toThrow(
       `room for 1024 tokens, one request of max_model_len needs 1025: raise --kv-cache-memory-bytes to at least ${75 * BLOCK_BYTES} `,
     );
-    expect(chooseNumBlocks(CONFIG, design, 1024, 1e12)).toBe(4 * needed);
+    expect(chooseNumBlocks(CONFIG, design, 1024, room(1e12))).toBe(4 * needed);
   });
 
   it('refuses a cache that could not hold one request of the whole context, and says how much it needs', () => {
-    const config = { ...CONFIG, kvCacheMemoryBytes: 63 * BLOCK_BYTES };
-    expect(() => chooseNumBlocks(config, DESIGN, 1024, 0)).toThrow(ConfigError);
-    expect(() => chooseNumBlocks(config, DESIGN, 1024, 0)).toThrow(
+    const memory = room(63 * BLOCK_BYTES);
+    expect(() => chooseNumBlocks(CONFIG, DESIGN, 1024, memory)).toThrow(ConfigError);
+    expect(() => chooseNumBlocks(CONFIG, DESIGN, 1024, memory)).toThrow(
       `room for 1008 tokens, one request of max_model_len needs 1024: raise --kv-cache-memory-bytes to at least ${64 * BLOCK_BYTES} ` +
         '(or --gpu-memory-utilization), or lower --max-model-len to at most 1008',
     );

@@ -171,6 +171,8 @@ class CudaBackend final : public Backend {
   /// Makes it in `memory` where `weight` is such a one.
   void prepareInput(const DeviceWeight& weight, LinearParams& params, char* memory);
   StreamPosition elementwise(Launch (*how)(const ElementwiseParams&), ElementwiseParams params, Rows x, int64_t cols, Rows out);
+  /// Whole, or in chunks and their combination where there are `partials`.
+  void attend(const AttentionParams& params, const AttentionPlan& plan);
   const Tiles& tilesFor(const StepInputs& step, int group);
   const DeviceSchedule& scheduleFor(const StepInputs& step, const AttentionOptions& options, const Tiles& tiles);
   void sendSchedule(DeviceSchedule& schedule, const StepInputs& step, const Tiles& tiles);

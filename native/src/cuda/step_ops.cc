@@ -40,8 +40,18 @@ bool areSame(const std::vector<AttentionTile>& a, const std::vector<AttentionTil
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(AttentionTile)) == 0;
 }
 
-/// Of the states of chunks that several blocks share.
+/// Of the states of chunks that several blocks of threads share.
 constexpr size_t kMostStateBytes = size_t{384} << 20;
+
+/// Rows `first` and the `count - 1` after it of a step of single tokens, whose first rows they become.
+AttentionParams rowsOf(AttentionParams params, int first, int count) {
+  params.q += first * params.qStride;
+  params.out = static_cast<uint16_t*>(params.out) + first * params.outStride;
+  params.contextLengths += first;
+  params.blockTables += static_cast<int64_t>(first) * params.maxBlocks;
+  params.numTokens = params.numSequences = params.numTiles = count;
+  return params;
+}
 
 /// Sizes that grow with each token come in powers of 2, so that steps alike are launched alike.
 int rounded(int size) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))); }
@@ -134,15 +144,27 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
     launch(mergeLaunch(schedule.cuts), params);
     return stream_.endOp();
   }
-  params.partials = scratch(attentionPartialBytes(tiles.plan, q.rows, options.heads, shape.headDim, maxContext));
-  if (shape.keysAreValues) {
-    const LatentAttentionParams latent = latentParams(params, tiles.plan, sharedBytes_);
-    launch(launchOf(latent, tiles.plan), latent);
+  const size_t rowBytes = attentionPartialBytes(tiles.plan, 1, options.heads, shape.headDim, maxContext);
+  if (rowBytes * q.rows <= kMostStateBytes) {
+    params.partials = scratch(rowBytes * q.rows);
+    attend(params, tiles.plan);
+    return stream_.endOp();
+  }
+  // Each sequence has one row.
+  const int atOnce = std::max(1, static_cast<int>(kMostStateBytes / rowBytes));
+  params.partials = scratch(rowBytes * atOnce);
+  for (int row = 0; row < q.rows; row += atOnce) attend(rowsOf(params, row, std::min(atOnce, q.rows - row)), tiles.plan);
+  return stream_.endOp();
+}
+
+void CudaBackend::attend(const AttentionParams& params, const AttentionPlan& plan) {
+  if (params.kv.keysAreValues != 0) {
+    const LatentAttentionParams latent = latentParams(params, plan, sharedBytes_);
+    launch(launchOf(latent, plan), latent);
   } else {
-    launch(launchOf(params, tiles.plan), params);
+    launch(launchOf(params, plan), params);
   }
   if (params.partials != nullptr) launch(combineLaunch(params), params);
-  return stream_.endOp();
 }
 
 const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int group) {
@@ -188,7 +210,8 @@ void CudaBackend::sendSchedule(DeviceSchedule& to, const StepInputs& step, const
   Schedule schedule = makeSchedule(sentTiles_, view, parts, blocks, mostStates);
   to.works = mostWorks(sentTiles_.size(), parts, blocks);
   to.cuts = blocks;
-  to.states = schedule.states;
+  // Of any schedule of such contexts.
+  to.states = std::min(mostStates, blocks * ceilDiv(rounded(step_.maxContext), kKvChunk));
   const std::vector<int32_t> numbers = {static_cast<int32_t>(schedule.works.size()), static_cast<int32_t>(schedule.cuts.size())};
   // At the same places in each step.
   schedule.cuts.resize(blocks);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -131,7 +132,6 @@ constexpr Result kErrorLaunchFailed = 719;
 constexpr DeviceAddress kDeviceBits = DeviceAddress{0x7ff4} << 48;
 constexpr size_t kPage = 4096;
 constexpr size_t kGranularity = size_t{2} << 20;
-constexpr size_t kTotalBytes = size_t{1} << 30;
 /// Larger memory is left as it is: filling it takes time.
 constexpr size_t kMostFilled = size_t{64} << 20;
 constexpr unsigned kMostThreads = 1024, kMostSharedBytes = 227 << 10, kMostBlocksYZ = 65535;
@@ -140,6 +140,14 @@ size_t roundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit *
 bool isOfDevice(uint64_t value) { return value >> 48 == kDeviceBits >> 48; }
 char* hostOf(DeviceAddress address) { return reinterpret_cast<char*>(address - kDeviceBits); }
 DeviceAddress deviceOf(const void* host) { return reinterpret_cast<DeviceAddress>(host) + kDeviceBits; }
+
+int setting(const char* name, int otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : std::atoi(value);
+}
+
+/// As it is now: tests change it.
+size_t totalBytes() { return static_cast<size_t>(setting("SVC_EMULATED_MEMORY_MB", 1024)) << 20; }
 
 /// Ranges of addresses by their beginning.
 class Ranges {
@@ -184,7 +192,7 @@ struct Emulator {
   AllocationHandle lastAllocation = 0;
 
   bool reserve(size_t bytes) {
-    if (used + bytes > kTotalBytes) return false;
+    if (used + bytes > totalBytes()) return false;
     used += bytes;
     return true;
   }
@@ -193,11 +201,6 @@ struct Emulator {
 Emulator& emulator() {
   static Emulator one;
   return one;
-}
-
-int setting(const char* name, int otherwise) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? otherwise : std::atoi(value);
 }
 
 /// What a copy that begins now gives.
@@ -287,8 +290,8 @@ SVC_EXPORT cuDevicePrimaryCtxRelease_v2(DeviceOrdinal) { return kSuccess; }
 SVC_EXPORT cuCtxSetCurrent(Context) { return kSuccess; }
 
 SVC_EXPORT cuMemGetInfo_v2(size_t* free, size_t* total) {
-  *total = kTotalBytes;
-  *free = kTotalBytes - emulator().used;
+  *total = totalBytes();
+  *free = *total - std::min<size_t>(*total, emulator().used);
   return kSuccess;
 }
 

@@ -24,5 +24,6 @@ export function openCpuDevice(native: Native, options: CpuOptions): NativeDevice
     packs: true,
     recordsSteps: false,
     freeMemory: freeHostMemory,
+    deviceMemory: () => null,
   };
 }

@@ -14,6 +14,11 @@ interface CudaOptions {
   readonly schedulesPrefill: boolean;
 }
 
+/** For the graphs that are kept, of 16384 launches together at most: 16 KiB each. */
+const GRAPH_BYTES = 256 * 2 ** 20;
+/** For arrays of steps in flight. */
+const PARCEL_BYTES = 4 * 2 ** 20;
+
 /**
  * @throws ConfigError saying what this machine lacks, and what to do.
  */
@@ -29,6 +34,11 @@ export function openCudaDevice(native: Native, options: CudaOptions): NativeDevi
     packs: false,
     recordsSteps: options.usesGraphs,
     freeMemory: () => deviceOf(native).freeBytes,
+    deviceMemory: () => {
+      const { freeBytes, totalBytes } = deviceOf(native);
+      const takenBytes = Math.max(0, device.freeBytes - freeBytes);
+      return { totalBytes, takenBytes, reservedBytes: PARCEL_BYTES + (options.usesGraphs ? GRAPH_BYTES : 0) };
+    },
   };
 }
 

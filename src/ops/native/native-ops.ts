@@ -12,6 +12,7 @@ import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
   AttentionOptions,
+  DeviceMemory,
   GatedActivation,
   IdLists,
   KvCache,
@@ -52,6 +53,7 @@ export interface NativeDevice {
   /** Whether the launches of decode steps are recorded, so that few batch sizes are better than many. */
   readonly recordsSteps: boolean;
   freeMemory(): number;
+  deviceMemory(): DeviceMemory | null;
 }
 
 export class NativeOps implements Ops {
@@ -59,6 +61,7 @@ export class NativeOps implements Ops {
   readonly description: string;
   readonly isa: string;
   readonly freeMemory: () => number;
+  readonly deviceMemory: () => DeviceMemory | null;
   readonly packedWeights: NativePackedWeights | null;
   /** Names of the weights in their order, also where nothing is kept. */
   readonly #loaded: NativePackedWeights;
@@ -67,11 +70,13 @@ export class NativeOps implements Ops {
   readonly #recordsSteps: boolean;
   #warned = '';
 
-  constructor({ native, backend, description, isa, packs, recordsSteps, freeMemory }: NativeDevice) {
+  constructor(device: NativeDevice) {
+    const { native, backend, description, isa, packs, recordsSteps } = device;
     this.backend = backend;
     this.description = description;
     this.isa = isa;
-    this.freeMemory = freeMemory;
+    this.freeMemory = device.freeMemory;
+    this.deviceMemory = device.deviceMemory;
     this.#loaded = new NativePackedWeights(native, `${backend} ${isa}`);
     this.packedWeights = packs ? this.#loaded : null;
     this.#native = native;

@@ -100,6 +100,10 @@ export class ReferenceOps implements Ops {
     return freeHostMemory();
   }
 
+  deviceMemory(): null {
+    return null;
+  }
+
   /** All memory is JavaScript's own and goes with its last reference. */
   close(): void {}
 

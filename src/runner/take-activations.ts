@@ -1,0 +1,127 @@
+// Lets a device with memory of its own take what activations and sums of parts need, before the KV cache takes the rest: steps as large as
+// any are computed once, over keys and values that nobody stored.
+
+import type { EngineConfig } from '../config/engine-config.ts';
+import { ConfigError } from '../errors.ts';
+import type { ForwardInputs, Model } from '../models/model.ts';
+import { type KvCache, NO_SLOT, type Ops, type Tensor } from '../ops/ops.ts';
+import { bytes } from '../util/bytes.ts';
+import type { CacheDesign } from './kv-budget.ts';
+
+interface StepLimits extends Pick<EngineConfig, 'maxNumBatchedTokens' | 'maxNumSeqs' | 'speculative'> {
+  readonly maxModelLen: number;
+  /** Whether adapters compute, too. */
+  readonly hasAdapters: boolean;
+}
+
+/**
+ * @returns bytes that they took, all together; 0 on a device that computes in memory of the host, where nothing is computed.
+ * @throws ConfigError where the device has too little.
+ */
+export function takeActivations(
+  ops: Ops,
+  model: Model,
+  { shape, windows }: CacheDesign,
+  limits: StepLimits,
+): number {
+  const before = ops.deviceMemory()?.takenBytes;
+  if (before === undefined) return 0;
+  try {
+    computeLargestSteps(ops, model, { shape, windows }, limits);
+  } catch (error) {
+    if (!(error instanceof Error && error.message.includes('CUDA_ERROR_OUT_OF_MEMORY'))) throw error;
+    throw new ConfigError(
+      `the largest step finds no memory on the GPU, of which weights and kernels have ${bytes(before)}: ${error.message}: ` +
+        'lower --max-num-batched-tokens or --max-num-seqs',
+      { param: 'max-num-batched-tokens', cause: error },
+    );
+  }
+  return ops.deviceMemory()!.takenBytes - before;
+}
+
+function computeLargestSteps(
+  ops: Ops,
+  model: Model,
+  { shape, windows }: CacheDesign,
+  limits: StepLimits,
+): void {
+  const { maxNumBatchedTokens, maxNumSeqs, maxModelLen } = limits;
+  // One block, which stands for each of a context.
+  const cache = ops.makeKvCache(shape);
+  // Some sums are taken apart only where there are few rows.
+  for (
+    let rows = Math.min(maxNumBatchedTokens, maxNumSeqs * maxModelLen);
+    rows >= 1;
+    rows = Math.floor(rows / 2)
+  ) {
+    const lengths = Array.from({ length: Math.ceil(rows / maxModelLen) }, (_, index) =>
+      Math.min(maxModelLen, rows - index * maxModelLen),
+    );
+    computeStep(ops, model, cache, inputsOf(lengths, cache, windows.length, limits), limits);
+  }
+  for (let rows = maxNumSeqs; rows >= 1; rows = Math.floor(rows / 2)) {
+    const lengths = new Array<number>(ops.paddedBatch(rows)).fill(1);
+    computeStep(ops, model, cache, inputsOf(lengths, cache, windows.length, limits), limits);
+  }
+}
+
+/** @param lengths rows of each sequence; the first one ends a context as long as any */
+function inputsOf(
+  lengths: readonly number[],
+  { shape: { blockSize } }: KvCache,
+  numGroups: number,
+  { maxModelLen, hasAdapters }: StepLimits,
+): ForwardInputs {
+  const queryStarts = new Int32Array(lengths.length + 1);
+  for (const [index, length] of lengths.entries()) queryStarts[index + 1] = queryStarts[index]! + length;
+  const numRows = queryStarts.at(-1)!;
+  const maxBlocks = Math.ceil(maxModelLen / blockSize);
+  return {
+    tokens: { ids: new Int32Array(numRows), sampled: null },
+    positions: new Int32Array(numRows),
+    slotMapping: new Int32Array(numGroups * numRows).fill(NO_SLOT),
+    batch: {
+      numSequences: lengths.length,
+      queryStarts,
+      contextLengths: Int32Array.of(maxModelLen, ...lengths.slice(1)),
+      blockTables: new Int32Array(numGroups * lengths.length * maxBlocks),
+      maxBlocks,
+    },
+    ...(hasAdapters && { adapters: new Int32Array(lengths.length) }),
+  };
+}
+
+function computeStep(
+  ops: Ops,
+  model: Model,
+  cache: KvCache,
+  inputs: ForwardInputs,
+  limits: StepLimits,
+): void {
+  const { maxNumSeqs, speculative } = limits;
+  const numRows = inputs.positions.length;
+  const sampledRows = maxNumSeqs * (1 + (speculative?.numSpeculativeTokens ?? 0));
+  const numWanted = model.config.pooling === null ? Math.min(numRows, sampledRows) : numRows;
+  const wanted = Int32Array.from({ length: numWanted }, (_, row) => row);
+  ops.scope(() => {
+    const hidden = model.forward(inputs, cache);
+    const out = model.logits(hidden, wanted);
+    if (model.config.pooling === null) sample(ops, out);
+    ops.mark().read();
+  });
+}
+
+/** With a mask and a copy of the logits, as where log-probabilities are asked for. */
+function sample(ops: Ops, logits: Tensor): void {
+  const { rows, cols } = logits;
+  const all = Int32Array.from({ length: rows }, (_, row) => row);
+  ops.gatherRows(logits, all);
+  ops.maskLogits(logits, { rows: all, words: new Uint32Array(rows * Math.ceil(cols / 32)).fill(0xffffffff) });
+  ops.sample(logits, {
+    temperature: new Float32Array(rows).fill(1),
+    topK: new Int32Array(rows),
+    topP: new Float32Array(rows).fill(1),
+    minP: new Float32Array(rows),
+    uniform: new Float64Array(rows),
+  });
+}
