@@ -1,6 +1,9 @@
 import { defineConfig } from 'vitest/config';
 
-/** Folders whose tests leave nothing in their process that another file could see: no server, no setting of the process. */
+/**
+ * Folders whose tests leave nothing in their process that another file could see: no server, no setting of the process. An emulated GPU
+ * is one: from then on the process has a GPU.
+ */
 const UNITS = [
   'config',
   'kv-cache',
@@ -12,7 +15,7 @@ const UNITS = [
   'scheduler',
   'speculation',
   'structured-output',
-].map((folder) => `test/${folder}/**/*.test.ts`);
+].map((folder) => `test/${folder}/**/!(cuda*|no-slot|probes).test.ts`);
 
 export default defineConfig({
   test: {

@@ -1,12 +1,10 @@
 // Which values of which options this version cannot serve: each gets an error that says so, never silence.
 
 import { NotAvailableError } from '../errors.ts';
-import type { DTypeOption, EngineConfig } from './engine-config.ts';
+import type { DTypeOption } from './engine-config.ts';
 import type { OptionValues } from './options.ts';
 
 type Checked = Pick<OptionValues, 'sslCertReqs' | 'tensorParallelSize'>;
-
-type DeviceChoice = Pick<EngineConfig, 'device' | 'lora'>;
 
 /**
  * Refuses what would matter and is not there yet.
@@ -30,22 +28,6 @@ export function availableDType(dtype: OptionValues['dtype']): DTypeOption {
     );
   }
   return dtype;
-}
-
-/**
- * Refuses what the options alone say that `device` does not compute yet; backends refuse models.
- * @throws NotAvailableError naming option, value and what to do.
- */
-export function checkDevice({ device, lora }: DeviceChoice): void {
-  if (device !== 'cuda') return;
-  if (lora !== null) throw notOnCuda('enable-lora', 'leave it and --lora-modules out');
-}
-
-function notOnCuda(option: string, instead: string): NotAvailableError {
-  return new NotAvailableError(
-    `--${option} is not available yet with --device cuda: ${instead}, or use --device cpu`,
-    { param: option.split(' ')[0] },
-  );
 }
 
 function notAvailable(option: string, value: unknown, instead: string): NotAvailableError {

@@ -2,7 +2,7 @@
 
 import { ConfigError } from '../errors.ts';
 import { chooseAttention } from './attention-backends.ts';
-import { availableDType, checkAvailable, checkDevice } from './availability.ts';
+import { availableDType, checkAvailable } from './availability.ts';
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
@@ -86,7 +86,7 @@ function show(value: unknown): string {
  */
 export function engineConfig(model: string, { values, given }: MergedOptions): EngineConfig {
   checkAvailable(values);
-  const config: EngineConfig = {
+  return {
     modelPath: model,
     tokenizer: values.tokenizer,
     revision: values.revision,
@@ -130,8 +130,6 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     structuredOutputs: parseStructuredOutputsConfig(values.structuredOutputsConfig),
     lora: loraConfig(values),
   };
-  checkDevice(config);
-  return config;
 }
 
 /** Quantised products take and give bfloat16. */

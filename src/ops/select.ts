@@ -2,9 +2,8 @@
 
 import os from 'node:os';
 import { expectNoGpuBackend } from '../config/attention-backends.ts';
-import { checkDevice } from '../config/availability.ts';
 import type { EngineConfig } from '../config/engine-config.ts';
-import { ConfigError, NativeAddonError, NotAvailableError } from '../errors.ts';
+import { ConfigError, NativeAddonError } from '../errors.ts';
 import { loadNative, type Native } from '../native/native.ts';
 import { openCpuDevice } from './native/cpu-device.ts';
 import { missingForCuda, openCudaDevice } from './native/cuda-device.ts';
@@ -23,8 +22,7 @@ interface SelectedOps {
 }
 
 /** The part of the configuration that is about hardware. */
-type DeviceOptions = Pick<EngineConfig, 'numThreads' | 'cpuIsa' | 'enforceEager' | 'attention'> &
-  Parameters<typeof checkDevice>[0];
+type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa' | 'enforceEager' | 'attention'>;
 
 /**
  * @throws NativeAddonError when `device` is cpu or cuda and the addon does not load; ConfigError for a GPU that is not there, an
@@ -64,14 +62,9 @@ function selectAutomatically(options: DeviceOptions): SelectedOps {
 function obstacleToGpu(native: Native, options: DeviceOptions): string | null {
   const missing = missingForCuda(native);
   if (missing !== null) return missing === '' ? '' : notOnGpu(missing);
-  if (options.attention.backend === 'CPU_ATTN') return notOnGpu('asked for by --attention-backend CPU_ATTN');
-  try {
-    checkDevice({ ...options, device: 'cuda' });
-    return null;
-  } catch (error) {
-    if (!(error instanceof NotAvailableError)) throw error;
-    return notOnGpu(error.message);
-  }
+  return options.attention.backend === 'CPU_ATTN'
+    ? notOnGpu('asked for by --attention-backend CPU_ATTN')
+    : null;
 }
 
 /** What the GPU turns out to lack, at once or when the model is loaded, the processor computes. */

@@ -203,7 +203,6 @@ describe('what is not available yet', () => {
     [{ device: 'cuda', attentionBackend: 'CPU_ATTN' }, /CPU_ATTN computes on the processor: use FLASH_ATTN/],
     [{ attentionConfig: { backend: 'TRITON_ATTN' } }, /TRITON_ATTN needs PyTorch and its compiler/],
     [{ attentionBackend: 'ROCM_AITER_FA' }, /ROCM_AITER_FA needs an AMD GPU.*no kernels for one/],
-    [{ device: 'cuda', enableLora: true }, /--enable-lora is not available yet with --device cuda/],
     [
       { attentionConfig: { use_prefill_decode_attention: true } },
       /use_prefill_decode_attention true chooses between kernels for AMD GPUs/,
@@ -221,6 +220,7 @@ describe('what is not available yet', () => {
     { attentionBackend: 'flashinfer' },
     { device: 'cuda' },
     { device: 'cuda', dtype: 'float32' },
+    { device: 'cuda', enableLora: true },
     { device: 'cuda', quantization: 'int8', kvCacheDtype: 'fp8' },
     { device: 'cuda', attentionBackend: 'flash_attn', kvCacheDtype: 'bf16' },
     { device: 'cuda', attentionBackend: 'flashinfer', attentionConfig: { disable_flashinfer_prefill: true } },

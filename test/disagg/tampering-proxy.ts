@@ -104,8 +104,12 @@ class ControlDoor {
   async #passBack(dealer: Dealer, identity: Buffer): Promise<void> {
     for await (const [payload] of dealer) {
       const seen = payload === undefined ? null : await this.#see(payload);
-      // The one who asked may be gone.
-      if (seen !== null) await this.#router.send([identity, seen]).catch(() => {});
+      if (seen === null) continue;
+      try {
+        await this.#router.send([identity, seen]);
+      } catch {
+        // The one who asked may be gone, or this door closed.
+      }
     }
   }
 
