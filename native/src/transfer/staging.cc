@@ -1,4 +1,4 @@
-// The copies of a frame take some 20 us: the sender waits for them, which is less than what its socket takes for the same bytes.
+// The sender waits for the copies of a frame: they should take less than its socket takes for the same bytes, which no GPU has shown yet.
 
 #include "transfer/staging.h"
 
