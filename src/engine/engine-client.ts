@@ -55,7 +55,7 @@ export class EngineClient {
   #ready: Ready | null = null;
   readonly #port: MessagePort;
   readonly #worker: Worker;
-  readonly #exited: Promise<void>;
+  readonly #ended: Promise<Error>;
   readonly #listeners = new Map<number, RequestListener>();
   readonly #statsCalls = new Calls<CoreStats>();
   readonly #resetCalls = new Calls<boolean>();
@@ -70,12 +70,13 @@ export class EngineClient {
 
   private constructor(
     config: EngineConfig,
-    { worker, port }: EngineThread,
+    { worker, port, ended }: EngineThread,
     onWarning: (message: string) => void,
   ) {
     this.#onWarning = onWarning;
     this.#port = port;
     this.#worker = worker;
+    this.#ended = ended;
     worker.ref();
     worker.postMessage(config);
     let reportDeath: (error: EngineDeadError) => void = () => {};
@@ -83,7 +84,6 @@ export class EngineClient {
       reportDeath = resolve;
     });
     this.#reportDeath = reportDeath;
-    this.#exited = new Promise((resolve) => this.#worker.once('exit', () => resolve()));
   }
 
   /** @throws ModelLoadError, ConfigError or NativeAddonError as the engine thread found them. */
@@ -107,11 +107,9 @@ export class EngineClient {
       else client.#inOrder(() => client.#receive(message));
     };
     client.#port.on('message', receive);
-    client.#worker.on('error', (error) => client.#inOrder(() => client.#die(error)));
-    const exited = new Error('the engine thread has ended');
-    client.#worker.on('exit', () => {
+    void client.#ended.then((reason) => {
       client.#takeLastWords(receive);
-      client.#inOrder(() => client.#die(exited));
+      client.#inOrder(() => client.#die(reason));
     });
     client.#holdProcess();
     return client;
@@ -194,7 +192,7 @@ export class EngineClient {
     }
     this.#worker.ref();
     const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_DEADLINE_MS);
-    await this.#exited;
+    await this.#ended;
     clearTimeout(timer);
   }
 
@@ -204,10 +202,16 @@ export class EngineClient {
         cleanUp();
         reject(error);
       };
-      const exited = (): void => {
+      let isStarting = true;
+      void this.#ended.then((reason) => {
+        if (!isStarting) return;
         this.#takeLastWords(receive);
-        fail(new EngineDeadError('the engine thread ended while it was starting'));
-      };
+        fail(
+          new EngineDeadError(`the engine has died while it was starting: ${reason.message}`, {
+            cause: reason,
+          }),
+        );
+      });
       const late = (): void =>
         fail(new EngineDeadError(`the engine was not ready after ${START_DEADLINE_MS / 1000} seconds`));
       const aborted = (): void => fail(new EngineDeadError('the start of the engine was given up'));
@@ -222,14 +226,13 @@ export class EngineClient {
         }
       };
       const cleanUp = (): void => {
+        isStarting = false;
         clearTimeout(timer);
         signal?.removeEventListener('abort', aborted);
         this.#port.off('message', receive);
-        this.#worker.off('error', fail).off('exit', exited);
       };
       signal?.addEventListener('abort', aborted, { once: true });
       this.#port.on('message', receive);
-      this.#worker.on('error', fail).on('exit', exited);
     });
   }
 

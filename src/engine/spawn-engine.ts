@@ -6,6 +6,8 @@ import { startThread } from '../util/start-thread.ts';
 export interface EngineThread {
   readonly worker: Worker;
   readonly port: MessagePort;
+  /** Resolves when the thread has ended, with the reason: heard of however early that is. */
+  readonly ended: Promise<Error>;
 }
 
 /** It waits for its configuration, a message to the worker, and does not keep the process alive. */
@@ -17,5 +19,15 @@ export function spawnEngineThread(): EngineThread {
     transferList: [port2],
   });
   worker.unref();
-  return { worker, port: port1 };
+  return { worker, port: port1, ended: endOf(worker) };
+}
+
+function endOf(worker: Worker): Promise<Error> {
+  return new Promise((resolve) => {
+    let reason = new Error('its thread has ended');
+    worker.once('error', (error) => {
+      reason = error;
+    });
+    worker.once('exit', () => resolve(reason));
+  });
 }

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
-import { ConfigError, ModelLoadError } from '../../src/errors.ts';
+import { type EngineThread, spawnEngineThread } from '../../src/engine/spawn-engine.ts';
+import { ConfigError, EngineDeadError, ModelLoadError } from '../../src/errors.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends } from '../helpers/backends.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
@@ -83,5 +84,26 @@ describe('an engine with more threads than processors', needsNative, () => {
     expect(warnings).toEqual([
       expect.stringContaining(`--num-threads ${availableParallelism() + 1} is more than`),
     ]);
+  });
+});
+
+describe('an engine thread that ends before it has its configuration', () => {
+  const startOn = (thread: EngineThread) => {
+    const folder = newFolder();
+    writeTinyModel(folder);
+    return InferenceEngine.start({ ...ENGINE_DEFAULTS, modelPath: folder }, { thread });
+  };
+
+  it('fails the start at once where it has ended already', async () => {
+    const thread = spawnEngineThread();
+    await thread.worker.terminate();
+    await expect(startOn(thread)).rejects.toThrow(EngineDeadError);
+  });
+
+  it('fails the start at once where it ends meanwhile', async () => {
+    const thread = spawnEngineThread();
+    const starting = startOn(thread);
+    void thread.worker.terminate();
+    await expect(starting).rejects.toThrow('the engine has died while it was starting: its thread has ended');
   });
 });
