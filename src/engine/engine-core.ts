@@ -11,9 +11,6 @@ import { Scheduler, type SchedulerConfig } from '../scheduler/scheduler.ts';
 import type { CoreStats, StepOutputs } from './messages.ts';
 import { PlanPoint } from './plan-point.ts';
 
-/** How many steps may be in flight while the next one is planned. */
-const MAX_STEPS_IN_FLIGHT = 1;
-
 interface EngineCoreListeners extends LoadListeners {
   /** Gets what the connector must know, as soon as it is known. */
   readonly onTransferEvent?: OnTransferEvent;
@@ -30,6 +27,7 @@ export class EngineCore {
   /** Takes requests, aborts and commands; they count from the next step on. */
   readonly scheduler: Scheduler;
   readonly executor: Executor;
+  readonly #numStages: number;
   readonly #maxInFlight: number;
   readonly #planPoint = new PlanPoint();
   readonly #inFlight: ScheduledStep[] = [];
@@ -42,13 +40,14 @@ export class EngineCore {
     executor: Executor,
     config: Omit<SchedulerConfig, 'numBlocks' | 'windows' | 'shortContext'>,
     onTransferEvent?: OnTransferEvent,
-    maxInFlight = MAX_STEPS_IN_FLIGHT,
+    maxInFlight = maxStepsInFlight(config),
   ) {
     this.executor = executor;
     const { info, draftModel } = executor;
     const { numBlocks, windows, shortContext } = info;
     const limits = { ...config, ...limitsOf(info, config), numBlocks, windows, shortContext };
     this.scheduler = new Scheduler(limits, draftModel, onTransferEvent);
+    this.#numStages = config.pipelineParallelSize ?? 1;
     this.#maxInFlight = maxInFlight;
   }
 
@@ -68,9 +67,9 @@ export class EngineCore {
     return { ...this.scheduler.stats, busySeconds: this.executor.busySeconds };
   }
 
-  /** Returns when it is time to plan the next step: what comes until then can still be part of it. */
+  /** Returns when it is time to plan the next step: what comes until then can still be part of it. Stages wait for steps. */
   awaitPlanPoint(): void {
-    if (this.#inFlight.length >= this.#maxInFlight) this.executor.awaitPlanPoint();
+    if (this.#numStages === 1 && this.#inFlight.length >= this.#maxInFlight) this.executor.awaitPlanPoint();
   }
 
   /**
@@ -136,6 +135,13 @@ export class EngineCore {
     const at = performance.now();
     return { at, numTokens: step.numTokens, outputs: this.scheduler.update(step, result) };
   }
+}
+
+/** While the next one is planned: with it each stage has one, and a single stage is one ahead. */
+function maxStepsInFlight({
+  pipelineParallelSize: numStages = 1,
+}: Pick<SchedulerConfig, 'pipelineParallelSize'>) {
+  return Math.max(1, numStages - 1);
 }
 
 /** A prompt that is computed whole fits into a step, and leaves nothing in the cache that another could begin with. */

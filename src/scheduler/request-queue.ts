@@ -12,6 +12,7 @@ export class RequestQueue {
   /** One for each priority that some request waits with, the most urgent first. */
   readonly #levels: Level[] = [];
   #length = 0;
+  #numTokens = 0;
 
   constructor(slots: SlotCounts) {
     this.#slots = slots;
@@ -19,6 +20,11 @@ export class RequestQueue {
 
   get length(): number {
     return this.#length;
+  }
+
+  /** Of all that wait. */
+  get numTokens(): number {
+    return this.#numTokens;
   }
 
   /** The next one to be admitted. */
@@ -42,6 +48,7 @@ export class RequestQueue {
 
   add(request: Request): void {
     this.#length += 1;
+    this.#numTokens += request.tokens.length;
     this.#levelOf(request).add(request);
   }
 
@@ -57,6 +64,7 @@ export class RequestQueue {
     level.remove(request);
     if (level.first === null) this.#levels.splice(this.#levels.indexOf(level), 1);
     this.#length -= 1;
+    this.#numTokens -= request.tokens.length;
   }
 
   #levelOf({ priority }: Request): Level {

@@ -248,6 +248,11 @@ export class Request implements CachedSequence {
     return this.#isLastTokenPending ? 0 : this.tokens.length + this.numPendingTokens - this.numComputedTokens;
   }
 
+  /** Those of them that are known. */
+  get numKnownTokensToCompute(): number {
+    return Math.max(0, this.tokens.length - this.numComputedTokens);
+  }
+
   /** Most tokens of a draft after those that are known or pending: a step samples one more, the last one allowed at most. */
   get maxDraftTokens(): number {
     return Math.max(0, this.stop.maxTokens - this.#numAnswerTokens - 1);

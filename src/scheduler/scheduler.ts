@@ -6,6 +6,9 @@
 // that token finishes its request, the later steps in flight compute it for nothing: their results are discarded, and
 // its blocks are freed after the last of them.
 //
+// Where the layers are in stages, a step for each stage is in flight, and each has its share of the sequences. The stage that samples
+// is not the one that begins, so a token is planned once it is known.
+//
 // A request whose tokens are all known may get a draft: tokens that are guessed ahead, each computed after the others in
 // the same step. How many are right is known with the result, so nothing is planned ahead of it; only what was accepted
 // becomes a token of the request, counts as computed and gets a name in the prefix cache.
@@ -30,6 +33,7 @@ import {
   type TokensOutput,
 } from './scheduled-step.ts';
 import { SlotManager } from './slot-manager.ts';
+import { type StepShare, shareOfStep } from './step-share.ts';
 import { checkStop, type Finish } from './stop-check.ts';
 
 export interface SchedulerConfig extends KvCacheConfig {
@@ -39,6 +43,8 @@ export interface SchedulerConfig extends KvCacheConfig {
   readonly shortContext?: number | null;
   /** Whether a prompt is computed in one step, of any length: its tokens see those after them. */
   readonly computesWholePrompts?: boolean;
+  /** Stages that the layers are in: so many steps are computed at the same time; absent is 1. */
+  readonly pipelineParallelSize?: number;
   /** Null guesses no tokens ahead. */
   readonly speculative: SpeculativeConfig | null;
 }
@@ -208,10 +214,11 @@ export class Scheduler {
    */
   #mustVerifyFirst(): boolean {
     const speculator = this.#speculator;
-    if (speculator === null || this.#numInFlightSteps === 0) return false;
+    if (speculator === null || this.#numInFlightSteps === 0 || this.#numStages > 1) return false;
     const { running } = this.#slots;
     if (running.some(({ draft }) => draft.length > 0)) return true;
-    const maxTokens = this.#maxDraftTokens(running.map(({ numTokensToCompute }) => numTokensToCompute));
+    const counts = running.map(({ numTokensToCompute }) => numTokensToCompute);
+    const maxTokens = this.#maxDraftTokens(counts, this.#config.maxNumBatchedTokens);
     if (maxTokens === 0) return false;
     return running.some(
       (request) =>
@@ -221,11 +228,11 @@ export class Scheduler {
     );
   }
 
-  /** Most tokens of each draft in a step that computes `counts` known tokens of the running requests. */
-  #maxDraftTokens(counts: readonly number[]): number {
+  /** Most tokens of each draft in a step of up to `maxTokens` tokens that computes `counts` known ones of the running requests. */
+  #maxDraftTokens(counts: readonly number[], maxTokens: number): number {
     if (this.#speculator === null || counts.length === 0) return 0;
     const numRows = counts.reduce((sum, count) => sum + count, 0);
-    const budget = Math.floor((this.#config.maxNumBatchedTokens - numRows) / counts.length);
+    const budget = Math.floor((maxTokens - numRows) / counts.length);
     return Math.max(0, Math.min(budget, this.#speculator.maxDraftTokens(numRows, counts.length)));
   }
 
@@ -240,9 +247,10 @@ export class Scheduler {
   #planSequences(): ScheduledSequence[] | null {
     const scheduled = new Map<Request, number>();
     const { preemptions } = this.#slots.stats;
-    let budget = this.#planRunning(scheduled);
+    const share = this.#shareOfStep();
+    let budget = this.#planRunning(scheduled, share);
     if (budget === null) return null;
-    const maxDraftTokens = this.#maxDraftTokens([...scheduled.values()]);
+    const maxDraftTokens = this.#maxDraftTokens([...scheduled.values()], share.maxTokens);
     const sequences: ScheduledSequence[] = [];
     for (const [request, numTokens] of scheduled) {
       if (maxDraftTokens > 0) request.draft = this.#draftAfter(request, numTokens, maxDraftTokens);
@@ -250,8 +258,21 @@ export class Scheduler {
       this.#scheduleTokens(request, numTokens, sequences);
     }
     const hasRoom = this.#slots.stats.preemptions === preemptions || sequences.length === 0;
-    if (hasRoom) this.#admitWaiting(budget, sequences);
+    if (hasRoom) this.#admitWaiting({ ...share, maxTokens: budget }, sequences);
     return sequences;
+  }
+
+  get #numStages(): number {
+    return this.#config.pipelineParallelSize ?? 1;
+  }
+
+  #shareOfStep(): StepShare {
+    const { running, numWaitingTokens, stats } = this.#slots;
+    return shareOfStep(
+      { running, numWaiting: stats.waiting, numWaitingTokens },
+      this.#numStages,
+      this.#config,
+    );
   }
 
   /** Guesses what follows the next `numTokens` tokens, where these are the last and are known. Nobody gives up blocks for it. */
@@ -270,10 +291,10 @@ export class Scheduler {
    * @returns what is left of the budget; null where blocks are short and steps are in flight: the requests that they
    * finish give blocks back.
    */
-  #planRunning(scheduled: Map<Request, number>): number | null {
-    let left = this.#config.maxNumBatchedTokens;
+  #planRunning(scheduled: Map<Request, number>, { maxSequences, maxTokens }: StepShare): number | null {
+    let left = maxTokens;
     for (const request of [...this.#slots.running]) {
-      if (left === 0) break;
+      if (left === 0 || scheduled.size === maxSequences) break;
       const numTokens = this.#numTokensWithin(left, request);
       // It may have given up its blocks to one before it.
       if (request.state !== 'running' || numTokens === 0) continue;
@@ -300,8 +321,9 @@ export class Scheduler {
   }
 
   /** How many tokens of a request a step computes that has room for `left`. */
-  #numTokensWithin(left: number, { numTokensToCompute }: Request): number {
-    if (numTokensToCompute <= left) return numTokensToCompute;
+  #numTokensWithin(left: number, { numTokensToCompute, numKnownTokensToCompute }: Request): number {
+    const count = this.#numStages > 1 ? numKnownTokensToCompute : numTokensToCompute;
+    if (count <= left) return count;
     return this.#config.computesWholePrompts ? 0 : left;
   }
 
@@ -320,9 +342,11 @@ export class Scheduler {
     return returned;
   }
 
-  #admitWaiting(budget: number, sequences: ScheduledSequence[]): void {
-    let left = budget;
-    for (let request = this.#slots.admitNext(left); request; request = this.#slots.admitNext(left)) {
+  #admitWaiting({ maxSequences, maxTokens }: StepShare, sequences: ScheduledSequence[]): void {
+    let left = maxTokens;
+    while (sequences.length < maxSequences) {
+      const request = this.#slots.admitNext(left);
+      if (request === null) return;
       if (request.state !== 'running') continue;
       const numTokens = this.#numTokensWithin(left, request);
       if (numTokens > 0) this.#scheduleTokens(request, numTokens, sequences);

@@ -43,6 +43,11 @@ export class SlotManager {
     return this.#running;
   }
 
+  /** Tokens of the requests that wait for a slot. */
+  get numWaitingTokens(): number {
+    return this.#waiting.numTokens;
+  }
+
   get stats() {
     const { length: running } = this.#running;
     return { running, waiting: this.#waiting.length, loading: this.#numLoading, ...this.#totals };

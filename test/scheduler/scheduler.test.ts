@@ -263,6 +263,16 @@ function checkLength(sequence: ScheduledSequence, model: FakeModel, config: Sche
   model.checkContext(sequence, config);
 }
 
+/** With stages, all that a step computes is known, and no step in flight samples what is in it. */
+function checkStagesStep({ sequences }: ScheduledStep, inFlight: readonly InFlightStep[]): void {
+  const sampled = inFlight.flatMap(({ step }) => step.sequences).filter(({ sampling }) => sampling !== null);
+  const ids = new Set(sampled.map(({ requestId }) => requestId));
+  for (const { requestId, tokenIds } of sequences) {
+    assert(!ids.has(requestId));
+    assert(!tokenIds.includes(PENDING_TOKEN));
+  }
+}
+
 describe('Scheduler', () => {
   it('splits a prompt that is longer than the budget and samples only at its end', () => {
     const scheduler = new Scheduler(CONFIG);
@@ -538,9 +548,16 @@ describe('Scheduler', () => {
     expect(scheduler.stats.preemptions).toBe(1);
   });
 
-  it.each([1, 2, 3])(
-    'gives every request the same tokens as alone with %i steps in flight, whatever ends or leaves meanwhile',
-    (maxInFlight) => {
+  it.each([
+    { maxInFlight: 1, pipelineParallelSize: 1 },
+    { maxInFlight: 2, pipelineParallelSize: 1 },
+    { maxInFlight: 3, pipelineParallelSize: 1 },
+    { maxInFlight: 1, pipelineParallelSize: 2 },
+    { maxInFlight: 2, pipelineParallelSize: 3 },
+    { maxInFlight: 7, pipelineParallelSize: 8 },
+  ])(
+    'gives every request the same tokens as alone with $maxInFlight steps in flight over $pipelineParallelSize stages, whatever ends or leaves meanwhile',
+    ({ maxInFlight, pipelineParallelSize }) => {
       fc.assert(
         fc.property(
           fc.array(
@@ -557,7 +574,7 @@ describe('Scheduler', () => {
               const one = request(id, promptLength, maxTokens);
               return { ...one, stop: { ...one.stop, stopTokenIds } };
             });
-            const pipelined = new Scheduler(config);
+            const pipelined = new Scheduler({ ...config, pipelineParallelSize });
             for (const one of requests) pipelined.add(one);
             const abortions = new Map(
               shapes.flatMap(({ abortedAt }, id) => (abortedAt === null ? [] : [[abortedAt, id]])),
@@ -567,7 +584,10 @@ describe('Scheduler', () => {
               if (id !== undefined) pipelined.abort(id);
               return false;
             };
-            const outputs = runPipelined(pipelined, config, maxInFlight, { before });
+            const planned: Hooks['planned'] = (step, inFlight) => {
+              if (pipelineParallelSize > 1) checkStagesStep(step, inFlight);
+            };
+            const outputs = runPipelined(pipelined, config, maxInFlight, { before, planned });
             expect(pipelined.stats).toMatchObject({ running: 0, waiting: 0, freeBlocks: config.numBlocks });
             const aborted = new Set(abortions.values());
             for (const one of requests) {
