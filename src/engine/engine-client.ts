@@ -4,7 +4,7 @@
 import { type MessagePort, receiveMessageOnPort, type Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { EngineDeadError } from '../errors.ts';
-import type { KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
+import type { KvMemoryPart, KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
@@ -120,9 +120,9 @@ export class EngineClient {
     return this.#ready.info;
   }
 
-  /** Names the engine's KV memory for one transfer engine; null where no KV blocks are exchanged. */
-  get memoryToken(): bigint | null {
-    return this.#ready?.memoryToken ?? null;
+  /** The engine's KV memory, for one transfer engine; empty where no KV blocks are exchanged. */
+  get kvParts(): readonly KvMemoryPart[] {
+    return this.#ready?.kvParts ?? [];
   }
 
   /** Those of the configuration, in its order. */

@@ -25,8 +25,8 @@ async function run(channel: MessagePort): Promise<void> {
     onTransferEvent: (event) => send(channel, { type: 'transferEvent', event }),
     onWarning: (message) => send(channel, { type: 'warning', message }),
   });
-  const { info, memoryToken, adapters } = core.executor;
-  send(channel, { type: 'ready', info, memoryToken, adapters });
+  const { info, kvParts, adapters } = core.executor;
+  send(channel, { type: 'ready', info, kvParts, adapters });
   try {
     await serve(core, channel);
   } finally {

@@ -35,13 +35,13 @@ export class KvTransfers {
     client: EngineClient,
     { onError = () => {}, onWarning = () => {} }: TransferListeners = {},
   ): Promise<KvTransfers | null> {
-    const { memoryToken, info } = client;
-    if (config === null || memoryToken === null || info.kvCompatibility === null) return null;
+    const { kvParts, info } = client;
+    if (config === null || kvParts.length === 0 || info.kvCompatibility === null) return null;
     // Only instances that exchange blocks load ZeroMQ.
     const p2p = await import('../kv-transfer/p2p/p2p-connector.ts');
     const connector = await p2p.P2pConnector.start(config, {
       compatibility: info.kvCompatibility,
-      memoryToken,
+      parts: kvParts,
       engine: client,
       warn: onWarning,
     });

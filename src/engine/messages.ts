@@ -2,7 +2,12 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
-import type { KvTransferCommand, KvTransferEvent, KvTransferStats } from '../kv-transfer/connector.ts';
+import type {
+  KvMemoryPart,
+  KvTransferCommand,
+  KvTransferEvent,
+  KvTransferStats,
+} from '../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
@@ -48,13 +53,13 @@ export type FromEngine =
   | { readonly type: 'progress'; readonly fraction: number; readonly what: string }
   | { readonly type: 'warning'; readonly message: string }
   /**
-   * `memoryToken` names the KV memory for the transfer engine; null where no KV blocks are exchanged. `adapters` are those of
+   * `kvParts` is the KV memory, for the transfer engine; empty where no KV blocks are exchanged. `adapters` are those of
    * the configuration.
    */
   | {
       readonly type: 'ready';
       readonly info: EngineInfo;
-      readonly memoryToken: bigint | null;
+      readonly kvParts: readonly KvMemoryPart[];
       readonly adapters: readonly LoadedAdapter[];
     }
   | { readonly type: 'adapterLoaded'; readonly callId: number; readonly adapter: LoadedAdapter }

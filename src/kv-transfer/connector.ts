@@ -65,14 +65,36 @@ export interface TransferringEngine {
 /** How a connector reaches the KV memory and the engine. */
 export interface ConnectorContext {
   readonly compatibility: KvCompatibility;
-  /** Names the KV memory of the engine thread for the native transfer engine; can be used once. */
-  readonly memoryToken: bigint;
+  readonly parts: readonly KvMemoryPart[];
   readonly engine: TransferringEngine;
   /** Gets messages for a person, such as that an instance serves another model. */
   readonly warn?: (message: string) => void;
 }
 
-/** Two instances can exchange blocks where all of this is equal. */
+/** From `first` up to `end`, which is not in it. */
+export interface Range {
+  readonly first: number;
+  readonly end: number;
+}
+
+/** What of each block a part of the KV memory holds: keys and values of these heads in these rows. */
+export interface KvPartPlace {
+  /** Rows of a block, one a layer. */
+  readonly layers: Range;
+  /** Heads of keys and values. */
+  readonly heads: Range;
+}
+
+/**
+ * The KV memory of an instance is in parts: one for each rank, with its heads, and for each stage, with its layers. A block has the
+ * same number in all of them. What is whole on every rank is in several parts.
+ */
+export interface KvMemoryPart extends KvPartPlace {
+  /** Names the memory for the native transfer engine; can be used once. */
+  readonly token: bigint;
+}
+
+/** What two instances must have in common to exchange blocks. */
 export interface KvCompatibility {
   /** Fingerprint of the model's configuration and weights. */
   readonly model: string;
@@ -89,7 +111,9 @@ export interface KvCompatibility {
   readonly windows: readonly (number | null)[];
   /** Rows of a block: of one group, one a layer. */
   readonly layers: number;
-  /** Bytes of one row of one block. */
+  /** Heads of keys and values, over all parts of the memory. */
+  readonly heads: number;
+  /** Bytes of one row of one block, over all heads. */
   readonly layerBlockBytes: number;
 }
 

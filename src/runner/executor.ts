@@ -1,7 +1,7 @@
 // What the engine core needs of whatever runs the model: steps in, results out. Only plain data crosses this border, so
 // that the model may run in this thread (`ModelRunner`), or in several others that each hold a part of it.
 
-import type { KvCompatibility } from '../kv-transfer/connector.ts';
+import type { KvCompatibility, KvMemoryPart } from '../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { PoolingConfig } from '../models/pooling/pooling-config.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
@@ -50,8 +50,8 @@ export interface EngineInfo {
 /** Computes steps in the order in which they come. For each of them `forward` is called, then `sample`, then `read`. */
 export interface Executor {
   readonly info: EngineInfo;
-  /** Names the KV memory for the transfer engine; null where no KV blocks are exchanged. */
-  readonly memoryToken: bigint | null;
+  /** The KV memory, for the transfer engine; empty where no KV blocks are exchanged. */
+  readonly kvParts: readonly KvMemoryPart[];
   /** Guesses tokens for drafts; null where no draft model is configured. */
   readonly draftModel: Proposer | null;
   /** Seconds spent in forward passes and sampling since the start; null where a backend does not measure it. */

@@ -76,8 +76,10 @@ async function loadOn(
   const isShared = config.kvTransfer !== null;
   const { shape, windows } = plan.design(model);
   const cache = ops.makeKvCache({ ...shape, blocks: numBlocks }, isShared);
-  const token = isShared ? ops.shareKvMemory(cache) : null;
-  const kvMemory = { layers: numKvRows(shape), layerBlockBytes: cache.layerBlockBytes };
+  const layers = numKvRows(shape);
+  const whole = { layers: { first: 0, end: layers }, heads: { first: 0, end: shape.kvHeads } };
+  const parts = isShared ? [{ ...whole, token: ops.shareKvMemory(cache) }] : [];
+  const kvMemory = { layers, heads: shape.kvHeads, layerBlockBytes: cache.layerBlockBytes };
   const about = {
     config,
     ops,
@@ -94,8 +96,8 @@ async function loadOn(
   };
   void packedCache?.keep();
   const { pooling } = model.config;
-  if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, token }, pooling);
-  return new ModelRunner(info, ops, model, { cache, token }, draft?.draftModel ?? null, adapters, onWarning);
+  if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, parts }, pooling);
+  return new ModelRunner(info, ops, model, { cache, parts }, draft?.draftModel ?? null, adapters, onWarning);
 }
 
 interface Loaded {

@@ -1,6 +1,7 @@
 // The executor that runs the whole model in the thread that calls it. Hands each step to the backend: forward pass,
 // log-probabilities of known tokens, sampling. Owns the KV memory, and keeps the block tables of the requests.
 
+import type { KvMemoryPart } from '../kv-transfer/connector.ts';
 import {
   type AdapterSpec,
   type LoadedAdapter,
@@ -23,8 +24,8 @@ import { type InFlightStep, readStep } from './step-result.ts';
 /** The memory of a model's keys and values. */
 export interface KvMemory {
   readonly cache: KvCache;
-  /** With which a transfer engine can adopt it; null where no other instance may read it. */
-  readonly token: bigint | null;
+  /** It for a transfer engine; empty where no other instance may read it. */
+  readonly parts: readonly KvMemoryPart[];
 }
 
 /** A forward pass that has been started and not sampled yet. */
@@ -66,8 +67,8 @@ export class ModelRunner implements Executor {
     this.#onWarning = onWarning;
   }
 
-  get memoryToken(): bigint | null {
-    return this.#kv.token;
+  get kvParts(): readonly KvMemoryPart[] {
+    return this.#kv.parts;
   }
 
   get busySeconds(): number | null {

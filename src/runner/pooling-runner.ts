@@ -34,7 +34,7 @@ const NOTHING: Pending<Float32Array> = { read: () => new Float32Array(0) };
 
 export class PoolingRunner implements Executor {
   readonly info: EngineInfo;
-  readonly memoryToken = null;
+  readonly kvParts = [];
   readonly draftModel = null;
   readonly adapters = [];
   readonly #ops: Ops;

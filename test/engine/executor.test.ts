@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
+import type { KvMemoryPart } from '../../src/kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../../src/models/adapters/load-adapter.ts';
 import type { EngineInfo, Executor } from '../../src/runner/executor.ts';
 import { loadRunner } from '../../src/runner/load-runner.ts';
@@ -22,7 +23,7 @@ import { newRequest } from '../helpers/new-request.ts';
 /** Copies all that passes, as a message to another thread would be, and keeps nothing of the original. */
 class CloningExecutor implements Executor {
   readonly info: EngineInfo;
-  readonly memoryToken: bigint | null;
+  readonly kvParts: readonly KvMemoryPart[];
   readonly draftModel = null;
   readonly adapters = [];
   readonly steps: ScheduledStep[] = [];
@@ -31,7 +32,7 @@ class CloningExecutor implements Executor {
   constructor(inner: Executor) {
     this.#inner = inner;
     this.info = structuredClone(inner.info);
-    this.memoryToken = inner.memoryToken;
+    this.kvParts = inner.kvParts;
   }
 
   get busySeconds(): number | null {

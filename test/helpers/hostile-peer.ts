@@ -10,7 +10,7 @@ import {
 } from '../../src/kv-transfer/p2p/messages.ts';
 import { NativeMover } from '../../src/kv-transfer/p2p/native-mover.ts';
 import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
-import { COMPATIBILITY, type KvInstance, NUM_BLOCKS } from './kv-instance.ts';
+import { COMPATIBILITY, type KvInstance, NUM_BLOCKS, WHOLE } from './kv-instance.ts';
 import { freePort } from './svc-process.ts';
 
 const nothing = () => {};
@@ -45,7 +45,7 @@ export class HostilePeer {
     const memory = new KvMemory(COMPATIBILITY.layers, NUM_BLOCKS, COMPATIBILITY.layerBlockBytes);
     const mover = new NativeMover(
       {
-        memoryToken: memory.share(),
+        parts: [{ ...WHOLE, token: memory.share() }],
         receiveBytes: 0,
         transport: 'tcp',
         listenIp: null,
@@ -54,7 +54,7 @@ export class HostilePeer {
       nothing,
     );
     const about = { epoch: 'one', address: `127.0.0.1:${port}`, endpoints: { shm: null, tcp: null } };
-    const peer = new HostilePeer(identityOf(COMPATIBILITY, about), port, memory, mover);
+    const peer = new HostilePeer(identityOf(COMPATIBILITY, [WHOLE], about), port, memory, mover);
     await peer.#channel.listen();
     return peer;
   }

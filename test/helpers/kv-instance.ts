@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import type {
   KvCompatibility,
+  KvPartPlace,
   KvTransferCommand,
   RequestTransfer,
   SequenceTransfer,
@@ -41,7 +42,13 @@ export const COMPATIBILITY: KvCompatibility = {
   blockSize: 4,
   windows: [null],
   layers: 3,
+  heads: 4,
   layerBlockBytes: 512,
+};
+/** KV memory in one part. */
+export const WHOLE: KvPartPlace = {
+  layers: { first: 0, end: COMPATIBILITY.layers },
+  heads: { first: 0, end: COMPATIBILITY.heads },
 };
 /** Of the KV memory of each instance. */
 export const NUM_BLOCKS = 512;
@@ -97,7 +104,7 @@ export class KvInstance {
     const heard = { commands: [] as KvTransferCommand[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
       compatibility: { ...COMPATIBILITY, ...compatibility },
-      memoryToken: memory.share(),
+      parts: [{ ...WHOLE, token: memory.share() }],
       engine: {
         applyTransfer: (command: KvTransferCommand) => {
           heard.commands.push(command);

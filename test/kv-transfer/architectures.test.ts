@@ -38,10 +38,10 @@ class Instance {
       { ...ENGINE_DEFAULTS, ...options, ...chunks, kvTransfer },
       { onTransferEvent: (event) => tell(event) },
     );
-    const { info, memoryToken } = core.executor;
+    const { info, kvParts } = core.executor;
     const connector = await P2pConnector.start(kvTransfer, {
       compatibility: info.kvCompatibility!,
-      memoryToken: memoryToken!,
+      parts: kvParts,
       engine: { applyTransfer: (command) => core.scheduler.applyTransfer(command) },
     });
     tell = (event) => connector.consumer.onTransferEvent(event);

@@ -72,7 +72,7 @@ describe('a hostile peer', needsNative, () => {
     ['block_size', 32],
     ['layers', 4],
     ['piece_bytes', 1024],
-    ['rank', 1],
+    ['heads', 8],
   ] as const)('with another %s is refused', async (field, value) => {
     const [d, s] = [await startD(), await hostilePeer()];
     const { answer } = await s.sayHello(d, { [field]: value });

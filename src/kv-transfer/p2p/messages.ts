@@ -1,18 +1,21 @@
 // The messages between two instances: the schema of each, the names of transfers and prompts in them, and what
 // hello must agree on. README.md explains the messages.
 
+import { isDeepStrictEqual } from 'node:util';
 import { encode } from '@msgpack/msgpack';
 import { z } from 'zod';
 import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
 import { type Read, readMessage } from '../../cluster/wire.ts';
 import { blockHash, type ExtraKey, ROOT_HASH } from '../../kv-cache/prefix-hash.ts';
-import type { KvCompatibility } from '../connector.ts';
+import type { KvCompatibility, KvPartPlace } from '../connector.ts';
 
 /** Instances with another number do not understand each other. */
-const PROTOCOL = 3;
+const PROTOCOL = 4;
 /** Bytes of the longest message. */
 export const MAX_MESSAGE_BYTES = 8192;
 
+/** More than any instance has: a message has room for them. */
+const MAX_PARTS = 64;
 /** All layers share their blocks. */
 const ONE_GROUP = 'one';
 
@@ -25,6 +28,9 @@ const endpoint = z.string().min(1).max(256).nullable();
 const ticket = z.string().regex(/^[0-9a-f]{16}$/);
 /** The first half of a SHA-256. */
 const hash = z.string().regex(/^[0-9a-f]{32}$/);
+
+/** From the first up to the second. */
+const range = z.tuple([count, count]);
 
 /** What an instance says of itself in hello and in its answer. */
 const self = {
@@ -43,8 +49,13 @@ const self = {
   layers: count,
   /** What an instance does not say has one group. */
   layer_groups: name.default(ONE_GROUP),
+  heads: count,
   piece_bytes: count,
-  rank: count,
+  /** The layers and the heads of each part of its KV memory. */
+  parts: z
+    .array(z.object({ layers: range, heads: range }))
+    .min(1)
+    .max(MAX_PARTS),
   endpoints: z.object({ shm: endpoint, tcp: endpoint }),
 };
 
@@ -145,14 +156,20 @@ export type Endpoints = Identity['endpoints'];
 
 export function identityOf(
   compatibility: KvCompatibility,
+  places: readonly KvPartPlace[],
   rest: Pick<Identity, 'epoch' | 'address' | 'endpoints'>,
 ): Identity {
-  const { model, isa, dtype, kvDType, weightFormat, blockSize, windows, layers, layerBlockBytes } =
+  const { model, isa, dtype, kvDType, weightFormat, blockSize, windows, layers, heads, layerBlockBytes } =
     compatibility;
   const numbers = { kernels: isa, dtype, kv_cache_dtype: kvDType, weight_format: weightFormat };
   const layer_groups = groupsText(windows);
-  const shape = { block_size: blockSize, layers, layer_groups, piece_bytes: layerBlockBytes };
-  return { protocol: PROTOCOL, model, ...numbers, ...shape, rank: 0, ...rest };
+  const shape = { block_size: blockSize, layers, layer_groups, heads, piece_bytes: layerBlockBytes };
+  const parts = places.map((place) => ({ layers: ends(place.layers), heads: ends(place.heads) }));
+  return { protocol: PROTOCOL, model, ...numbers, ...shape, parts, ...rest };
+}
+
+function ends({ first, end }: KvPartPlace['heads']): [number, number] {
+  return [first, end];
 }
 
 function groupsText(windows: KvCompatibility['windows']): string {
@@ -172,8 +189,8 @@ const EQUAL_FIELDS = [
   ['block_size', 'block size'],
   ['layers', 'number of layers'],
   ['layer_groups', 'division of layers into groups'],
+  ['heads', 'number of KV heads'],
   ['piece_bytes', 'bytes of a block and layer'],
-  ['rank', 'tensor-parallel rank'],
 ] as const satisfies readonly (readonly [keyof Identity, string])[];
 
 /** The first difference, in words; null where each can use the blocks of the other. */
@@ -183,5 +200,5 @@ export function difference(own: Identity, other: Identity): string | null {
       return `the ${words} differs: ${own[field]} at ${own.address}, ${other[field]} at ${other.address}`;
     }
   }
-  return null;
+  return isDeepStrictEqual(own.parts, other.parts) ? null : 'its ranks or stages are others';
 }

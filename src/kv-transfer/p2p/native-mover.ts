@@ -4,14 +4,14 @@
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError, messageOf } from '../../errors.ts';
 import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
+import type { KvMemoryPart } from '../connector.ts';
 import type { Endpoints } from './messages.ts';
 
 /** One socket does not fill a fast network: the kernel copies on one core a socket. */
 const TCP_SOCKETS = 2;
 
 interface MoverOptions {
-  /** Names the KV memory, once. */
-  readonly memoryToken: bigint;
+  readonly parts: readonly KvMemoryPart[];
   readonly receiveBytes: number;
   readonly transport: TransportChoice;
   /** Address of the TCP listener; null where nothing is received. */
@@ -52,14 +52,16 @@ export class NativeMover {
 
   /** @throws ConfigError where the listener's address cannot be had. */
   constructor(options: MoverOptions, onLinkDown: (link: number) => void) {
-    const { memoryToken, receiveBytes, transport, listenIp } = options;
+    const { parts, receiveBytes, transport, listenIp } = options;
     this.#options = options;
     this.#onLinkDown = onLinkDown;
     const tcp = listenIp === null || transport === 'shm' ? null : { host: listenIp, port: 0 };
     const shm = listenIp !== null && transport !== 'tcp';
     try {
       const { TransferEngine } = loadNative();
-      this.#engine = new TransferEngine(memoryToken, { receiveBytes, tcp, shm }, (events) => {
+      const [part] = parts;
+      if (part === undefined || parts.length > 1) throw new Error('KV memory is in one part');
+      this.#engine = new TransferEngine(part.token, { receiveBytes, tcp, shm }, (events) => {
         for (const event of events) this.#handle(event);
       });
     } catch (error) {

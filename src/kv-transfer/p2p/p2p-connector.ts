@@ -44,7 +44,7 @@ export class P2pConnector {
   #isClosed = false;
 
   private constructor(config: KvTransferConfig, context: ConnectorContext, deadlines: Deadlines) {
-    const { compatibility, engine, warn = () => {} } = context;
+    const { compatibility, parts, engine, warn = () => {} } = context;
     const { layers, layerBlockBytes } = compatibility;
     const { ip, port, secret, sendType, bufferBytes } = config;
     const slotBytes = layers * layerBlockBytes;
@@ -55,7 +55,7 @@ export class P2pConnector {
     this.#address = formatAddress(config);
     this.#mover = new NativeMover(
       {
-        memoryToken: context.memoryToken,
+        parts,
         receiveBytes: slots.bytes,
         transport: config.transport,
         listenIp: receives ? ip : null,
@@ -65,7 +65,7 @@ export class P2pConnector {
     );
     const epoch = randomBytes(8).toString('hex');
     const { endpoints } = this.#mover;
-    const own = identityOf(compatibility, { epoch, address: this.#address, endpoints });
+    const own = identityOf(compatibility, parts, { epoch, address: this.#address, endpoints });
     const reach = { ip, port, keys: curveKeys(secret), own, deadlines, mover: this.#mover };
     this.#peers = new Peers(reach, this.#peersHandlers(warn));
     const shared = { mover: this.#mover, peers: this.#peers, deadlines, engine };

@@ -2,7 +2,7 @@
 // memory.
 
 import { afterEach } from 'vitest';
-import type { KvCompatibility } from '../../../src/kv-transfer/connector.ts';
+import type { KvCompatibility, KvPartPlace } from '../../../src/kv-transfer/connector.ts';
 import { DEADLINES, type Deadlines } from '../../../src/kv-transfer/p2p/deadlines.ts';
 import {
   type Answer,
@@ -24,8 +24,12 @@ export const COMPATIBILITY: KvCompatibility = {
   blockSize: 4,
   windows: [null],
   layers: 2,
+  heads: 1,
   layerBlockBytes: 8,
 };
+
+/** KV memory in one part. */
+export const WHOLE: KvPartPlace = { layers: { first: 0, end: 2 }, heads: { first: 0, end: 1 } };
 
 export interface LoopbackOptions {
   readonly port?: number;
@@ -58,7 +62,7 @@ export class Loopback {
     this.deadlines = { ...DEADLINES, ...given.deadlines };
     this.mover = new MemoryMover();
     const about = { epoch: 'one', address, endpoints: this.mover.endpoints, ...given.own };
-    this.own = { ...identityOf(COMPATIBILITY, about), ...given.own };
+    this.own = { ...identityOf(COMPATIBILITY, [WHOLE], about), ...given.own };
     const { own, mover, deadlines } = this;
     this.peers = new Peers(
       { ...options, own, mover, deadlines },

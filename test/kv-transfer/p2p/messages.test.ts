@@ -16,10 +16,10 @@ import {
   promptHash,
   transferKey,
 } from '../../../src/kv-transfer/p2p/messages.ts';
-import { COMPATIBILITY } from './loopback.ts';
+import { COMPATIBILITY, WHOLE } from './loopback.ts';
 
 const RUN = { epoch: 'one', address: '127.0.0.1:1', endpoints: { shm: null, tcp: '127.0.0.1:2' } };
-const OWN = identityOf(COMPATIBILITY, RUN);
+const OWN = identityOf(COMPATIBILITY, [WHOLE], RUN);
 const HASH = '0'.repeat(32);
 const TICKET = '0123456789abcdef';
 const SIZE = { num_tokens: 4, num_blocks: 1 };
@@ -53,14 +53,14 @@ describe('a message', () => {
     expect(answers).toEqual(['welcome', 'granted', 'full', 'pulled', 'pong', 'refused']);
   });
 
-  it.each([1, 2])(
+  it.each([1, 2, 3])(
     'of greeting in protocol %s, with the fields of that version, is refused by its protocol',
     (protocol) => {
       const { kv_cache_dtype, weight_format, ...older } = OWN;
       for (const type of ['hello', 'welcome']) {
         expect(readFields({ type, seq: 1, ...older, protocol })).toEqual({
           isValid: false,
-          why: `a ${type} in protocol ${protocol}, this instance has 3: run one version of svc on both`,
+          why: `a ${type} in protocol ${protocol}, this instance has 4: run one version of svc on both`,
         });
       }
     },
@@ -153,7 +153,7 @@ describe('the difference between two instances', () => {
     const { layer_groups, ...older } = OWN;
     const read = decodeMessage(encode({ type: 'hello', seq: 1, ...older }));
     expect(read).toMatchObject({ isValid: true, message: { layer_groups: 'one' } });
-    const grouped = identityOf({ ...COMPATIBILITY, windows: [null, 20, 20] }, RUN);
+    const grouped = identityOf({ ...COMPATIBILITY, windows: [null, 20, 20] }, [WHOLE], RUN);
     expect(grouped.layer_groups).toBe('3 that see all, 20 tokens');
   });
 
@@ -168,7 +168,7 @@ describe('the difference between two instances', () => {
     ['layers', 3, 'number of layers'],
     ['layer_groups', '2 that see all, 20 tokens', 'division of layers into groups'],
     ['piece_bytes', 9, 'bytes of a block and layer'],
-    ['rank', 1, 'tensor-parallel rank'],
+    ['heads', 2, 'number of KV heads'],
   ] as const satisfies readonly (readonly [keyof Identity, ...unknown[]])[])(
     'of another %s is told with both values and both addresses',
     (field, value, words) => {

@@ -31,7 +31,9 @@ class Node {
     this.memory = new KvMemory(NUM_LAYERS, 8, LAYER_BLOCK_BYTES);
     this.mover = new NativeMover(
       {
-        memoryToken: this.memory.share(),
+        parts: [
+          { layers: { first: 0, end: NUM_LAYERS }, heads: { first: 0, end: 1 }, token: this.memory.share() },
+        ],
         receiveBytes: 8 * SLOT_BYTES,
         transport: 'auto',
         listenIp: '127.0.0.1',

@@ -8,7 +8,7 @@ import { type Identity, identityOf } from '../../../src/kv-transfer/p2p/messages
 import { Peer, PeerError } from '../../../src/kv-transfer/p2p/peers.ts';
 import { freePort } from '../../helpers/svc-process.ts';
 import { until } from '../../helpers/until.ts';
-import { COMPATIBILITY, closeLoopbacksAfterEach, Loopback, type LoopbackOptions } from './loopback.ts';
+import { COMPATIBILITY, closeLoopbacksAfterEach, Loopback, type LoopbackOptions, WHOLE } from './loopback.ts';
 import { MemoryMover } from './memory-mover.ts';
 
 const RESERVE = { type: 'reserve', key: 'k', hash: '0'.repeat(32), num_tokens: 4, num_blocks: 1 } as const;
@@ -42,7 +42,7 @@ class Near {
     );
     opened.push(channel);
     const about = { epoch: 'near', address: `127.0.0.1:${port}`, endpoints: this.mover.endpoints };
-    this.own = identityOf(COMPATIBILITY, about);
+    this.own = identityOf(COMPATIBILITY, [WHOLE], about);
     this.peer = new Peer(
       address,
       this.own,
@@ -168,7 +168,11 @@ async function startSilent(): Promise<string> {
     {
       onMessage: (route, { type, ...message }) => {
         if (type !== 'hello' || !('seq' in message)) return;
-        channel.send(route, { type: 'welcome', seq: message.seq, ...identityOf(COMPATIBILITY, about) });
+        channel.send(route, {
+          type: 'welcome',
+          seq: message.seq,
+          ...identityOf(COMPATIBILITY, [WHOLE], about),
+        });
       },
       ...{ onMalformed: nothing, onDown: nothing, onDisconnect: nothing },
     },
