@@ -1,6 +1,7 @@
 // What the engine must know to start: plain data, made from the options or from `new LLM({ ... })`.
 
 import type { ContentFormat } from './content-formats.ts';
+import type { CpuBind } from './cpu-bind.ts';
 import type { CpuIsa } from './cpu-isa.ts';
 import type { KvTransferConfig } from './kv-transfer-config.ts';
 import type { LoraConfig } from './lora-config.ts';
@@ -59,6 +60,10 @@ export const REASONING_PARSERS = [
 ] as const;
 export type ReasoningParserName = (typeof REASONING_PARSERS)[number];
 
+/** Degrees that cut the eight segments of a sum evenly. */
+export const TENSOR_PARALLEL_SIZES = [1, 2, 4, 8] as const;
+export type TensorParallelSize = (typeof TENSOR_PARALLEL_SIZES)[number];
+
 /** How attention is computed; the answers are the same. */
 export interface AttentionChoice {
   /** Null is the best for the device. */
@@ -113,8 +118,12 @@ export interface EngineConfig {
   readonly kvCacheMemoryBytes: number | null;
   /** Share of the machine's memory for weights and KV cache. */
   readonly gpuMemoryUtilization: number;
-  /** Null is one a physical core. */
+  /** Ranks that the model is cut over, each with threads and memory of its own. */
+  readonly tensorParallelSize: TensorParallelSize;
+  /** Of all ranks together; null is one a physical core. */
   readonly numThreads: number | null;
+  /** Null is `auto` for several ranks on several NUMA nodes, else `nobind`. */
+  readonly cpuBind: CpuBind | null;
   /** Instruction set of the native kernels; null is the best that the processor has. */
   readonly cpuIsa: CpuIsa | null;
   readonly attention: AttentionChoice;

@@ -20,7 +20,7 @@ export const FOREIGN_VARIABLES: ReadonlyMap<string, string> = new Map([
   ['SVC_CONFIGURE_LOGGING', 'use --log-level'],
   ['SVC_CPU_KVCACHE_SPACE', 'use --kv-cache-memory-bytes'],
   ['SVC_CPU_NUM_OF_RESERVED_CPU', 'use --num-threads'],
-  ['SVC_CPU_OMP_THREADS_BIND', 'use --num-threads'],
+  ['SVC_CPU_OMP_THREADS_BIND', 'use --cpu-bind'],
   ['SVC_DEBUG_LOG_API_SERVER_RESPONSE', 'answers are not logged; --enable-log-requests logs requests'],
   ['SVC_DISABLE_REQUEST_ID_RANDOMIZATION', 'the id of a request is its X-Request-Id where it has one'],
   ['SVC_DO_NOT_TRACK', 'nothing is reported to anybody'],

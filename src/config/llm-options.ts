@@ -10,11 +10,12 @@ import { didYouMean } from './suggest.ts';
 
 export interface LLMOptions
   extends Partial<
-    Omit<EngineConfig, 'modelPath' | 'kvTransfer' | 'speculative' | 'structuredOutputs' | 'lora'>
+    Omit<EngineConfig, 'modelPath' | 'cpuBind' | 'kvTransfer' | 'speculative' | 'structuredOutputs' | 'lora'>
   > {
   /** Folder of a model in the Hugging Face format, or its name on the hub; by default the bundled small chat model. */
   readonly model?: string | undefined;
-  readonly tensorParallelSize?: number;
+  /** `auto`, `nobind`, or the processors of each rank: `0-3|4-7` or `[[0, 1], [2, 3]]`. */
+  readonly cpuBind?: string | readonly (readonly number[])[] | null;
   readonly attentionBackend?: string | null;
   readonly attentionConfig?: Readonly<Record<string, unknown>> | null;
   readonly kvTransferConfig?: Readonly<Record<string, unknown>> | null;

@@ -66,6 +66,17 @@ export function multiple(step: number, max: number): Kind<number> {
   return kind('<n>', `a multiple of ${step} from ${step} to ${max}`, schema);
 }
 
+/** One of a few numbers. */
+export function oneOf<const N extends number>(numbers: readonly N[]): Kind<N> {
+  const schema = number.transform((value, context): N => {
+    const found = numbers.find((known) => known === value);
+    if (found !== undefined) return found;
+    context.addIssue({ code: 'custom', message: 'not one of the numbers' });
+    return z.NEVER;
+  });
+  return kind('<n>', `one of ${numbers.join(', ')}`, schema);
+}
+
 function range(min: number, max: number): string {
   return max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`;
 }

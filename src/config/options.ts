@@ -3,6 +3,7 @@
 
 import { CONTENT_FORMATS } from './content-formats.ts';
 import { corsOptions } from './cors-options.ts';
+import { cpuBind } from './cpu-bind.ts';
 import { CPU_ISAS } from './cpu-isa.ts';
 import {
   CONVERSIONS,
@@ -10,6 +11,7 @@ import {
   QUANTIZATIONS,
   REASONING_PARSERS,
   RUNNERS,
+  TENSOR_PARALLEL_SIZES,
   TOOL_CALL_PARSERS,
 } from './engine-config.ts';
 import { type LoraModule, loraModules } from './lora-config.ts';
@@ -20,6 +22,7 @@ import {
   json,
   list,
   multiple,
+  oneOf,
   seconds,
   share,
   size,
@@ -308,7 +311,7 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'cpu: native kernels; cuda: an NVIDIA GPU (see docs/guides/gpu.md); reference: plain TypeScript, slow; auto: cuda where a GPU is there that can compute the model, else cpu',
     }),
     numThreads: optional(integer(1, 1024), {
-      help: 'threads of the kernels',
+      help: 'threads of the kernels, shared among the ranks of --tensor-parallel-size',
       defaultText: 'one a physical core',
       env: 'SVC_NUM_THREADS',
     }),
@@ -320,9 +323,15 @@ export const SERVE_OPTIONS = new OptionTable({
     enforceEager: option(flag(), false, {
       help: 'with --device cuda: launch the ops of each step one by one, and make no CUDA graphs of steps that come again',
     }),
-    tensorParallelSize: option(integer(1, 1024), 1, {
-      help: 'parts that the model is split into (only 1 is available yet)',
+    tensorParallelSize: option(oneOf(TENSOR_PARALLEL_SIZES), 1, {
+      help: 'ranks that the model is cut over, each with threads and memory of its own; the answers are the same',
       aliases: ['-tp'],
+      env: 'SVC_TENSOR_PARALLEL_SIZE',
+    }),
+    cpuBind: optional(cpuBind(), {
+      help: 'processors that the threads of each rank are bound to, such as 0-3|4-7: a thread each; auto shares the cores, node by node; nobind binds none',
+      defaultText: 'auto for several ranks on several NUMA nodes, else nobind',
+      env: 'SVC_CPU_BIND',
     }),
     attentionBackend: optional(text('<name>'), {
       help: 'how attention is computed, with the same answers: auto, CPU_ATTN, or on a GPU FLASH_ATTN or FLASHINFER',

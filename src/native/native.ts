@@ -439,7 +439,12 @@ export interface Native {
    * the calling thread that long.
    */
   socketBandwidth(bytes: number, memoryBytes: number, sockets: number): number;
-  readonly CpuBackend: new (isa: CpuIsa, threads: number) => NativeBackend;
+  /** Thread i is bound to processor `cpus[i % length]`; left out, to none. */
+  readonly CpuBackend: new (
+    isa: CpuIsa,
+    threads: number,
+    cpus?: Int32Array,
+  ) => NativeBackend;
   /** On the first GPU that the driver shows; the files are a library and compiled kernels. Throws where there is none to compute on. */
   readonly CudaBackend: new (
     driver: string,

@@ -22,7 +22,10 @@ interface SelectedOps {
 }
 
 /** The part of the configuration that is about hardware. */
-type DeviceOptions = Pick<EngineConfig, 'device' | 'numThreads' | 'cpuIsa' | 'enforceEager' | 'attention'>;
+type DeviceOptions = Pick<
+  EngineConfig,
+  'device' | 'numThreads' | 'cpuBind' | 'cpuIsa' | 'enforceEager' | 'attention'
+>;
 
 /**
  * @throws NativeAddonError when `device` is cpu or cuda and the addon does not load; ConfigError for a GPU that is not there, an
@@ -92,9 +95,9 @@ function openCuda({ enforceEager, attention }: DeviceOptions, reason: string): S
   return { ops: new NativeOps(device), reason, warning: null };
 }
 
-function openCpu(native: Native, { numThreads, cpuIsa }: DeviceOptions, reason: string): SelectedOps {
-  const ops = new NativeOps(openCpuDevice(native, { threads: numThreads, isa: cpuIsa }));
-  return { ops, reason, warning: tooManyThreads(numThreads) };
+function openCpu(native: Native, options: DeviceOptions, reason: string): SelectedOps {
+  const ops = new NativeOps(openCpuDevice(native, options));
+  return { ops, reason, warning: tooManyThreads(options.numThreads) };
 }
 
 /** Threads that share a processor wait for each other at the end of every op. */

@@ -50,6 +50,21 @@ describe('the options of new LLM()', () => {
     );
   });
 
+  it('take processors as a text or as lists', () => {
+    const lists = [
+      [0, 1, 2],
+      [4, 6],
+    ];
+    expect(toEngineConfig({}, { SVC_CPU_BIND: '0-2|4,6' }).cpuBind).toEqual(lists);
+    expect(toEngineConfig({ cpuBind: lists }, {}).cpuBind).toEqual(lists);
+    expect(toEngineConfig({ cpuBind: 'auto' }, {}).cpuBind).toBe('auto');
+    for (const wrong of ['0-2|', 'all', '3-1', '0;1']) {
+      expect(() => toEngineConfig({ cpuBind: wrong }, {})).toThrow(
+        /^new LLM\(\): cpuBind: expected auto, nobind, or a list of processors for each rank such as 0-3\|4-7/,
+      );
+    }
+  });
+
   it('leave defaults alone where they are undefined or null', () => {
     expect(toEngineConfig({ model: undefined, maxModelLen: null }, {})).toEqual({
       ...ENGINE_DEFAULTS,

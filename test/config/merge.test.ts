@@ -180,6 +180,14 @@ describe('a contradiction', () => {
   });
 });
 
+describe('--tensor-parallel-size', () => {
+  it.each([3, 0, 16, 'two'])('%j is refused with those that there are', (tensorParallelSize) => {
+    expect(() => configured({ tensorParallelSize })).toThrow(
+      `flag tensor-parallel-size: expected one of 1, 2, 4, 8, got ${JSON.stringify(tensorParallelSize)}`,
+    );
+  });
+});
+
 describe('what is not available yet', () => {
   it.each<[Given, RegExp]>([
     [{ tensorParallelSize: 2 }, /--tensor-parallel-size 2 is not available yet.*: use 1/],

@@ -32,7 +32,7 @@ export const formats: readonly WeightFormat[] = [...dtypes, 'int8', ...codeForma
 
 export function openCpu(isa: CpuIsa, threads = 2): NativeOps {
   if (native === null) throw new Error('the native addon is not built');
-  return new NativeOps(openCpuDevice(native, { threads, isa }));
+  return new NativeOps(openCpuDevice(native, { numThreads: threads, cpuBind: null, cpuIsa: isa }));
 }
 
 /** Runs `body` once for each instruction set; skipped where the addon is not built. */

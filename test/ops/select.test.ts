@@ -1,10 +1,25 @@
+import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, NativeAddonError } from '../../src/errors.ts';
 import { selectOps } from '../../src/ops/select.ts';
+import { readTopology } from '../../src/util/cpu-topology.ts';
 import { availableBackends } from '../helpers/backends.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { needs, needsNative } from '../helpers/needs.ts';
+import { until } from '../helpers/until.ts';
+
+/** Ids of the threads of this process that compute. */
+function kernelThreads(): string[] {
+  const isKernel = (id: string): boolean =>
+    readFileSync(`/proc/self/task/${id}/comm`, 'utf8').trim() === 'svc-kernel';
+  return readdirSync('/proc/self/task').filter(isKernel);
+}
+
+function processorsOf(thread: string): string | undefined {
+  const status = readFileSync(`/proc/self/task/${thread}/status`, 'utf8');
+  return /^Cpus_allowed_list:\s*(.+)$/m.exec(status)?.[1];
+}
 
 const hasNative = availableBackends.includes('cpu');
 
@@ -48,6 +63,17 @@ describe('selectOps', () => {
     );
     all.ops.close();
     one.ops.close();
+  });
+
+  it('binds each thread to the processor that --cpu-bind names for it', needsNative, async () => {
+    const [cpu] = readTopology().cpus;
+    const before = kernelThreads();
+    const { ops } = selectOps({ ...ENGINE_DEFAULTS, device: 'cpu', cpuBind: [[cpu!]] });
+    const own = (): string[] => kernelThreads().filter((thread) => !before.includes(thread));
+    await until(() => own().length > 0);
+    expect(ops.description).toMatch(/, 1 thread on processor \d+$/);
+    expect(own().map(processorsOf)).toEqual([`${cpu}`]);
+    ops.close();
   });
 
   it('refuses what this machine cannot do instead of serving slowly', needsNative, () => {

@@ -101,13 +101,26 @@ BackendObject::BackendObject(const Info& info) : Napi::ObjectWrap<BackendObject>
   }
 }
 
+/// An array of processors; none where it is left out.
+static ThreadCpus cpusAt(const Napi::Value& value) {
+  if (!value.IsTypedArray()) return {};
+  const auto array = value.As<Napi::Int32Array>();
+  ThreadCpus cpus(array.Data(), array.Data() + array.ElementLength());
+  for (const int cpu : cpus) {
+    if (cpu < 0 || cpu >= CPU_SETSIZE) {
+      throw ArgumentError("CpuBackend", "processors from 0 to " + std::to_string(CPU_SETSIZE - 1), std::to_string(cpu));
+    }
+  }
+  return cpus;
+}
+
 std::unique_ptr<Backend> makeCpuBackend(const Napi::CallbackInfo& info) {
   const std::string isa = info[0].ToString();
   const int threads = info[1].ToNumber().Int32Value();
   if (threads < 1 || threads > 1024) {
     throw ArgumentError("CpuBackend", "1 to 1024 threads", std::to_string(threads));
   }
-  return std::make_unique<cpu::CpuBackend>(isa, threads);
+  return std::make_unique<cpu::CpuBackend>(isa, threads, cpusAt(info[2]));
 }
 
 Backend& BackendObject::backend() {

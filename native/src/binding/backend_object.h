@@ -159,7 +159,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   bool isSending_ = false;
 };
 
-/// new CpuBackend(instruction set, threads)
+/// new CpuBackend(instruction set, threads, processors to bind them to)
 std::unique_ptr<Backend> makeCpuBackend(const Napi::CallbackInfo& info);
 
 }  // namespace svc

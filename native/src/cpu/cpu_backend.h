@@ -25,7 +25,8 @@ namespace svc::cpu {
 class CpuBackend final : public Backend {
  public:
   /// Throws std::runtime_error if this processor lacks the instruction set.
-  CpuBackend(const std::string& isa, int threads) : kernels_(kernelSet(isa)), pool_(threads) {}
+  CpuBackend(const std::string& isa, int threads, const ThreadCpus& cpus)
+      : kernels_(kernelSet(isa)), pool_(threads, cpus), stream_(cpus) {}
   /// What reads on the stream ends before it.
   ~CpuBackend() override { closePackedEntry(); }
 

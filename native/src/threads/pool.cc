@@ -26,9 +26,14 @@ long futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : threads_(threads) {
+ThreadPool::ThreadPool(int threads, const ThreadCpus& cpus) : threads_(threads) {
   const SignalsBlocked inherited;
-  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { workerLoop(thread); });
+  for (int thread = 1; thread < threads; ++thread) {
+    workers_.emplace_back([this, thread, cpus] {
+      bindThread(cpus, thread);
+      workerLoop(thread);
+    });
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -6,12 +6,14 @@
 #include <thread>
 #include <vector>
 
+#include "threads/binding.h"
+
 namespace svc {
 
 class ThreadPool {
  public:
   /// `threads` counts the caller: a pool of 1 starts none.
-  explicit ThreadPool(int threads);
+  explicit ThreadPool(int threads, const ThreadCpus& cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

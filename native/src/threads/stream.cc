@@ -15,9 +15,12 @@ namespace svc {
 
 using Clock = std::chrono::steady_clock;
 
-Stream::Stream() {
+Stream::Stream(const ThreadCpus& cpus) {
   const SignalsBlocked inherited;
-  thread_ = std::thread([this] { loop(); });
+  thread_ = std::thread([this, cpus] {
+    bindThread(cpus, 0);
+    loop();
+  });
 }
 
 Stream::~Stream() {

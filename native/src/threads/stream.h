@@ -12,6 +12,8 @@
 #include <mutex>
 #include <thread>
 
+#include "threads/binding.h"
+
 namespace svc {
 
 class Stream {
@@ -19,7 +21,8 @@ class Stream {
   using Command = std::function<void()>;
   using Duration = std::chrono::milliseconds;
 
-  Stream();
+  /// Its thread is number 0 of a backend.
+  explicit Stream(const ThreadCpus& cpus = {});
   /// Ends after the running command; drops the commands after it.
   ~Stream();
   Stream(const Stream&) = delete;

@@ -1,29 +1,43 @@
 // The processor as a device of the addon.
 
-import type { CpuIsa } from '../../config/cpu-isa.ts';
+import type { EngineConfig } from '../../config/engine-config.ts';
 import { chooseIsa, chooseThreads, type Native } from '../../native/native.ts';
+import { showCpus } from '../../util/cpu-list.ts';
+import { readTopology } from '../../util/cpu-topology.ts';
 import { freeHostMemory } from '../host-memory.ts';
+import { type RankThreads, rankThreads } from '../rank-threads.ts';
 import type { NativeDevice } from './native-ops.ts';
 
-interface CpuOptions {
-  /** Null is one a physical core. */
-  readonly threads: number | null;
-  /** Null is the best that the processor has. */
-  readonly isa: CpuIsa | null;
-}
+type CpuOptions = Pick<EngineConfig, 'numThreads' | 'cpuBind' | 'cpuIsa'>;
 
-/** @throws ConfigError for an instruction set that this processor lacks, or a wrong number of threads. */
+/**
+ * @throws ConfigError for an instruction set that this processor lacks, a wrong number of threads, or processors to bind them to that
+ *   are not there.
+ */
 export function openCpuDevice(native: Native, options: CpuOptions): NativeDevice {
-  const isa = chooseIsa(native, options.isa);
-  const threads = chooseThreads(native, options.threads);
+  const isa = chooseIsa(native, options.cpuIsa);
+  const [threads] = threadsOf(native, options);
+  const { count, cpus } = threads!;
   return {
-    native: new native.CpuBackend(isa, threads),
+    native: new native.CpuBackend(isa, count, cpus === null ? undefined : Int32Array.from(cpus)),
     backend: 'cpu',
-    description: `${isa}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`,
+    description: `${isa}, ${describe(threads!)}`,
     isa,
     packs: true,
     recordsSteps: false,
     freeMemory: freeHostMemory,
     deviceMemory: () => null,
   };
+}
+
+function threadsOf(native: Native, { numThreads, cpuBind }: CpuOptions): RankThreads[] {
+  const wanted = numThreads === null ? null : chooseThreads(native, numThreads);
+  const machine = { ...readTopology(), granted: native.physicalCores() };
+  return rankThreads({ numThreads: wanted, cpuBind }, 1, machine);
+}
+
+function describe({ count, cpus }: RankThreads): string {
+  const bound =
+    cpus === null ? '' : ` on ${cpus.length === 1 ? 'processor' : 'processors'} ${showCpus(cpus)}`;
+  return `${count} ${count === 1 ? 'thread' : 'threads'}${bound}`;
 }
