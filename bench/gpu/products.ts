@@ -1,6 +1,7 @@
 // Speed of single ops, beside what an H100 was seen to reach (reads of memory, products of bf16).
 
 import type { Ops } from '../../src/ops/ops.ts';
+import { ROW_PARALLEL_SEGMENTS } from '../../src/ops/segments.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFile } from '../kernels/weight-file.ts';
 import { openGpu } from './gpu.ts';
@@ -18,15 +19,16 @@ interface Weight {
   readonly n: number;
   readonly k: number;
   readonly rows: readonly number[];
+  readonly isRowParallel?: boolean;
 }
 
 /** Of a layer of Llama-3.1-8B, and its head. Gate and up are one product of 2 n. */
 const WEIGHTS: readonly Weight[] = [
   { name: 'square', n: 4096, k: 4096, rows: [4096] },
   { name: 'qkv', n: 6144, k: 4096, rows: [1, 64, 256, 2048] },
-  { name: 'o', n: 4096, k: 4096, rows: [1, 64, 256, 2048] },
+  { name: 'o', n: 4096, k: 4096, rows: [1, 64, 256, 2048], isRowParallel: true },
   { name: 'gate, up', n: 14336, k: 4096, rows: [1, 64, 256, 2048] },
-  { name: 'down', n: 4096, k: 14336, rows: [1, 64, 256, 2048] },
+  { name: 'down', n: 4096, k: 14336, rows: [1, 64, 256, 2048], isRowParallel: true },
   { name: 'head', n: 128256, k: 4096, rows: [1, 64, 256] },
 ];
 const SQUARE_GOAL = 600;
@@ -72,7 +74,7 @@ function calls(): void {
   });
 }
 
-function products({ name, n, k, rows }: Weight): void {
+function products({ name, n, k, rows, isRowParallel = false }: Weight): void {
   withGpu((ops) => {
     const file = new WeightFile(n * k);
     const part = plainPart(file.source([n, k]));
@@ -81,7 +83,7 @@ function products({ name, n, k, rows }: Weight): void {
     const weights = Array.from({ length: Math.max(1, Math.ceil(ROTATED_BYTES / (numbers * 2))) }, () =>
       isGateUp
         ? { gateUp: ops.loadGateUp(part, part, 'bf16'), linear: null }
-        : { gateUp: null, linear: ops.loadLinear([part], 'bf16') },
+        : { gateUp: null, linear: ops.loadLinear([part], 'bf16', isRowParallel ? ROW_PARALLEL_SEGMENTS : 1) },
     );
     file.remove();
     for (const count of rows) {

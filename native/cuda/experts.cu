@@ -149,11 +149,22 @@ SVC_KERNEL(svcExpertRows, ExpertRowsParams, kRowThreads) {
 SVC_KERNEL(svcExpertsSum, ExpertsSumParams, kRowThreads) {
   const int row = static_cast<int>(blockIdx.x), i = static_cast<int>(blockIdx.y) * kRowThreads + thread();
   if (i >= p.cols) return;
-  float sum = 0.0f;
-  for (int64_t at = int64_t{row} * p.topK; at < int64_t{row + 1} * p.topK; ++at) {
-    sum += p.weights[at] * p.outputs[int64_t{p.places[at]} * p.cols + i];
+  float groups[kExpertGroups];
+  int64_t at = int64_t{row} * p.topK;
+  const int64_t end = at + p.topK;
+#pragma unroll
+  for (int group = 0; group < kExpertGroups; ++group) {
+    groups[group] = -0.0f;  // which changes no sum
+    for (; at < end && expertGroup(p.ids[at], p.experts) == group; ++at) {
+      groups[group] += p.weights[at] * p.outputs[int64_t{p.places[at]} * p.cols + i];
+    }
   }
-  p.out[row * p.outStride + i] = sum;
+#pragma unroll
+  for (int width = 1; width < kExpertGroups; width *= 2) {
+#pragma unroll
+    for (int group = 0; group < kExpertGroups; group += 2 * width) groups[group] += groups[group + width];
+  }
+  p.out[row * p.outStride + i] = groups[0];
 }
 
 }  // namespace svc::cuda

@@ -1,5 +1,5 @@
 // How the host launches each kernel: its name, the grid and the block of threads, and how work is cut. Nothing here changes
-// a bit of a result but `splitsOf`, which is fixed by a weight's shape.
+// a bit of a result.
 #pragma once
 
 #include <cstddef>
@@ -71,33 +71,27 @@ constexpr int kSuperBlock = 256;
 
 /// Columns of k that are loaded at a time.
 constexpr int kTileK = 64;
-constexpr int kMaxSplits = 8;
-/// Parts that k is cut in, so that one token keeps a large device busy: fixed by the weight, since they order its sums.
-constexpr int splitsOf(int n, int k) {
-  constexpr int kBusy = 200, kLeastK = 256;
-  int splits = 1;
-  while (splits < kMaxSplits && ceilDiv(n, 64) * splits < kBusy && k / (splits * 2) >= kLeastK) splits *= 2;
-  return splits;
-}
-/// Columns of k in each part but the last.
-constexpr int splitLength(int k, int splits) { return ceilDiv(ceilDiv(k, splits), kTileK) * kTileK; }
+/// What src/ops/segments.ts defines: ranges of k that are summed by themselves, fixed by the weight, since they order its sums.
+constexpr int kSegmentUnit = 32, kMostSegments = 8;
+/// The first column of segment `i`; of `segments`, k or what is just behind it.
+constexpr int segmentBegin(int k, int segments, int i) { return ceilDiv(k, kSegmentUnit) * i / segments * kSegmentUnit; }
 
 /// Rows of the weight and rows of x that a block of threads multiplies, and its warps; `svcLinear<tokens>`.
 struct LinearTile {
   int weights, tokens, warps, stages;
 };
-constexpr LinearTile kLinearTiles[] = {{64, 8, 4, 4}, {64, 16, 4, 4}, {64, 32, 4, 4}, {64, 64, 4, 3}, {128, 128, 8, 3}};
+/// With few rows, blocks are few where n is small, and the bytes that each has on their way must keep the memory busy.
+constexpr LinearTile kLinearTiles[] = {{64, 8, 4, 8}, {64, 16, 4, 8}, {64, 32, 4, 6}, {64, 64, 4, 3}, {128, 128, 8, 3}};
 
-/// With many rows a block takes all parts of k: there are blocks enough, and partial sums would cost memory.
-constexpr int splitsPerBlock(int rows, int splits) { return rows > 64 ? splits : 1; }
+/// With many rows a block takes all segments: there are blocks enough, and partial sums would cost memory.
+constexpr int segmentsPerBlock(int rows, int segments) { return rows > 64 ? segments : 1; }
 /// Of LinearParams::partials.
-constexpr size_t linearPartialBytes(int rows, int n, int k) {
-  const int splits = splitsOf(n, k), parts = splits / splitsPerBlock(rows, splits);
-  return parts == 1 ? 0 : sizeof(float) * parts * rows * n;
+constexpr size_t linearPartialBytes(int rows, int n, int segments) {
+  return segmentsPerBlock(rows, segments) == segments ? 0 : sizeof(float) * segments * rows * n;
 }
-constexpr uint32_t linearSharedBytes(const LinearTile& tile, int splitsPerBlock) {
+constexpr uint32_t linearSharedBytes(const LinearTile& tile, int segmentsPerBlock) {
   int levels = 0;
-  while ((1 << levels) < splitsPerBlock) ++levels;
+  while ((1 << levels) < segmentsPerBlock) ++levels;
   const int loads = tile.stages * (tile.weights + tile.tokens) * kTileK * 2;
   return static_cast<uint32_t>(loads + levels * tile.weights * tile.tokens * 4);
 }
@@ -106,35 +100,32 @@ constexpr uint32_t linearSharedBytes(const LinearTile& tile, int splitsPerBlock)
 constexpr uint32_t kLeastSharedLimit = 101376;
 
 /// The narrowest tile that holds all rows, or else the widest that has room for the sums of its parts.
-constexpr int linearTileOf(int rows, int splitsPerBlock, uint32_t sharedLimit) {
+constexpr int linearTileOf(int rows, int segmentsPerBlock, uint32_t sharedLimit) {
   int i = 0;
   while (i < 4 && kLinearTiles[i].tokens < rows) ++i;
-  return i == 4 && linearSharedBytes(kLinearTiles[i], splitsPerBlock) > sharedLimit ? 3 : i;
+  while (i > 0 && linearSharedBytes(kLinearTiles[i], segmentsPerBlock) > sharedLimit) --i;
+  return i;
 }
 
 inline bool isWhole(const LinearParams& p) { return p.columnScales != nullptr; }
 /// Which of three kernels multiplies: of bf16, of codes, of whole numbers.
 inline int kindOf(const LinearParams& p) { return p.codes.panels != nullptr ? 1 : isWhole(p) ? 2 : 0; }
 
-/// Fills `splits` and `splitsPerBlock`.
-inline void planLinear(LinearParams& p) {
-  p.splits = splitsOf(p.n, p.k);
-  p.splitsPerBlock = splitsPerBlock(p.rows, p.splits);
-}
+inline void planLinear(LinearParams& p) { p.segmentsPerBlock = segmentsPerBlock(p.rows, p.segments); }
 inline Launch launchOf(const LinearParams& p, uint32_t sharedLimit = kLeastSharedLimit) {
   constexpr const char* kNames[][5] = {
       {"svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128"},
       {"svcCodedLinear8", "svcCodedLinear16", "svcCodedLinear32", "svcCodedLinear64", "svcCodedLinear128"},
       {"svcWholeLinear8", "svcWholeLinear16", "svcWholeLinear32", "svcWholeLinear64", "svcWholeLinear128"}};
-  const int index = linearTileOf(p.rows, p.splitsPerBlock, sharedLimit);
+  const int index = linearTileOf(p.rows, p.segmentsPerBlock, sharedLimit);
   const LinearTile& tile = kLinearTiles[index];
   return {kNames[kindOf(p)][index],
           {static_cast<uint32_t>(ceilDiv(p.n, tile.weights)), static_cast<uint32_t>(ceilDiv(p.rows, tile.tokens)),
-           static_cast<uint32_t>(p.splits / p.splitsPerBlock)},
+           static_cast<uint32_t>(p.segments / p.segmentsPerBlock)},
           static_cast<uint32_t>(tile.warps * 32),
-          linearSharedBytes(tile, p.splitsPerBlock)};
+          linearSharedBytes(tile, p.segmentsPerBlock)};
 }
-inline bool needsCombine(const LinearParams& p) { return p.splitsPerBlock < p.splits; }
+inline bool needsCombine(const LinearParams& p) { return p.segmentsPerBlock < p.segments; }
 inline Launch combineLaunch(const LinearParams& p) {
   return rowLaunch(isWhole(p) ? "svcWholeCombine" : "svcLinearCombine", p.rows, p.activation < 0 ? p.n : p.n / 2);
 }
@@ -157,15 +148,15 @@ inline Launch f32Launch(const LinearParams& p) {
 // ── products by groups ──
 
 /// The tile for groups of `rows` rows on average: a group with more takes several.
-constexpr int groupTileOf(int64_t rows, int splits, uint32_t sharedLimit) {
-  return linearTileOf(static_cast<int>(rows < 128 ? rows : 128), splits, sharedLimit);
+constexpr int groupTileOf(int64_t rows, int segments, uint32_t sharedLimit) {
+  return linearTileOf(static_cast<int>(rows < 128 ? rows : 128), segments, sharedLimit);
 }
 /// The most tiles that `rows` rows of at most `groups` groups are cut in.
 constexpr int mostTiles(int64_t rows, int groups, int tileRows) {
   return static_cast<int>(rows / tileRows + (rows < groups ? rows : groups));
 }
-/// `n` and `splits` are the most of any group; `tiles` counts tiles, or is 0 where each group takes all rows.
-inline Launch groupedLaunch(const GroupedLinearParams& p, int tile, int n, int splits, int tiles, int groups) {
+/// `n` is the most of any group; `tiles` counts tiles, or is 0 where each group takes all rows.
+inline Launch groupedLaunch(const GroupedLinearParams& p, int tile, int n, int tiles, int groups) {
   constexpr const char* kNames[][5] = {
       {"svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64", "svcGroupedLinear128"},
       {"svcCodedGroups8", "svcCodedGroups16", "svcCodedGroups32", "svcCodedGroups64", "svcCodedGroups128"},
@@ -176,7 +167,7 @@ inline Launch groupedLaunch(const GroupedLinearParams& p, int tile, int n, int s
           {static_cast<uint32_t>(ceilDiv(n, shape.weights)), static_cast<uint32_t>(tiles > 0 ? tiles : rows),
            static_cast<uint32_t>(tiles > 0 ? 1 : groups)},
           static_cast<uint32_t>(shape.warps * 32),
-          linearSharedBytes(shape, splits)};
+          linearSharedBytes(shape, p.product.segments)};
 }
 
 // ── adapters ──
@@ -202,6 +193,9 @@ inline Launch launchOf(const RouteParams& p) {
 inline Launch launchOf(const ExpertRowsParams& p) {
   return {"svcExpertRows", {static_cast<uint32_t>(p.experts), 1, 1}, kRowThreads, static_cast<uint32_t>((p.experts + kRowThreads) * 4)};
 }
+/// Groups of experts whose outputs are summed by themselves: as many as ranks at most, so that each rank has a subtree of the sum.
+constexpr int kExpertGroups = 8;
+constexpr int expertGroup(int expert, int experts) { return expert * kExpertGroups / experts; }
 inline Launch launchOf(const ExpertsSumParams& p) { return rowLaunch("svcExpertsSum", p.rows, p.cols); }
 
 // ── attention ──

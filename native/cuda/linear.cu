@@ -1,5 +1,5 @@
 // Matrix products on tensor cores. The weight is the side of 16 rows and tokens are the side of 8, so that a few tokens cost no
-// padding. A sum runs through its part of k in steps of 16, in one accumulator, and the parts are added as a binary tree: that
+// padding. A sum runs through its segment of k in steps of 16, in one accumulator, and the segments are added as a binary tree: that
 // order is the weight's own, and how many rows there are chooses only how wide a tile is. A device has one instruction for all rows: Hopper
 // that of warpgroups, the others that of a warp.
 
@@ -116,6 +116,28 @@ __device__ __forceinline__ void finishGated(const LinearParams& p, int token, in
   static_cast<uint16_t*>(p.out)[token * p.outStride + n / 16 * 8 + n % 8] = floatToBf16(gated(p.activation, gate, up));
 }
 
+/// Where the tiles of some segments begin: a tile ends with its segment.
+struct TileColumns {
+  const LinearParams& p;
+  int segment, endSegment, column, end;
+
+  __device__ TileColumns(const LinearParams& params, int first, int count)
+      : p(params), segment(first), endSegment(first + count), column(beginOf(first)), end(beginOf(first + 1)) {
+    skipEmpty();
+  }
+  __device__ bool isAtEnd() const { return segment == endSegment; }
+  __device__ void next() {
+    column += kTileK;
+    skipEmpty();
+  }
+
+ private:
+  __device__ int beginOf(int i) const { return segmentBegin(p.k, p.segments, i); }
+  __device__ void skipEmpty() {
+    for (; segment < endSegment && column >= end; end = beginOf(segment + 1)) column = beginOf(++segment);
+  }
+};
+
 template <class Sum>
 __device__ __forceinline__ Sum* partialsOf(const LinearParams& p) {
   return reinterpret_cast<Sum*>(p.partials);
@@ -145,35 +167,35 @@ struct Product {
         block(ofParts) {}
 
   __device__ void run() {
-    const int length = splitLength(p.k, p.splits);
-    const int part = block * p.splitsPerBlock;
-    const int begin = part * length < p.k ? part * length : p.k;
-    const int all = begin + p.splitsPerBlock * length, end = all < p.k ? all : p.k;
-    const int count = ceilDiv(end - begin, kTileK);
-    for (int i = 0; i < kStages - 1; ++i) load(i, count, begin);
+    const int first = block * p.segmentsPerBlock;
+    TileColumns loads(p, first, p.segmentsPerBlock);
+    for (int i = 0; i < kStages - 1; ++i) load(i, loads);
     clear();
     int tile = 0;
-    for (int split = 0; split < p.splitsPerBlock; ++split) {
-      for (int i = 0; i < length / kTileK && tile < count; ++i, ++tile) {
+    for (int i = 0; i < p.segmentsPerBlock; ++i) {
+      const int end = segmentBegin(p.k, p.segments, first + i + 1);
+      for (int column = segmentBegin(p.k, p.segments, first + i); column < end; column += kTileK, ++tile) {
+        uint16_t* const stage = stages + tile % kStages * kStageNumbers;
         waitForCopies<kStages - 2>();
-        Weight::template expand<kWeights, kThreads>(p, stages + tile % kStages * kStageNumbers, begin + tile * kTileK);
+        Weight::template expand<kWeights, kThreads>(p, stage, column);
         showToMatrixUnit();
         __syncthreads();
-        load(tile + kStages - 1, count, begin);
-        multiply(stages + tile % kStages * kStageNumbers);
+        load(tile + kStages - 1, loads);
+        if (end - column >= kTileK) multiply<kTileK>(stage);
+        else multiply<kSegmentUnit>(stage);
       }
-      addToTree(split);
+      addToTree(i);
     }
     store();
   }
 
-  /// Begins to load tile `tile` of the block's `count`.
-  __device__ void load(int tile, int count, int begin) {
-    if (tile < count) {
+  /// Begins to load the block's tile `tile`, if there is one.
+  __device__ void load(int tile, TileColumns& loads) {
+    if (!loads.isAtEnd()) {
       uint16_t* weights = stages + tile % kStages * kStageNumbers;
-      const int column = begin + tile * kTileK;
-      Weight::template load<kWeights, kThreads>(p, weights, firstWeight, column);
-      loadTile<kTokens, kThreads>(weights + kWeights * kTileK, {p.x, p.xStride, p.rows}, firstToken, column, p.k);
+      Weight::template load<kWeights, kThreads>(p, weights, firstWeight, loads.column);
+      loadTile<kTokens, kThreads>(weights + kWeights * kTileK, {p.x, p.xStride, p.rows}, firstToken, loads.column, p.k);
+      loads.next();
     }
     commitCopies();
   }
@@ -189,29 +211,36 @@ struct Product {
   __device__ int warpWeight() const { return warp() % kWarpsM * kTilesM * 16; }
   __device__ int warpToken() const { return warp() / kWarpsM * kTilesN * 8; }
 
+  /// The first kColumns of a tile: those past them are of another segment.
 #ifdef SVC_HAS_WARPGROUPS
+  template <int kColumns>
   __device__ void multiply(uint16_t* weights) {
-    if constexpr (Weight::kTakesWarpgroups) multiplyByWarpgroups(weights);
-    else multiplyByWarps(weights);
+    if constexpr (Weight::kTakesWarpgroups) multiplyByWarpgroups<kColumns>(weights);
+    else multiplyByWarps<kColumns>(weights);
   }
 
   /// Four warps take 64 rows of the weight, and all rows of x.
+  template <int kColumns>
   __device__ void multiplyByWarpgroups(uint16_t* weights) {
     static_assert(kTilesM == 1 && kWarpsN == 1);
     const uint16_t *mine = weights + warp() / 4 * 64 * kTileK, *tokens = weights + kWeights * kTileK;
     beginProducts(sums[0]);
 #pragma unroll
-    for (int k = 0; k < kTileK; k += 16) multiplyAddLater(sums[0], mine, tokens, k);
+    for (int k = 0; k < kColumns; k += 16) multiplyAddLater(sums[0], mine, tokens, k);
     waitForProducts(sums[0]);
   }
 #else
-  __device__ void multiply(uint16_t* weights) { multiplyByWarps(weights); }
+  template <int kColumns>
+  __device__ void multiply(uint16_t* weights) {
+    multiplyByWarps<kColumns>(weights);
+  }
 #endif
 
+  template <int kColumns>
   __device__ void multiplyByWarps(uint16_t* weights) {
     uint16_t* tokens = weights + kWeights * kTileK;
 #pragma unroll
-    for (int k = 0; k < kTileK; k += 32) {
+    for (int k = 0; k < kColumns; k += 32) {
       uint32_t a[2][kTilesM][4];
 #pragma unroll
       for (int m = 0; m < kTilesM; ++m) {
@@ -232,12 +261,12 @@ struct Product {
     }
   }
 
-  /// Adds the sums of part `split` to the parts that are its left neighbours in the tree.
-  __device__ void addToTree(int split) {
-    if (p.splitsPerBlock == 1) return;
+  /// Adds the sums of the block's segment `segment` to those that are its left neighbours in the tree.
+  __device__ void addToTree(int segment) {
+    if (p.segmentsPerBlock == 1) return;
     int level = 0;
-    for (; split >> level & 1; ++level) eachWaiting(level, [](Sum& mine, Sum& left) { mine = left + mine; });
-    if (split == p.splitsPerBlock - 1) return;
+    for (; segment >> level & 1; ++level) eachWaiting(level, [](Sum& mine, Sum& left) { mine = left + mine; });
+    if (segment == p.segmentsPerBlock - 1) return;
     eachWaiting(level, [](Sum& mine, Sum& left) { left = mine; });
     clear();
   }
@@ -273,7 +302,7 @@ struct Product {
       }
     }
     __syncthreads();
-    const bool isPartial = p.splitsPerBlock < p.splits, isGated = !isPartial && p.activation >= 0;
+    const bool isPartial = p.segmentsPerBlock < p.segments, isGated = !isPartial && p.activation >= 0;
     const int width = isGated ? kWeights / 2 : kWeights;
 #pragma unroll 1
     for (int i = thread(); i < kTokens * width; i += kThreads) {
@@ -327,7 +356,7 @@ __device__ __forceinline__ LinearParams productOf(const GroupedLinearParams& p, 
   Weight::moveTo(product, weight);
   product.bias = weight.hasBias ? product.bias + weight.firstBias : nullptr;
   product.n = weight.n;
-  product.splits = product.splitsPerBlock = weight.splits;
+  product.segmentsPerBlock = product.segments;
   return product;
 }
 
@@ -379,16 +408,16 @@ SVC_KERNEL(svcWholeGroups128, GroupedLinearParams, 256) { groupedProduct<WholeTi
 /// The sum of a number's partial sums by the tree of `Product::addToTree`.
 template <class Sum>
 __device__ float treeOf(const LinearParams& p, int token, int n) {
-  Sum parts[kMaxSplits];
+  Sum parts[kMostSegments];
   const int64_t stride = int64_t{p.rows} * p.n;
   const Sum* first = partialsOf<Sum>(p) + int64_t{token} * p.n + n;
 #pragma unroll
-  for (int i = 0; i < kMaxSplits; ++i) parts[i] = i < p.splits ? first[i * stride] : Sum{0};
+  for (int i = 0; i < kMostSegments; ++i) parts[i] = i < p.segments ? first[i * stride] : Sum{0};
 #pragma unroll
-  for (int width = 1; width < kMaxSplits; width *= 2) {
-    if (width >= p.splits) break;
+  for (int width = 1; width < kMostSegments; width *= 2) {
+    if (width >= p.segments) break;
 #pragma unroll
-    for (int i = 0; i + width < kMaxSplits; i += 2 * width) parts[i] += parts[i + width];
+    for (int i = 0; i + width < kMostSegments; i += 2 * width) parts[i] += parts[i + width];
   }
   return valueOf(p, token, n, parts[0]);
 }

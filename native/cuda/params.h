@@ -175,9 +175,9 @@ struct PackHeadsParams {
 /// x [rows, k] bf16 times a weight [n, k]. A row of the weight has `weightStride` numbers, those past k zero; each row of x and of the
 /// weight begins at a multiple of 16 bytes. Bias and weight of gate and up take turns, eight rows each (`gateUpRow`).
 ///
-/// k is cut in `splits` parts (`splitsOf`, fixed by the weight), and the sums of the parts are added as a binary tree.
-/// One block of threads takes splitsPerBlock of them; where that is fewer than all, it leaves its sums in `partials`, and
-/// svcLinearCombine follows with the same arguments.
+/// k is cut in `segments` of the weight (`segmentBegin`), 1, 2, 4 or 8, whose sums are added as a binary tree. One block of threads takes
+/// segmentsPerBlock of them, one or all; where that is not all, it leaves its sums in `partials`, and svcLinearCombine follows with the
+/// same arguments.
 ///
 /// Where `codes` has panels, the weight is those codes. Where `columnScales` is not null, x and the weight are whole numbers, int8, of which
 /// one pair stands for each number above: k and strides count pairs; the sums, int32 in `partials` too, are multiplied with both scales, and
@@ -194,9 +194,9 @@ struct LinearParams {
   int64_t xStride;
   void* out;  // f32 [rows, n]; of gate and up bf16 [rows, n / 2]
   int64_t outStride;
-  float* partials;  // [splits / splitsPerBlock][rows][n]
+  float* partials;  // [segments / segmentsPerBlock][rows][n]
   int32_t rows, n, k;
-  int32_t splits, splitsPerBlock;
+  int32_t segments, segmentsPerBlock;
   int32_t add;         // whether out += the product
   int32_t activation;  // svc::GatedActivation, or -1: no gate
 };
@@ -205,7 +205,7 @@ struct LinearParams {
 /// first group that has any. Not their addresses: those of a device are known to kernels by their arguments alone.
 struct GroupWeight {
   int64_t first, firstBias, firstScale;
-  int32_t hasBias, n, splits;
+  int32_t hasBias, n;
 };
 
 /// Rows of one group that follow each other in x and in out: no more than a block takes.
@@ -214,7 +214,7 @@ struct GroupTile {
 };
 
 /// Products of groups of rows, each with a weight of its own, all of one k and one format: experts, heads, adapters. A row has the bits of a
-/// plain product with its weight; a block takes all parts of k.
+/// plain product with its weight; a block takes all segments.
 struct GroupedLinearParams {
   /// What they share. `weight`, the panels of `codes`, `columnScales` and `bias` are those that `weights` counts from.
   LinearParams product;
@@ -283,14 +283,16 @@ struct ExpertRowsParams {
   int32_t experts, topK, tileRows;
 };
 
-/// out [rows, cols] f32 = the sum of weights[row, i] * outputs[places[row, i]], in this order.
+/// out [rows, cols] f32 = the sum of weights[row, i] * outputs[places[row, i]]: of each group of experts (`expertGroup`) in the order of ids, which
+/// ascend, and of the groups as a binary tree.
 struct ExpertsSumParams {
+  const int32_t* ids;  // [rows, topK]
   const float* outputs;  // [rows * topK, cols]
   const int32_t* places;
   const float* weights;
   float* out;
   int64_t outStride;
-  int32_t rows, cols, topK;
+  int32_t rows, cols, topK, experts;
 };
 
 /// x [rows, cols] bf16 -> whole numbers from -127 to 127 and a scale for each row (quantization.cuh); what

@@ -96,7 +96,7 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
         from: /x\[i\] \* factor \* p\.weight\[i\]/,
         to: 'x[i] * (factor * p.weight[i])',
       },
-      { file: 'linear.cu', from: /i < p\.splits \? /, to: 'i < p.splits - (p.rows < 5) ? ' },
+      { file: 'linear.cu', from: /i < p\.segments \? /, to: 'i < p.segments - (p.rows < 5) ? ' },
     ];
     compileChanged(kernels, changes);
     const { code, found } = await check(['rows', 'invariance', '--most-rows', '10'], {
@@ -105,7 +105,7 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     expect(code).toBe(1);
     const failed = found().map(({ results }) => results.filter(({ outcome }) => outcome === 'failed'));
     expect(failed[0]).toContainEqual({ name: 'row-rmsNorm-40', outcome: 'failed' });
-    expect(failed[1]).toContainEqual({ name: 'gate and up [72, 520]', outcome: 'failed' });
+    expect(failed[1]).toContainEqual({ name: 'product [200, 2080]', outcome: 'failed' });
   });
 
   it('times prefill and decode of a model whose weights are made up', async () => {

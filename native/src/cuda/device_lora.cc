@@ -13,7 +13,7 @@ DeviceWeight loadA(const WeightLoader& loader, const LoraNumbers& numbers, Strea
   TensorSource source{nullptr, "lora_A", 0, DType::F32, numbers.k, 0, 0, 0};
   source.numbers = std::make_shared<const std::vector<float>>(numbers.a);
   const int rank = static_cast<int>(numbers.scales.size());
-  return loader.linear({LinearPart{source, rank, {}, {}, {}}}, numbers.k, {WeightFormat::Bf16, {}}, stream);
+  return loader.linear({LinearPart{source, rank, {}, {}, {}}}, numbers.k, {WeightFormat::Bf16, {}}, 1, stream);
 }
 
 std::vector<uint16_t> roundedB(const WeightLoader& loader, const LoraNumbers& numbers) {

@@ -60,7 +60,7 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
   const int64_t count = int64_t{x.rows} * topK, inputStride = roundUp(k, kPieceNumbers), hiddenStride = gateUps.n / 2;
   if (count == 0) return stream_.endOp();
   const auto rows = static_cast<int32_t>(count);
-  const int tile = groupTileOf(ceilDiv(count, experts.count()), std::max(gateUps.splits, downs.splits), sharedBytes_);
+  const int tile = groupTileOf(ceilDiv(count, experts.count()), std::max(gateUps.product.segments, downs.product.segments), sharedBytes_);
   const int tileRows = kLinearTiles[tile].tokens, tiles = mostTiles(count, experts.count(), tileRows);
 
   Layout layout;
@@ -86,7 +86,7 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
     product.rows = rows;
     prepareInput(*groups.first, product, at<char>(memory, prepared));
     const GroupedLinearParams params{product, groups.memory.at<GroupWeight>(), sort.tiles, sort.numTiles, 0, 0};
-    launch(groupedLaunch(params, tile, groups.n, groups.splits, tiles, groups.count()), params);
+    launch(groupedLaunch(params, tile, groups.n, tiles, groups.count()), params);
   };
   LinearParams gated = gateUps.product;
   gated.x = at<uint16_t>(memory, inputs);
@@ -102,8 +102,8 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
   down.outStride = downs.n;
   multiply(experts.downGroups, down);
 
-  const ExpertsSumParams sum{at<float>(memory, outputs), sort.places, route.weights, reinterpret_cast<float*>(out.data),
-                             out.stride, out.rows, downs.n, topK};
+  const ExpertsSumParams sum{route.ids, at<float>(memory, outputs), sort.places, route.weights, reinterpret_cast<float*>(out.data),
+                             out.stride, out.rows, downs.n, topK, experts.count()};
   return run(launchOf(sum), sum);
 }
 

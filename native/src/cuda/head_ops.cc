@@ -30,8 +30,8 @@ StreamPosition CudaBackend::headLinear(HeadWeights heads, DType dtype, Rows x, R
   params.product.out = out.data;
   params.product.outStride = out.stride;
   params.product.rows = x.rows;
-  const int tile = groupTileOf(x.rows, groups.splits, sharedBytes_);
-  return run(groupedLaunch(params, tile, groups.n, groups.splits, 0, count), params);
+  const int tile = groupTileOf(x.rows, groups.product.segments, sharedBytes_);
+  return run(groupedLaunch(params, tile, groups.n, 0, count), params);
 }
 
 }  // namespace svc::cuda

@@ -57,7 +57,7 @@ std::shared_ptr<const Lora> CudaBackend::makeLora(const LoraNumbers& numbers) {
 StreamPosition CudaBackend::addLoras(const StepInputs& step, std::vector<AdapterLora> all, Rows x, Rows out, void* t) {
   const AdapterWork work(step, all);
   if (work.rows.empty()) return stream_.endOp();
-  const int tile = groupTileOf(work.count / static_cast<int64_t>(work.rows.size()), work.a.splits, sharedBytes_);
+  const int tile = groupTileOf(work.count / static_cast<int64_t>(work.rows.size()), work.a.product.segments, sharedBytes_);
   const std::vector<GroupTile> tiles = work.tiles(kLinearTiles[tile].tokens);
   const std::vector<int32_t> numTiles = {static_cast<int32_t>(tiles.size())};
   auto parcel = std::make_shared<Parcel>(staging_);
@@ -73,7 +73,7 @@ StreamPosition CudaBackend::addLoras(const StepInputs& step, std::vector<Adapter
   down.product.out = t;
   down.product.outStride = work.a.n;
   down.product.rows = x.rows;
-  launch(groupedLaunch(down, tile, work.a.n, work.a.splits, numTiles[0], work.a.count()), down);
+  launch(groupedLaunch(down, tile, work.a.n, numTiles[0], work.a.count()), down);
 
   const Lora& first = *all.front().lora;
   const LoraUpParams up{work.numbers, parcel->device(loras), parcel->device(list), static_cast<const float*>(t), work.a.n,

@@ -90,7 +90,7 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
   if (weight.format == WeightFormat::F32) return run(f32Launch(params), params);
   expectAligned(x);
   planLinear(params);
-  const size_t partialBytes = roundUp(linearPartialBytes(params.rows, params.n, params.k), kPieceBytes);
+  const size_t partialBytes = roundUp(linearPartialBytes(params.rows, params.n, params.segments), kPieceBytes);
   char* const memory = reinterpret_cast<char*>(scratch(partialBytes + inputBytes(weight, x.rows)));
   if (partialBytes > 0) params.partials = reinterpret_cast<float*>(memory);
   prepareInput(weight, params, memory + partialBytes);

@@ -29,11 +29,9 @@ void WeightGroups::add(const DeviceWeight& one) {
   expectServed(*first, one);
   const bool hasBias = own.bias != nullptr;
   if (product.bias == nullptr) product.bias = own.bias;
-  const int parts = splitsOf(own.n, own.k);
   table.push_back({one.format == WeightFormat::Codes ? own.codes.panels - product.codes.panels : own.weight - product.weight,
-                   hasBias ? own.bias - product.bias : 0, own.columnScales - product.columnScales, hasBias ? 1 : 0, own.n, parts});
+                   hasBias ? own.bias - product.bias : 0, own.columnScales - product.columnScales, hasBias ? 1 : 0, own.n});
   n = std::max(n, own.n);
-  splits = std::max(splits, parts);
 }
 
 StoredWeightGroups::StoredWeightGroups(const Device& device, const std::vector<const Weight*>& weights, StreamHandle stream) {

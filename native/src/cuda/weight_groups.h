@@ -15,7 +15,7 @@ struct WeightGroups {
   /// A product of all groups but for its rows: x, out and what becomes of the sums. The table counts from what it names.
   LinearParams product{};
   /// The most of any group.
-  int n = 0, splits = 1;
+  int n = 0;
 
   /// Throws NotAvailable where there are no kernels for its format.
   void add(const DeviceWeight& weight);

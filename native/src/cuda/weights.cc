@@ -155,6 +155,7 @@ void DeviceWeight::describe(LinearParams& params) const {
   params.bias = bias.bytes() == 0 ? nullptr : bias.at<float>();
   params.n = rows;
   params.k = k;
+  params.segments = segments;
   if (format == WeightFormat::F32) params.f32 = numbers.at<float>();
   else params.weight = numbers.at<uint16_t>();
   if (format != WeightFormat::Int8) return;
@@ -166,10 +167,10 @@ void DeviceWeight::describe(LinearParams& params) const {
 WeightLoader::WeightLoader(const Device& device)
     : device_(device), conversions_(cpu::kernelSet(cpu::availableSets().front())) {}
 
-DeviceWeight WeightLoader::linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form,
+DeviceWeight WeightLoader::linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, int segments,
                                   StreamHandle stream) const {
   const int n = std::accumulate(parts.begin(), parts.end(), 0, [](int sum, const LinearPart& part) { return sum + part.n; });
-  return load({form.format, form.codes, n, k, false, 1, 0}, n, {{parts, [](int row) { return row; }}}, stream);
+  return load({form.format, form.codes, n, k, false, segments, 0}, n, {{parts, [](int row) { return row; }}}, stream);
 }
 
 DeviceWeight WeightLoader::gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form,

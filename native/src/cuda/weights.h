@@ -40,7 +40,7 @@ class WeightLoader {
   explicit WeightLoader(const Device& device);
 
   /// Throws std::runtime_error where a file is cut off or a number is not finite.
-  DeviceWeight linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, StreamHandle stream) const;
+  DeviceWeight linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, int segments, StreamHandle stream) const;
   DeviceWeight gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form, StreamHandle stream) const;
   DeviceVector vector(const TensorSource& source, int64_t length, StreamHandle stream) const;
   DeviceVector vector(const std::vector<float>& values, StreamHandle stream) const;

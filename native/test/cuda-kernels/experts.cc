@@ -69,11 +69,12 @@ struct Groups {
     product.bias = biases.data();
     product.k = kK, product.weightStride = weightStride(kK);
     product.activation = -1;
+    product.segments = 2;
   }
 
   /// Groups whose weights and scales are so far apart.
   void fill(int64_t step, int64_t scaleStep) {
-    for (int i = 0; i < kExperts; ++i) table.push_back({i * step, i * kN, i * scaleStep, i % 2, kN, splitsOf(kN, product.k)});
+    for (int i = 0; i < kExperts; ++i) table.push_back({i * step, i * kN, i * scaleStep, i % 2, kN});
   }
 
   LinearParams of(int group) const {
@@ -130,14 +131,14 @@ void checkTiles(const Kernels& kernels, int tile, const Groups& groups, const In
   p.product.out = out.data(), p.product.outStride = kN;
   p.product.rows = kCount;
   p.weights = groups.table.data(), p.tiles = list.data(), p.numTiles = &numTiles;
-  kernels.run(groupedLaunch(p, tile, kN, groups.table[0].splits, tiles, kExperts), p);
+  kernels.run(groupedLaunch(p, tile, kN, tiles, kExperts), p);
   for (int i = 0; i < kCount; ++i) {
     Floats alone(kN);
     LinearParams one = x.row(groups.of(ids[i]), i / kTopK);
     one.rows = 1;
     one.out = alone.data(), one.outStride = kN;
     planLinear(one);
-    Floats partials(linearPartialBytes(1, kN, one.k) / 4);
+    Floats partials(linearPartialBytes(1, kN, one.segments) / 4);
     one.partials = partials.data();
     kernels.run(launchOf(one), one);
     if (needsCombine(one)) kernels.run(combineLaunch(one), one);

@@ -22,7 +22,7 @@ Floats productOf(const Kernels& kernels, LinearParams p, Part rows, int64_t xStr
   p.rows = rows.count;
   p.activation = -1;
   planLinear(p);
-  Floats partials(linearPartialBytes(p.rows, p.n, p.k) / 4);
+  Floats partials(linearPartialBytes(p.rows, p.n, p.segments) / 4);
   p.partials = partials.data();
   kernels.run(launchOf(p), p);
   if (needsCombine(p)) kernels.run(combineLaunch(p), p);
@@ -53,7 +53,7 @@ Floats encoded(const Kernels& kernels, const CodedWeight& codes, int n, int k) {
   return out;
 }
 
-void checkCodes(const Kernels& kernels, const Codes& codes, int n, int k) {
+void checkCodes(const Kernels& kernels, const Codes& codes, int n, int k, int segments = 1) {
   const int64_t xStride = ceilDiv(k, 32) * 32;
   const Halves x = toBf16(Numbers(8).floats(kRows * xStride));
   const Floats numbers = encoded(kernels, codes.weight, n, k);
@@ -62,7 +62,7 @@ void checkCodes(const Kernels& kernels, const Codes& codes, int n, int k) {
     for (int i = 0; i < k; ++i) weight[row * weightStride(k) + i] = toBf16(numbers[row * k + i]);
   }
   LinearParams p{};
-  p.x = x.data(), p.n = n, p.k = k;
+  p.x = x.data(), p.n = n, p.k = k, p.segments = segments;
   LinearParams plain = p;
   p.codes = codes.weight;
   plain.weight = weight.data(), plain.weightStride = weightStride(k);
@@ -88,7 +88,7 @@ void checkWhole(const Kernels& kernels, int n, int k) {
   p.weight = reinterpret_cast<const uint16_t*>(weight.data()), p.weightStride = pairs;
   p.x = reinterpret_cast<const uint16_t*>(quantized.data());
   p.rowScales = rowScales.data(), p.columnScales = columnScales.data();
-  p.n = n, p.k = ceilDiv(k, 2);
+  p.n = n, p.k = ceilDiv(k, 2), p.segments = kMostSegments;
   const Floats got = checkParts(kernels, p, xStride / 2, "a weight of whole numbers");
   for (int row = 0; row < kRows; ++row) {
     for (int col = 0; col < n; ++col) {
@@ -103,7 +103,7 @@ void checkWhole(const Kernels& kernels, int n, int k) {
 }  // namespace
 
 void checkFormats(const Kernels& kernels) {
-  checkCodes(kernels, {Meaning::Int4, 70, 520, 128, false, true, false}, 70, 520);
+  checkCodes(kernels, {Meaning::Int4, 70, 520, 128, false, true, false}, 70, 520, 8);
   checkCodes(kernels, {Meaning::Uint4, 20, 768, 32, true, true, true}, 20, 768);
   checkCodes(kernels, {Meaning::Int8, 20, 256, 16, true, false, false}, 20, 256);
   checkCodes(kernels, {Meaning::Fp8, 130, 40, 64, false, false, false}, 130, 40);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "check.h"
 
 namespace svc::cuda {
@@ -10,6 +12,7 @@ struct Shape {
   int n, k;  // of a weight in memory
   bool hasBias, add;
   int activation;
+  int segments = 1;
 };
 
 struct Product {
@@ -52,8 +55,9 @@ struct Product {
     p.rows = count, p.n = shape.n, p.k = shape.k;
     p.add = shape.add;
     p.activation = shape.activation;
+    p.segments = shape.segments;
     planLinear(p);
-    Floats partials(linearPartialBytes(count, shape.n, shape.k) / 4);
+    Floats partials(linearPartialBytes(count, shape.n, shape.segments) / 4);
     p.partials = partials.data();
     kernels.run(launchOf(p, sharedLimit), p);
     if (needsCombine(p)) kernels.run(combineLaunch(p), p);
@@ -103,12 +107,51 @@ void check(const Kernels& kernels, const Shape& shape) {
   report("svcLinear", all);
 }
 
+/// The product of the columns [first, end) of `whole` alone, of so many segments.
+Floats sharedProduct(const Kernels& kernels, const Product& whole, int segments, int first, int end, int rows) {
+  Product own = whole;
+  const int64_t stride = weightStride(whole.shape.k);
+  own.shape.k = end - first, own.shape.segments = segments;
+  own.weight.assign(own.shape.n * weightStride(own.shape.k), 0);
+  for (int n = 0; n < own.shape.n; ++n) {
+    const uint16_t* const from = &whole.weight[n * stride + first];
+    std::copy(from, from + own.shape.k, &own.weight[n * weightStride(own.shape.k)]);
+  }
+  own.x.erase(own.x.begin(), own.x.begin() + first);
+  return own.run(kernels, 0, rows, kLimits[0]);
+}
+
+/// What ranks add up that each have some columns has the bytes of one product, with few rows and with many.
+void checkShares(const Kernels& kernels, int n, int k) {
+  constexpr int kMost = 70;
+  const Product product({n, k, false, false, -1, kMostSegments}, kMost);
+  for (const int rows : {3, kMost}) {
+    const Floats whole = product.run(kernels, 0, rows, kLimits[0]);
+    for (int ranks = 2; ranks <= kMostSegments; ranks *= 2) {
+      std::vector<Floats> sums;
+      for (int i = 0; i < ranks; ++i) {
+        const auto begin = [&](int rank) { return std::min(k, segmentBegin(k, ranks, rank)); };
+        sums.push_back(sharedProduct(kernels, product, kMostSegments / ranks, begin(i), begin(i + 1), rows));
+      }
+      for (int width = 1; width < ranks; width *= 2) {
+        for (int i = 0; i < ranks; i += 2 * width) {
+          for (size_t at = 0; at < whole.size(); ++at) sums[i][at] += sums[i + width][at];
+        }
+      }
+      expectSame(sums[0].data(), whole.data(), whole.size(), "a product shared by " + std::to_string(ranks));
+    }
+  }
+}
+
 }  // namespace
 
 void checkLinear(const Kernels& kernels) {
   check(kernels, {70, 72, true, false, -1});
   check(kernels, {200, 40, false, true, -1});
-  check(kernels, {64, 2080, true, true, -1});  // eight parts, the last of which are short
+  check(kernels, {64, 2080, true, true, -1, 8});
+  check(kernels, {70, 331, true, false, -1, 4});
+  check(kernels, {20, 70, false, false, -1, 8});  // more segments than units
+  checkShares(kernels, 24, 1024);
   check(kernels, {gateUpRows(36), 520, true, false, 0});
   check(kernels, {gateUpRows(72), 64, true, false, 4});
   check(kernels, {gateUpRows(16), 33, false, false, 3});
@@ -116,7 +159,7 @@ void checkLinear(const Kernels& kernels) {
 
 /// The bytes of one product by the tiles for few rows and for many, right or wrong.
 void reportLinear(const Kernels& kernels) {
-  const Product product({64, 520, false, false, -1}, 70);
+  const Product product({64, 520, false, false, -1, 2}, 70);
   report("few", product.run(kernels, 0, 9, kLimits[0]));
   report("many", product.run(kernels, 0, 70, kLimits[0]));
 }
