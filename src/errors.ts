@@ -146,6 +146,9 @@ function withoutMiddle(message: string): string {
   return `${shortened(message, MOST_SHOWN / 2)} ${message.slice(-MOST_SHOWN / 4)}`;
 }
 
+/** Another rank of the model has ended, has not come or computes something else: none can go on. */
+export class RanksBrokenError extends SvcError {}
+
 /** The native addon is missing or does not load; the message says how to build it. */
 export class NativeAddonError extends SvcError {}
 

@@ -300,6 +300,16 @@ export interface NativeBackend {
       topLogprobs: Float32Array,
     ]
   ): StreamPosition;
+  /** x f32 becomes the sum of the x of all ranks, in all of them. */
+  sumRanks(...x: TensorArgs): StreamPosition;
+  /** `widths` [ranks] are the columns of each; x may be its own columns of out. */
+  gatherColumns(
+    isBf16: boolean,
+    widths: Int32Array,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  /** Fills `tokens` with those of rank 0. */
+  shareSampled(tokens: Int32Array): StreamPosition;
   /** Fills `tokens`. */
   sample(
     ...rest: [
@@ -439,12 +449,21 @@ export interface Native {
    * the calling thread that long.
    */
   socketBandwidth(bytes: number, memoryBytes: number, sockets: number): number;
-  /** Thread i is bound to processor `cpus[i % length]`; left out, to none. */
+  /**
+   * Thread i is bound to processor `cpus[i % length]`; left out, to none. Among ranks it has a group, and is the only one of its rank
+   * there.
+   */
   readonly CpuBackend: new (
     isa: CpuIsa,
     threads: number,
     cpus?: Int32Array,
+    group?: bigint,
+    rank?: number,
   ) => NativeBackend;
+  /** A group of 2, 4 or 8 ranks: the token is good on all threads of the process, until `breakRankGroup`. */
+  createRankGroup(size: number, deadlineMs: number): bigint;
+  /** Ops of its ranks that wait for others, and those that come, throw an error with `isRanksBroken` that says why. */
+  breakRankGroup(group: bigint, why: string): void;
   /** On the first GPU that the driver shows; the files are a library and compiled kernels. Throws where there is none to compute on. */
   readonly CudaBackend: new (
     driver: string,
@@ -566,7 +585,9 @@ function isNative(value: unknown): value is Native {
     'KvMemory',
     'TransferEngine',
     'crc32c',
+    'breakRankGroup',
     'compileCuda',
+    'createRankGroup',
     'cudaDevice',
     'instructionSets',
     'nvrtc',

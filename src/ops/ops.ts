@@ -13,6 +13,7 @@ import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
 import type { Expert, Experts, Routing } from './experts.ts';
 import type { AdapterLora, Lora, LoraNumbers } from './lora.ts';
 import type { PackedWeights } from './packed-weights.ts';
+import type { RankPlace } from './ranks.ts';
 import type { Segments } from './segments.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
@@ -224,6 +225,9 @@ export interface Ops {
   /** Instruction set of the kernels: their results are equal to the bit only to those of the same one. */
   readonly isa: string;
 
+  /** Where it is among the ranks of one model. All of them run the same ops in the same order. */
+  readonly ranks: RankPlace;
+
   // ── memory that lives as long as the model: what is loaded never looks at its file again ──
 
   /**
@@ -400,6 +404,20 @@ export interface Ops {
 
   /** logits [rows, vocab] f32 -> one token id a row. */
   sample(logits: Tensor, rows: SamplingRows): SampledTokens;
+
+  // ── between ranks: each waits for the others, and throws RanksBrokenError where one will not come. Alone, none does anything ──
+
+  /** x [tokens, n] f32, in place: the sum of the x of all ranks, in all of them, added as by `sumOfSegments`. */
+  sumRanks(x: Tensor): void;
+
+  /** x [rows, widths[rank]] of each rank -> [rows, sum of widths] in all of them: side by side, in the order of ranks. */
+  gatherColumns(x: Tensor, widths: readonly number[]): Tensor;
+
+  /** x [rows, sum of widths], in place: each rank has made its own columns, and takes those of the others. */
+  shareColumns(x: Tensor, widths: readonly number[]): void;
+
+  /** The `count` tokens that rank 0 samples, as a result of every rank. The others give null. */
+  shareSampled(tokens: SampledTokens | null, count: number): SampledTokens;
 
   /** A copy in JavaScript memory, widened to f32, [rows * cols]. */
   read(x: Tensor): Float32Array;

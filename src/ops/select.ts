@@ -8,7 +8,9 @@ import { loadNative, type Native } from '../native/native.ts';
 import { openCpuDevice } from './native/cpu-device.ts';
 import { missingForCuda, openCudaDevice } from './native/cuda-device.ts';
 import { NativeOps } from './native/native-ops.ts';
+import { openRankGroup as openNativeGroup } from './native/rank-group.ts';
 import type { Ops } from './ops.ts';
+import type { RankGroup, RankSeat } from './ranks.ts';
 import { ReferenceOps } from './reference/reference-ops.ts';
 
 interface SelectedOps {
@@ -27,11 +29,40 @@ type DeviceOptions = Pick<
   'device' | 'numThreads' | 'cpuBind' | 'cpuIsa' | 'enforceEager' | 'attention'
 >;
 
+/** Longer than any step: a rank waits for the tokens of rank 0, which may be waiting for a constraint. */
+const RANK_DEADLINE_MS = 120_000;
+
 /**
- * @throws NativeAddonError when `device` is cpu or cuda and the addon does not load; ConfigError for a GPU that is not there, an
- *   instruction set or a number of threads that this machine cannot do.
+ * Opens a group of 2, 4 or 8 ranks.
+ * @param deadlineMs how long a rank waits for the others in one op
+ * @throws NativeAddonError where the addon does not load: plain TypeScript has no ranks.
  */
-export function selectOps(options: DeviceOptions): SelectedOps {
+export function openRankGroup(size: number, deadlineMs = RANK_DEADLINE_MS): RankGroup {
+  return openNativeGroup(loadNative(), size, deadlineMs);
+}
+
+/**
+ * @param seat among the ranks of one model; left out where the backend is to be alone
+ * @throws NativeAddonError when `device` is cpu or cuda and the addon does not load; ConfigError for a GPU that is not there, an
+ *   instruction set or a number of threads that this machine cannot do, or ranks of a device that has none.
+ */
+export function selectOps(options: DeviceOptions, seat?: RankSeat): SelectedOps {
+  return seat === undefined ? selectAlone(options) : selectRank(options, seat);
+}
+
+function selectRank(options: DeviceOptions, seat: RankSeat): SelectedOps {
+  if (options.device === 'cuda' || options.device === 'reference') {
+    throw new ConfigError(
+      `several ranks are not available with --device ${options.device}: use --device cpu`,
+      {
+        param: 'tensor-parallel-size',
+      },
+    );
+  }
+  return openCpu(loadNative(), options, `rank ${seat.rank} of ${seat.size}`, seat);
+}
+
+function selectAlone(options: DeviceOptions): SelectedOps {
   switch (options.device) {
     case 'reference':
       return { ops: new ReferenceOps(), reason: 'asked for by --device reference', warning: null };
@@ -95,8 +126,8 @@ function openCuda({ enforceEager, attention }: DeviceOptions, reason: string): S
   return { ops: new NativeOps(device), reason, warning: null };
 }
 
-function openCpu(native: Native, options: DeviceOptions, reason: string): SelectedOps {
-  const ops = new NativeOps(openCpuDevice(native, options));
+function openCpu(native: Native, options: DeviceOptions, reason: string, seat?: RankSeat): SelectedOps {
+  const ops = new NativeOps(openCpuDevice(native, options, seat));
   return { ops, reason, warning: tooManyThreads(options.numThreads) };
 }
 

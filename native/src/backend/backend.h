@@ -18,6 +18,7 @@
 #include "backend/step_inputs.h"
 #include "backend/tensor_source.h"
 #include "memory/shared_memory.h"
+#include "ranks/rank_member.h"
 
 namespace svc {
 
@@ -220,6 +221,15 @@ class Backend {
   virtual StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) = 0;
   /// `tokens` is filled when the op runs.
   virtual StreamPosition sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) = 0;
+
+  /// This rank among those that share a model; null where it is alone, and none of the next three is called.
+  virtual RankMember* rankMember() { return nullptr; }
+  /// x f32, in place: the sum of the x of all ranks, as a binary tree of neighbours.
+  virtual StreamPosition sumRanks(Rows x, int64_t cols) = 0;
+  /// The columns x of all ranks, `widths` of each, side by side. x may be its own columns of out.
+  virtual StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) = 0;
+  /// `tokens` of rank 0 on all ranks, once the op runs.
+  virtual StreamPosition shareSampled(int32_t* tokens, int64_t count) = 0;
 
   /// `values` is filled when the op runs.
   virtual StreamPosition readLater(DType dtype, Rows x, int64_t cols, float* values) = 0;

@@ -4,6 +4,7 @@
 #include "binding/backend_object.h"
 #include "binding/cuda.h"
 #include "binding/kv_memory.h"
+#include "binding/ranks.h"
 #include "binding/transfer.h"
 #include "binding/transfer_probes.h"
 #include "cpu/dispatch.h"
@@ -36,6 +37,8 @@ Napi::Object registerAddon(Napi::Env env, Napi::Object exports) {
   exports.Set("compileCuda", Napi::Function::New(env, svc::compileCuda));
   exports.Set("KvMemory", svc::KvMemoryObject::define(env));
   exports.Set("TransferEngine", svc::TransferEngine::define(env));
+  exports.Set("createRankGroup", Napi::Function::New(env, svc::createRankGroup));
+  exports.Set("breakRankGroup", Napi::Function::New(env, svc::breakRankGroup));
   exports.Set("crc32c", Napi::Function::New(env, crc32c));
   exports.Set("copyBandwidth", Napi::Function::New(env, svc::copyBandwidth));
   exports.Set("socketBandwidth", Napi::Function::New(env, svc::socketBandwidth));

@@ -3,6 +3,7 @@
 #include "binding/backend_object.h"
 
 #include "backend/not_available.h"
+#include "binding/ranks.h"
 #include "cpu/cpu_backend.h"
 
 namespace svc {
@@ -22,6 +23,10 @@ Napi::Value BackendObject::call(const Info& info) {
   } catch (const NotAvailable& error) {
     Napi::Error wrapped = Napi::Error::New(info.Env(), error.what());
     wrapped.Set("isNotAvailable", Napi::Boolean::New(info.Env(), true));
+    throw wrapped;
+  } catch (const RanksBroken& error) {
+    Napi::Error wrapped = Napi::Error::New(info.Env(), error.what());
+    wrapped.Set("isRanksBroken", Napi::Boolean::New(info.Env(), true));
     throw wrapped;
   } catch (const std::exception& error) {
     throw Napi::Error::New(info.Env(), error.what());
@@ -84,6 +89,9 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                          InstanceMethod<&BackendObject::call<&BackendObject::maskLogits>>("maskLogits"),
                          InstanceMethod<&BackendObject::call<&BackendObject::editLogits>>("editLogits"),
                          InstanceMethod<&BackendObject::call<&BackendObject::logprobs>>("logprobs"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::sumRanks>>("sumRanks"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::gatherColumns>>("gatherColumns"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::shareSampled>>("shareSampled"),
                          InstanceMethod<&BackendObject::call<&BackendObject::readBandwidth>>("readBandwidth"),
                          InstanceMethod<&BackendObject::call<&BackendObject::matrixPeak>>("matrixPeak"),
                          InstanceMethod<&BackendObject::call<&BackendObject::forkJoinSeconds>>("forkJoinSeconds"),
@@ -120,7 +128,7 @@ std::unique_ptr<Backend> makeCpuBackend(const Napi::CallbackInfo& info) {
   if (threads < 1 || threads > 1024) {
     throw ArgumentError("CpuBackend", "1 to 1024 threads", std::to_string(threads));
   }
-  return std::make_unique<cpu::CpuBackend>(isa, threads, cpusAt(info[2]));
+  return std::make_unique<cpu::CpuBackend>(isa, threads, cpusAt(info[2]), rankMemberFrom(info[3], info[4]));
 }
 
 Backend& BackendObject::backend() {

@@ -132,6 +132,12 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value logprobs(const Info&);
   Napi::Value sample(const Info&);
 
+  // ranks.cc
+  Napi::Value sumRanks(const Info&);
+  Napi::Value gatherColumns(const Info&);
+  Napi::Value shareSampled(const Info&);
+  RankMember& rankMember(const Args&);
+
   // probes.cc
   Napi::Value readBandwidth(const Info&);
   Napi::Value matrixPeak(const Info&);
@@ -159,7 +165,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   bool isSending_ = false;
 };
 
-/// new CpuBackend(instruction set, threads, processors to bind them to)
+/// new CpuBackend(instruction set, threads, processors to bind them to, rank group, rank): the last two are undefined where it is alone
 std::unique_ptr<Backend> makeCpuBackend(const Napi::CallbackInfo& info);
 
 }  // namespace svc

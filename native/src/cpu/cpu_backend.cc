@@ -169,6 +169,20 @@ StreamPosition CpuBackend::gatherRows(DType dtype, std::vector<int32_t> rows, Ro
   return stream_.record([dtype, rows = std::move(rows), x, cols, out] { runGatherRows(dtype, rows, x, cols, out); });
 }
 
+StreamPosition CpuBackend::sumRanks(Rows x, int64_t cols) {
+  return stream_.record([this, x, cols] { runSumRanks(pool_, *member_, x, cols); });
+}
+
+StreamPosition CpuBackend::gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) {
+  return stream_.record([this, dtype, widths = std::move(widths), x, out] {
+    runGatherColumns(pool_, *member_, dtype, widths, x, out);
+  });
+}
+
+StreamPosition CpuBackend::shareSampled(int32_t* tokens, int64_t count) {
+  return stream_.record([this, tokens, count] { runShareSampled(*member_, tokens, count); });
+}
+
 StreamPosition CpuBackend::restrictLogits(Rows logits, int vocab, IdLists allowed) {
   return stream_.record(
       [this, logits, vocab, allowed = std::move(allowed)] { runRestrict(pool_, logits, vocab, allowed); });

@@ -16,6 +16,7 @@
 #include "cpu/packed_cache.h"
 #include "cpu/packed_weight.h"
 #include "cpu/paged_attention.h"
+#include "cpu/rank_ops.h"
 #include "memory/arena.h"
 #include "threads/pool.h"
 #include "threads/stream.h"
@@ -24,11 +25,14 @@ namespace svc::cpu {
 
 class CpuBackend final : public Backend {
  public:
-  /// Throws std::runtime_error if this processor lacks the instruction set.
-  CpuBackend(const std::string& isa, int threads, const ThreadCpus& cpus)
-      : kernels_(kernelSet(isa)), pool_(threads, cpus), stream_(cpus) {}
-  /// What reads on the stream ends before it.
-  ~CpuBackend() override { closePackedEntry(); }
+  /// Throws std::runtime_error if this processor lacks the instruction set. `member` is null where it is alone.
+  CpuBackend(const std::string& isa, int threads, const ThreadCpus& cpus, std::unique_ptr<RankMember> member)
+      : kernels_(kernelSet(isa)), pool_(threads, cpus), member_(std::move(member)), stream_(cpus) {}
+  /// What reads on the stream ends before it, as do the ops that wait for other ranks.
+  ~CpuBackend() override {
+    closePackedEntry();
+    if (member_ != nullptr) member_->leave();
+  }
 
   const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, int segments) override;
   const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) override;
@@ -88,6 +92,11 @@ class CpuBackend final : public Backend {
   StreamPosition logprobs(Rows logits, int vocab, LogprobRows rows) override;
   StreamPosition sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) override;
 
+  RankMember* rankMember() override { return member_.get(); }
+  StreamPosition sumRanks(Rows x, int64_t cols) override;
+  StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) override;
+  StreamPosition shareSampled(int32_t* tokens, int64_t count) override;
+
   void read(DType dtype, Rows x, int64_t cols, float* values) override;
   void write(DType dtype, const float* values, int64_t cols, Rows out) override;
 
@@ -112,6 +121,7 @@ class CpuBackend final : public Backend {
   LoraMemory loraMemory_;
   MatrixMemory matrixMemory_;
   HeadMemory headMemory_;
+  const std::unique_ptr<RankMember> member_;
   /// The last member, so that it ends before the others are freed. Only its thread uses the pool.
   Stream stream_;
 };

@@ -1,26 +1,11 @@
-// A task has enough rows to be worth waking a thread for.
-
 #include "cpu/elementwise.h"
 
-#include <algorithm>
 #include <cstring>
+
+#include "cpu/each_row.h"
 
 namespace svc::cpu {
 namespace {
-
-/// Fewest numbers of a task: less work is done before another thread has woken.
-constexpr int64_t kTaskNumbers = 16384;
-
-/// Calls body(row) for each row, in tasks of enough numbers.
-template <class Body>
-void eachRow(ThreadPool& pool, int64_t rows, int64_t cols, const Body& body) {
-  const int64_t perTask = std::max<int64_t>(1, kTaskNumbers / std::max<int64_t>(cols, 1));
-  const int tasks = static_cast<int>((rows + perTask - 1) / perTask);
-  pool.run(tasks, [&](int task, int) {
-    const int64_t end = std::min(rows, (task + 1) * perTask);
-    for (int64_t row = task * perTask; row < end; ++row) body(row);
-  });
-}
 
 char* rowAt(const Rows& tensor, int64_t row, DType dtype) {
   return tensor.data + row * tensor.stride * static_cast<int64_t>(elementBytes(dtype));

@@ -111,6 +111,9 @@ class CudaBackend final : public Backend {
   double forkJoinSeconds(int64_t repeats) override;
 
   // not_there.cc: each throws NotAvailable
+  StreamPosition sumRanks(Rows x, int64_t cols) override;
+  StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) override;
+  StreamPosition shareSampled(int32_t* tokens, int64_t count) override;
   void openPackedEntry(const std::string& path, const std::string& key) override;
   const Weight& loadPacked(const std::string& name) override;
   void closePackedEntry() override {}

@@ -2,6 +2,7 @@
 
 import { ConfigError } from '../../errors.ts';
 import { cudaDriver, type Native, type NativeBackend, type NativeCudaDevice } from '../../native/native.ts';
+import { ALONE } from '../ranks.ts';
 import { findCudaKernels } from './cuda-kernels.ts';
 import type { NativeDevice } from './native-ops.ts';
 
@@ -28,6 +29,7 @@ export function openCudaDevice(native: Native, options: CudaOptions): NativeDevi
   const isa = `sm_${device.computeCapability}`;
   return {
     native: backend,
+    ranks: ALONE,
     backend: 'cuda',
     description: `${device.name}, ${isa}`,
     isa: ['cuda', isa, madeBy].filter((word) => word !== '').join(' '),

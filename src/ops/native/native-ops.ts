@@ -31,6 +31,7 @@ import type {
   TokenIds,
   TokenMasks,
 } from '../ops.ts';
+import type { RankPlace } from '../ranks.ts';
 import type { Segments } from '../segments.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { paddedBatchSize } from './batch-sizes.ts';
@@ -45,6 +46,7 @@ import { NativeExperts, NativeGateUp, NativeKvCache, NativeLinear, NativeVector 
 /** One device that the addon has a backend for. */
 export interface NativeDevice {
   readonly native: NativeBackend;
+  readonly ranks: RankPlace;
   readonly backend: Ops['backend'];
   readonly description: string;
   readonly isa: string;
@@ -60,6 +62,7 @@ export class NativeOps implements Ops {
   readonly backend: Ops['backend'];
   readonly description: string;
   readonly isa: string;
+  readonly ranks: RankPlace;
   readonly freeMemory: () => number;
   readonly deviceMemory: () => DeviceMemory | null;
   readonly packedWeights: NativePackedWeights | null;
@@ -75,6 +78,7 @@ export class NativeOps implements Ops {
     this.backend = backend;
     this.description = description;
     this.isa = isa;
+    this.ranks = device.ranks;
     this.freeMemory = device.freeMemory;
     this.deviceMemory = device.deviceMemory;
     this.#loaded = new NativePackedWeights(native, `${backend} ${isa}`);
@@ -457,6 +461,49 @@ export class NativeOps implements Ops {
     return new NativeSampledTokens(this.#native, position, tokens);
   }
 
+  sumRanks(x: Tensor): void {
+    const input = expectTensor('sumRanks', 'x', x, { dtype: 'f32' });
+    if (this.ranks.size > 1) this.#guard(() => this.#native.sumRanks(...argsOf(input)));
+  }
+
+  gatherColumns(x: Tensor, widths: readonly number[]): Tensor {
+    const input = expectTensor('gatherColumns', 'x', x, {
+      cols: ownWidth('gatherColumns', widths, this.ranks),
+    });
+    if (this.ranks.size === 1) return x;
+    const cols = widths.reduce((sum, width) => sum + width, 0);
+    const out = this.#arena.allocate(x.rows, cols, x.dtype);
+    this.#gather(input, widths, out);
+    return out;
+  }
+
+  shareColumns(x: Tensor, widths: readonly number[]): void {
+    const own = ownWidth('shareColumns', widths, this.ranks);
+    const cols = widths.reduce((sum, width) => sum + width, 0);
+    const all = expectTensor('shareColumns', 'x', x, { cols });
+    if (this.ranks.size === 1) return;
+    const first = widths.slice(0, this.ranks.rank).reduce((sum, width) => sum + width, 0);
+    this.#gather(all.view(first, own), widths, all);
+  }
+
+  #gather(x: NativeTensor, widths: readonly number[], out: NativeTensor): void {
+    const isBf16 = x.dtype === 'bf16';
+    this.#guard(() =>
+      this.#native.gatherColumns(isBf16, Int32Array.from(widths), ...argsOf(x), ...argsOf(out)),
+    );
+  }
+
+  shareSampled(tokens: SampledTokens | null, count: number): SampledTokens {
+    const { rank, size } = this.ranks;
+    if ((tokens !== null) !== (rank === 0))
+      throw new ShapeError('shareSampled', 'the tokens of rank 0, and of no other', `some of rank ${rank}`);
+    const own = tokens === null ? new Int32Array(count) : this.#unread('shareSampled', tokens);
+    if (own.length !== count) throw new ShapeError('shareSampled', `${count} tokens`, `${own.length}`);
+    if (tokens !== null && size === 1) return tokens;
+    const position = this.#guard(() => this.#native.shareSampled(own));
+    return new NativeSampledTokens(this.#native, position, own);
+  }
+
   read(x: Tensor): Float32Array {
     const input = expectTensor('read', 'x', x, {});
     const values = new Float32Array(x.rows * x.cols);
@@ -517,6 +564,12 @@ export class NativeOps implements Ops {
 /** The index that stands for no vector. */
 const NO_VECTOR = -1;
 const NO_INTEGERS = new Int32Array(0);
+
+/** The columns of this rank, of those of all. */
+function ownWidth(op: string, widths: readonly number[], { rank, size }: RankPlace): number {
+  if (widths.length !== size) throw new ShapeError(op, `widths of ${size} ranks`, `${widths.length}`);
+  return widths[rank]!;
+}
 
 function argsOf(x: NativeTensor): TensorArgs {
   return [x.offset, x.rows, x.cols, x.stride];

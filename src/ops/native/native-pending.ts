@@ -2,6 +2,7 @@
 
 import type { NativeBackend, StreamPosition } from '../../native/native.ts';
 import type { Pending, SampledTokens } from '../ops.ts';
+import { asOpsError } from './native-errors.ts';
 
 /** A step may take seconds: a thread that is being ended can end between two calls of `await`. */
 const SLICE_MS = 100;
@@ -19,7 +20,11 @@ export class NativePending<T> implements Pending<T> {
   }
 
   read(): T {
-    while (!this.native.await(this.#position, SLICE_MS));
+    try {
+      while (!this.native.await(this.#position, SLICE_MS));
+    } catch (error) {
+      throw asOpsError(error);
+    }
     return this.#result();
   }
 }

@@ -30,6 +30,7 @@ import type {
   TokenMasks,
 } from '../ops.ts';
 import { NO_TOKEN } from '../ops.ts';
+import { ALONE } from '../ranks.ts';
 import { readTensor } from '../read-tensor.ts';
 import type { Segments } from '../segments.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
@@ -55,6 +56,7 @@ export class ReferenceOps implements Ops {
   readonly backend = 'reference';
   readonly description = 'plain TypeScript, 1 thread';
   readonly isa = 'reference';
+  readonly ranks = ALONE;
   readonly busySeconds = null;
   /** Tensors of the open scopes, the innermost last. */
   readonly #scopes: RefTensor[][] = [];
@@ -277,6 +279,20 @@ export class ReferenceOps implements Ops {
   sample(logits: Tensor, rows: SamplingRows): SampledTokens {
     const tokens = sample(logits, rows);
     return { read: () => tokens };
+  }
+
+  // It is alone: what it has is what all have.
+
+  sumRanks(): void {}
+
+  gatherColumns(x: Tensor): Tensor {
+    return x;
+  }
+
+  shareColumns(): void {}
+
+  shareSampled(tokens: SampledTokens): SampledTokens {
+    return tokens;
   }
 
   read(x: Tensor): Float32Array {
