@@ -172,7 +172,7 @@ async function untilTheEnd(
 ): Promise<void> {
   const death = await Promise.race([stop.requested, ...(engine === null ? [] : [engine.died])]);
   if (death !== null) {
-    logger.error(`the engine has died: ${death.message}`);
+    logger.error(death.message);
     registration?.close();
     await server.drain(DEATH_NOTICE_MS);
     process.exit(1);

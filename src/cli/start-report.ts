@@ -26,6 +26,7 @@ export function startReport(
       'dtype',
       info.weightFormat === info.dtype ? info.dtype : `${info.dtype}, weights in ${info.weightFormat}`,
     ],
+    ...engineRows(engine),
     ['backend', `${info.backend}: ${info.compute} (${info.backendReason})`],
     [
       'kv cache',
@@ -48,6 +49,10 @@ export function startReport(
       : [];
   const report = [`svc ${version()} is ready after ${seconds.toFixed(1)} s`, ...lines, ...hint];
   return `${[...report, ...nextSteps(address, engine, apiKeys.length > 0)].join('\n')}\n`;
+}
+
+function engineRows({ numEngines }: InferenceEngine): readonly (readonly [string, string])[] {
+  return numEngines === 1 ? [] : [['engines', `${numEngines}, of which this is the first`]];
 }
 
 function adapterRows({ adapters }: InferenceEngine): readonly (readonly [string, string])[] {

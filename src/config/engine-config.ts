@@ -72,6 +72,13 @@ export interface AttentionChoice {
   readonly isForPrefill: boolean;
 }
 
+/** What one of several engines of a process gets of the machine beside its part of the threads. */
+export interface EngineShare {
+  readonly rank: number;
+  /** Of the host's memory, for its weights and its KV cache. */
+  readonly memoryBytes: number;
+}
+
 export interface EngineConfig {
   /** Folder with config.json and *.safetensors. */
   readonly modelPath: string;
@@ -120,7 +127,11 @@ export interface EngineConfig {
   readonly gpuMemoryUtilization: number;
   /** Ranks that the model is cut over, each with threads and memory of its own. */
   readonly tensorParallelSize: TensorParallelSize;
-  /** Of all ranks together; null is one a physical core. */
+  /** Engines of the process: each has a copy of the model, and an equal part of threads and KV memory. */
+  readonly dataParallelSize: number;
+  /** Of the engine that gets this; null where it has all, or the engines are still to be told apart. */
+  readonly share: EngineShare | null;
+  /** Of all engines and ranks together; null is one a physical core. */
   readonly numThreads: number | null;
   /** Null is `auto` for several ranks on several NUMA nodes, else `nobind`. */
   readonly cpuBind: CpuBind | null;

@@ -139,10 +139,9 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
 
   // Several devices and machines.
   refused('--pipeline-parallel-size -pp', 'value', ONE_PROCESS, 'use 1', ['1']),
-  refused('--data-parallel-size -dp', 'value', ONE_PROCESS, MORE_INSTANCES, ['1']),
   refused('--data-parallel-rank -dpn', 'value', ONE_PROCESS, MORE_INSTANCES, ['0']),
   refused('--data-parallel-start-rank -dpr', 'value', ONE_PROCESS, MORE_INSTANCES, ['0']),
-  refused('--data-parallel-size-local -dpl', 'value', ONE_PROCESS, MORE_INSTANCES, ['1']),
+  refused('--data-parallel-size-local -dpl', 'value', ONE_PROCESS, 'use --data-parallel-size', ['1']),
   refused('--data-parallel-address -dpa', 'value', ONE_PROCESS, MORE_INSTANCES),
   refused('--data-parallel-rpc-port -dpp', 'value', ONE_PROCESS, MORE_INSTANCES),
   harmless('--data-parallel-backend -dpb', 'value', ONE_PROCESS),

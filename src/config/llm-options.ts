@@ -10,7 +10,10 @@ import { didYouMean } from './suggest.ts';
 
 export interface LLMOptions
   extends Partial<
-    Omit<EngineConfig, 'modelPath' | 'cpuBind' | 'kvTransfer' | 'speculative' | 'structuredOutputs' | 'lora'>
+    Omit<
+      EngineConfig,
+      'modelPath' | 'share' | 'cpuBind' | 'kvTransfer' | 'speculative' | 'structuredOutputs' | 'lora'
+    >
   > {
   /** Folder of a model in the Hugging Face format, or its name on the hub; by default the bundled small chat model. */
   readonly model?: string | undefined;

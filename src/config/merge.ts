@@ -110,6 +110,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     kvCacheMemoryBytes: values.kvCacheMemoryBytes,
     gpuMemoryUtilization: values.gpuMemoryUtilization,
     tensorParallelSize: values.tensorParallelSize,
+    dataParallelSize: dataParallelSize(values),
+    share: null,
     numThreads: values.numThreads,
     cpuBind: values.cpuBind,
     cpuIsa: values.cpuIsa,
@@ -141,6 +143,20 @@ function quantization({ quantization, dtype }: OptionValues): Quantization | nul
     `--quantization ${quantization} and --dtype float32 contradict each other: quantised weights are computed with in ` +
       'bfloat16; leave out one of them',
     { param: 'quantization' },
+  );
+}
+
+/** Several engines share the processors; between instances each has a proxy's whole attention. */
+function dataParallelSize({ dataParallelSize: size, kvTransferConfig, device }: OptionValues): number {
+  if (size === 1) return size;
+  const [option, reason] =
+    Object.keys(kvTransferConfig ?? {}).length > 0
+      ? ['kv-transfer-config', 'an instance that exchanges KV blocks has one engine']
+      : ['device', 'several engines share the processors of a machine, and no GPU'];
+  if (option === 'device' && device !== 'cuda') return size;
+  throw new ConfigError(
+    `--data-parallel-size ${size} and --${option} exclude each other: ${reason}; start ${size} instances behind svc proxy`,
+    { param: 'data-parallel-size' },
   );
 }
 

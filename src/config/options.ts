@@ -329,9 +329,13 @@ export const SERVE_OPTIONS = new OptionTable({
       env: 'SVC_TENSOR_PARALLEL_SIZE',
     }),
     cpuBind: optional(cpuBind(), {
-      help: 'processors that the threads of each rank are bound to, such as 0-3|4-7: a thread each; auto shares the cores, node by node; nobind binds none',
+      help: 'processors that the threads of each rank of each engine are bound to, such as 0-3|4-7: a thread each; auto shares the cores, node by node; nobind binds none',
       defaultText: 'auto for several ranks on several NUMA nodes, else nobind',
       env: 'SVC_CPU_BIND',
+    }),
+    dataParallelSize: option(integer(1, 1024), 1, {
+      help: 'engines behind one port: each has a copy of the model and an equal part of the threads and of the KV memory',
+      aliases: ['-dp'],
     }),
     attentionBackend: optional(text('<name>'), {
       help: 'how attention is computed, with the same answers: auto, CPU_ATTN, or on a GPU FLASH_ATTN or FLASHINFER',

@@ -4,7 +4,7 @@
 import type { LoraConfig, LoraModule } from '../config/lora-config.ts';
 import { AdapterError, NotFoundError, OverloadedError } from '../errors.ts';
 import type { LoadedAdapter } from '../models/adapters/load-adapter.ts';
-import type { EngineClient } from './engine-client.ts';
+import type { EngineGroup } from './engine-group.ts';
 
 export interface ServedAdapter extends LoraModule, LoadedAdapter {
   /** Names it to the engine thread; never used again. */
@@ -17,7 +17,7 @@ const MOST_WAITING = 16;
 const RETRY_SECONDS = 1;
 
 export class Adapters {
-  readonly #client: EngineClient;
+  readonly #engines: EngineGroup;
   readonly #config: LoraConfig | null;
   /** By name. */
   readonly #served = new Map<string, ServedAdapter>();
@@ -30,8 +30,8 @@ export class Adapters {
   #nextId = 0;
 
   /** @param loaded what has become of the modules of the configuration, in their order. */
-  constructor(client: EngineClient, config: LoraConfig | null, loaded: readonly LoadedAdapter[]) {
-    this.#client = client;
+  constructor(engines: EngineGroup, config: LoraConfig | null, loaded: readonly LoadedAdapter[]) {
+    this.#engines = engines;
     this.#config = config;
     for (const [id, module] of (config?.modules ?? []).entries()) {
       this.#serve({ ...module, ...loaded[id]!, id });
@@ -141,7 +141,7 @@ export class Adapters {
       );
     }
     const id = this.#nextId++;
-    const loaded = await this.#client.loadAdapter({ id, path: module.path, maxRank: maxLoraRank });
+    const loaded = await this.#engines.loadAdapter({ id, path: module.path, maxRank: maxLoraRank });
     const adapter = { ...module, ...loaded, id };
     this.#serve(adapter);
     if (before !== null) this.#freeUnused(before);
@@ -156,7 +156,7 @@ export class Adapters {
   #freeUnused(adapter: ServedAdapter): void {
     if (this.#users.get(adapter) !== 0 || this.find(adapter.name) === adapter) return;
     this.#users.delete(adapter);
-    this.#client.unloadAdapter(adapter.id);
+    this.#engines.unloadAdapter(adapter.id);
   }
 }
 

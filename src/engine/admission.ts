@@ -9,6 +9,7 @@ import type { EndedSample } from './sample-times.ts';
 import { SampleWindow } from './sample-window.ts';
 
 export interface AdmissionLimits {
+  /** Of all engines together. */
   readonly maxNumSeqs: number;
   readonly maxQueuedRequests: number;
 }
@@ -18,6 +19,8 @@ export interface Ticket {
   readonly caller: number;
   readonly group: number;
   readonly window: SampleWindow;
+  /** Of the engine that the client has named; null where any may compute it. */
+  readonly rank: number | null;
   /** Is told of each sample of the request. */
   readonly onSampleEnded: (sample: EndedSample) => void;
   close(): void;
@@ -78,7 +81,7 @@ export class Admission {
   open(
     callerName: string,
     numSamples: number,
-    onSampleEnded: (sample: EndedSample) => void = () => {},
+    { onSampleEnded = () => {}, rank = null }: Partial<Pick<Ticket, 'onSampleEnded' | 'rank'>> = {},
   ): Ticket {
     this.check(callerName, numSamples);
     const numPlaces = this.#placesFor(numSamples);
@@ -92,6 +95,7 @@ export class Admission {
       caller: caller.id,
       group: this.#lastGroup,
       window: new SampleWindow(numPlaces),
+      rank,
       onSampleEnded,
       close: () => {
         if (this.#open.delete(ticket)) this.#giveBack(callerName, caller, numPlaces);

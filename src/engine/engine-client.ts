@@ -36,6 +36,8 @@ export interface RequestListener {
 export interface EngineClientOptions {
   /** One that was spawned before there was a configuration; left out, one is spawned. */
   readonly thread?: EngineThread | undefined;
+  /** What errors call it; left out, `the engine`. */
+  readonly name?: string | undefined;
   readonly onProgress?: ((fraction: number, what: string) => void) | undefined;
   /** Gets warnings for a person; nothing fails because of them. */
   readonly onWarning?: ((message: string) => void) | undefined;
@@ -51,6 +53,7 @@ export class EngineClient {
   kvConsumer: { onTransferEvent(event: KvTransferEvent): void } | null = null;
   /** Gets how many tokens each step has computed. */
   onStep: (numTokens: number) => void = () => {};
+  readonly #name: string;
   readonly #onWarning: (message: string) => void;
   #ready: Ready | null = null;
   readonly #port: MessagePort;
@@ -70,9 +73,10 @@ export class EngineClient {
 
   private constructor(
     config: EngineConfig,
-    { worker, port, ended }: EngineThread,
-    onWarning: (message: string) => void,
+    { thread = spawnEngineThread(), name = 'the engine', onWarning = () => {} }: EngineClientOptions,
   ) {
+    const { worker, port, ended } = thread;
+    this.#name = name;
     this.#onWarning = onWarning;
     this.#port = port;
     this.#worker = worker;
@@ -93,8 +97,7 @@ export class EngineClient {
     /** Aborts the start and ends the thread at once. */
     signal?: AbortSignal,
   ): Promise<EngineClient> {
-    const { thread = spawnEngineThread(), onWarning = () => {} } = options;
-    const client = new EngineClient(config, thread, onWarning);
+    const client = new EngineClient(config, options);
     try {
       client.#ready = await client.#waitUntilReady(options, signal);
     } catch (error) {
@@ -183,6 +186,15 @@ export class EngineClient {
     if (this.isAlive) this.#send({ type: 'unloadAdapter', adapterId });
   }
 
+  /** It is dead from now on, or ends at once with another one that has died; requests in flight get the error. */
+  end(death: EngineDeadError): void {
+    if (!this.isAlive) return;
+    this.#deadWith = death;
+    this.#failAll(death);
+    this.#reportDeath(death);
+    void this.#worker.terminate();
+  }
+
   /** Ends the engine thread; requests in flight get an EngineDeadError. */
   async close(): Promise<void> {
     if (!this.#isClosing) {
@@ -207,7 +219,7 @@ export class EngineClient {
         if (!isStarting) return;
         this.#takeLastWords(receive);
         fail(
-          new EngineDeadError(`the engine has died while it was starting: ${reason.message}`, {
+          new EngineDeadError(`${this.#name} has died while it was starting: ${reason.message}`, {
             cause: reason,
           }),
         );
@@ -272,10 +284,7 @@ export class EngineClient {
   }
 
   #die(cause: Error): void {
-    if (this.#deadWith !== null || this.#isClosing) return;
-    this.#deadWith = new EngineDeadError(`the engine has died: ${cause.message}`, { cause });
-    this.#failAll(this.#deadWith);
-    this.#reportDeath(this.#deadWith);
+    this.end(new EngineDeadError(`${this.#name} has died: ${cause.message}`, { cause }));
   }
 
   #failAll(error: EngineDeadError): void {

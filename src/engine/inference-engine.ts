@@ -14,8 +14,10 @@ import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
 import { ConstraintCompiler } from './constraints/compiler.ts';
-import { EngineClient, type EngineClientOptions, type RequestListener } from './engine-client.ts';
+import type { EngineClientOptions, RequestListener } from './engine-client.ts';
+import { EngineGroup, type Place } from './engine-group.ts';
 import { engineSample } from './engine-sample.ts';
+import { type EngineStats, sumOfStats } from './engine-stats.ts';
 import {
   type ModelLimits,
   type PreparedRequest,
@@ -24,7 +26,6 @@ import {
   type RequestOptions,
 } from './input-processor.ts';
 import { KvTransfers, type OnTransferError } from './kv-transfers.ts';
-import type { EngineStats } from './messages.ts';
 import type { ModelText } from './model-text.ts';
 import { type OutputDelta, OutputProcessor } from './output-processor.ts';
 import { OutputQueue } from './output-queue.ts';
@@ -41,15 +42,15 @@ import { SampleWindow } from './sample-window.ts';
 export type { EngineInfo } from '../runner/executor.ts';
 export type { ServedAdapter } from './adapters.ts';
 export type { Ticket } from './admission.ts';
+export type { EngineStats } from './engine-stats.ts';
 export type { ModelLimits, PreparedRequest, Prompt, RequestOptions } from './input-processor.ts';
-export type { EngineStats } from './messages.ts';
 export type { OutputDelta } from './output-processor.ts';
 export type { PoolingOptions, PoolingPrompt, PreparedPooling } from './pooling/pooling-input.ts';
 export type { EndedSample, EngineObserver } from './sample-times.ts';
 export type { PositionLogprobs, TokenLogprob } from './token-logprobs.ts';
 
 /** A request without a ticket has the engine to itself: no turns, and no bound. */
-const NO_TICKET = { caller: 0, group: 0 };
+const NO_TICKET = { caller: 0, group: 0, rank: null };
 /** What is the same of all sequences that are pooled: nothing is sampled, and the prompt is the end. */
 const POOLED = {
   extraKeys: [],
@@ -61,6 +62,8 @@ const POOLED = {
   transfer: null,
   adapterId: null,
 } as const;
+/** What waits on the main thread is told of one engine. */
+const NOTHING_HERE = { heldBack: 0, kvTransfer: null };
 
 interface InferenceEngineOptions extends EngineClientOptions {
   /** Gets errors between instances; no request fails because of them. */
@@ -85,20 +88,21 @@ export class InferenceEngine {
   readonly constraints: ConstraintCompiler;
   /** Null where no KV blocks are exchanged. */
   readonly transfers: KvTransfers | null;
-  readonly #client: EngineClient;
+  readonly #engines: EngineGroup;
   readonly #config: EngineConfig;
-  #observer: EngineObserver | null = null;
+  /** By rank of the engine; none where nobody measures. */
+  #observers: readonly EngineObserver[] = [];
   #numRequests = 0;
   #nextId = 0;
 
   private constructor(
-    client: EngineClient,
+    engines: EngineGroup,
     transfers: KvTransfers | null,
     { tokenizer, chatTemplate, tokenizerInfo, answerFormats, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
-    this.#client = client;
+    this.#engines = engines;
     this.transfers = transfers;
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
@@ -108,25 +112,26 @@ export class InferenceEngine {
     this.limits = limits;
     this.#config = config;
     this.constraints = new ConstraintCompiler(this, config.structuredOutputs);
-    this.admission = new Admission(config);
-    this.adapters = new Adapters(client, config.lora, client.adapters);
+    const { maxNumSeqs, maxQueuedRequests, dataParallelSize } = config;
+    this.admission = new Admission({ maxNumSeqs: maxNumSeqs * dataParallelSize, maxQueuedRequests });
+    this.adapters = new Adapters(engines, config.lora, engines.adapters);
   }
 
   /**
-   * Starts the engine thread and loads model and tokenizer side by side.
+   * Starts the engine threads and loads model and tokenizer side by side.
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
     const failure = new AbortController();
-    const starting = EngineClient.start(config, options, failure.signal);
+    const starting = EngineGroup.start(config, options, failure.signal);
     // Ignore: awaited below, behind the errors of options and small files.
     starting.catch(() => {});
     try {
       const { readModelText } = await import('./model-text.ts');
       const { onWarning } = options;
       const text = await readModelText(config, onWarning);
-      const client = await starting;
-      const { maxModelLen, vocabSize } = client.info;
+      const engines = await starting;
+      const { maxModelLen, vocabSize } = engines.info;
       warnOfForeignIds(text.tokenizer, vocabSize, onWarning);
       const { eosTokenIds, maxOutputTokens } = text;
       const limits = {
@@ -136,26 +141,33 @@ export class InferenceEngine {
         maxOutputTokens,
         maxLogprobs: config.maxLogprobs,
       };
-      const transfers = await KvTransfers.start(config.kvTransfer, client, {
+      // Whoever exchanges KV blocks has one engine.
+      const transfers = await KvTransfers.start(config.kvTransfer, engines.clients[0], {
         onError: options.onTransferError,
         onWarning,
       });
-      return new InferenceEngine(client, transfers, text, limits, config);
+      return new InferenceEngine(engines, transfers, text, limits, config);
     } catch (error) {
       failure.abort();
       await starting.then(
-        (client) => client.close(),
+        (engines) => engines.close(),
         () => {},
       );
       throw error;
     }
   }
 
+  /** The same of each engine, but for its threads: those of the first. */
   get info(): EngineInfo {
-    return this.#client.info;
+    return this.#engines.info;
   }
 
-  /** Of the KV cache, in the spelling of the options. */
+  /** Engines that compute, each prompt one of them. */
+  get numEngines(): number {
+    return this.#engines.clients.length;
+  }
+
+  /** Of the KV cache of each engine, in the spelling of the options. */
   get cacheSettings(): Readonly<Record<string, string>> {
     const { enablePrefixCaching, gpuMemoryUtilization, kvCacheMemoryBytes } = this.#config;
     const { blockSize, numBlocks, kvDType } = this.info;
@@ -175,19 +187,31 @@ export class InferenceEngine {
     return this.#config.speculative !== null;
   }
 
-  /** Resolves when the engine thread has ended by itself: the process should end too. */
+  /** Resolves when an engine thread has ended by itself: the process should end too. */
   get died(): Promise<EngineDeadError> {
-    return this.#client.died;
+    return this.#engines.died;
   }
 
   get isAlive(): boolean {
-    return this.#client.isAlive;
+    return this.#engines.isAlive;
   }
 
-  /** From now on `observer` is told about requests; there is one at a time. */
-  observe(observer: EngineObserver): void {
-    this.#observer = observer;
-    this.#client.onStep = (numTokens) => observer.step(numTokens);
+  /** From now on they are told about requests: one for each engine, by rank. */
+  observe(...observers: readonly EngineObserver[]): void {
+    this.#observers = observers;
+    for (const [rank, client] of this.#engines.clients.entries()) {
+      client.onStep = (numTokens) => observers[rank]?.step(numTokens);
+    }
+  }
+
+  /** @throws InvalidRequestError where there is no engine of that rank. */
+  expectRank(rank: number): void {
+    const { numEngines } = this;
+    if (Number.isInteger(rank) && rank >= 0 && rank < numEngines) return;
+    const ranks = numEngines === 1 ? 'there is one engine, 0' : `the engines are 0 to ${numEngines - 1}`;
+    throw new InvalidRequestError(`X-data-parallel-rank: ${ranks} (--data-parallel-size)`, {
+      param: 'X-data-parallel-rank',
+    });
   }
 
   /**
@@ -290,17 +314,15 @@ export class InferenceEngine {
    */
   pool(prepared: PreparedPooling, signal?: AbortSignal, ticket: Ticket | null = null): Promise<Float32Array> {
     const { promptTokenIds, secondTextStart, priority, arrivedAt } = prepared;
-    const { caller, group } = ticket ?? NO_TICKET;
+    const { caller, group, rank } = ticket ?? NO_TICKET;
     const ids = { id: this.#nextId++, caller, group, priority };
     const request = { ...POOLED, ...ids, promptTokenIds, pooling: { secondTextStart } };
-    const onSampleEnded = this.#observePrompt(1, ticket);
-    const times = new SampleTimes(
-      this.#observer,
-      { arrivedAt, promptTokenIds, stop: POOLED.stop },
-      onSampleEnded,
-    );
+    const place = this.#engines.place({ ...request, numSequences: 1, readsCache: true }, rank);
+    const observer = this.#observers[place.rank] ?? null;
+    const onSampleEnded = observePrompt(observer, 1, ticket);
+    const times = new SampleTimes(observer, { arrivedAt, promptTokenIds, stop: POOLED.stop }, onSampleEnded);
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
-    return runPooled(this.#client, { request, times, window, signal });
+    return runPooled(place.client, { request, times, window, signal }).finally(place.leave);
   }
 
   /** Whether requests may ask to be served earlier or later than others. */
@@ -308,20 +330,27 @@ export class InferenceEngine {
     return this.#config.schedulingPolicy === 'priority';
   }
 
-  /** Forgets every cached block; false, and nothing is forgotten, while requests run. */
+  /** Forgets every cached block; false while requests run: an engine that has some forgets nothing. */
   resetPrefixCache(): Promise<boolean> {
-    return this.#client.resetPrefixCache();
+    return this.#engines.resetPrefixCache();
   }
 
+  /** Of all engines together. */
   async stats(): Promise<EngineStats> {
-    const kvTransfer = this.transfers?.stats ?? null;
-    return { ...(await this.#client.stats()), heldBack: this.admission.numHeldBack, kvTransfer };
+    return sumOfStats(await this.statsByEngine());
   }
 
-  /** Aborts what is in flight, says goodbye to other instances, ends the engine thread and frees its memory. */
+  /** By rank; what waits on this thread is told of the first. */
+  async statsByEngine(): Promise<EngineStats[]> {
+    const here = { heldBack: this.admission.numHeldBack, kvTransfer: this.transfers?.stats ?? null };
+    const there = await this.#engines.stats();
+    return there.map((stats, rank) => ({ ...stats, ...(rank === 0 ? here : NOTHING_HERE) }));
+  }
+
+  /** Aborts what is in flight, says goodbye to other instances, ends the engine threads and frees their memory. */
   async close(): Promise<void> {
     await Promise.all([this.chatTemplate?.close(), this.constraints.close(), this.transfers?.close()]);
-    await this.#client.close();
+    await this.#engines.close();
     await this.tokenizer?.close();
   }
 
@@ -334,12 +363,14 @@ export class InferenceEngine {
     signal: AbortSignal | undefined,
   ): { withdraw(): void } {
     const requests = this.#requestsOf(request, transfer, ticket ?? NO_TICKET);
-    const onSampleEnded = this.#observePrompt(requests.length, ticket);
+    const place = this.#placeOf(request, ticket ?? NO_TICKET);
+    const observer = this.#observers[place.rank] ?? null;
+    const onSampleEnded = observePrompt(observer, requests.length, ticket);
     const samples = requests.map((engineRequest, index) => {
       const processor = new OutputProcessor(index, request, this.tokenizer);
-      const times = new SampleTimes(this.#observer, request, onSampleEnded);
+      const times = new SampleTimes(observer, request, onSampleEnded);
       const onEnd = (): void => leaves[index]!();
-      return engineSample(this.#client, { request: engineRequest, processor, times, queue, onEnd });
+      return engineSample(place.client, { request: engineRequest, processor, times, queue, onEnd });
     });
     const window = ticket?.window ?? new SampleWindow(Number.POSITIVE_INFINITY);
     // One message for all that start at once: what they share is copied once.
@@ -348,27 +379,23 @@ export class InferenceEngine {
     const leaves = samples.map((sample) => window.enter(() => start(sample)));
     start = (sample) => {
       // Prompts of one request end one after the other: a place that one gives up is of no use to the next.
-      if (!signal?.aborted) this.#client.add([sample]);
+      if (!signal?.aborted) place.client.add([sample]);
     };
-    this.#client.add(atOnce);
+    place.client.add(atOnce);
     const withdraw = (): void => {
-      this.#client.abort(requests);
+      place.client.abort(requests);
       for (const sample of samples) sample.onWithdrawn();
       // The last first: a place that is given up must not go to a sample that is withdrawn, too.
       for (const leave of leaves.toReversed()) leave();
+      place.leave();
     };
     return { withdraw };
   }
 
-  /** @returns what is to be told of each of its samples. */
-  #observePrompt(numSamples: number, ticket: Ticket | null): (sample: EndedSample) => void {
-    const observer = this.#observer;
-    observer?.prompt(numSamples);
-    const countEnd = promptEnds(numSamples, (mostTokens) => observer?.promptEnded(mostTokens));
-    return (sample) => {
-      countEnd(sample);
-      ticket?.onSampleEnded(sample);
-    };
+  #placeOf(request: PreparedRequest, { rank }: Pick<Ticket, 'rank'>): Place {
+    const { params, numPromptLogprobs } = request;
+    const isScored = numPromptLogprobs !== null;
+    return this.#engines.place({ ...request, numSequences: params.n, readsCache: !isScored }, rank);
   }
 
   /** One for each of the n samples. A request without a seed draws one, by the engine's own and the order of arrival. */
@@ -391,6 +418,20 @@ export class InferenceEngine {
       transfer: transfer?.sequences[sample] ?? null,
     }));
   }
+}
+
+/** @returns what is to be told of each of its samples. */
+function observePrompt(
+  observer: EngineObserver | null,
+  numSamples: number,
+  ticket: Ticket | null,
+): (sample: EndedSample) => void {
+  observer?.prompt(numSamples);
+  const countEnd = promptEnds(numSamples, (mostTokens) => observer?.promptEnded(mostTokens));
+  return (sample) => {
+    countEnd(sample);
+    ticket?.onSampleEnded(sample);
+  };
 }
 
 /** Texts with such tokens are refused when they come; that the files do not belong together is better known at start. */

@@ -2,12 +2,7 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
-import type {
-  KvMemoryPart,
-  KvTransferCommand,
-  KvTransferEvent,
-  KvTransferStats,
-} from '../kv-transfer/connector.ts';
+import type { KvMemoryPart, KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
@@ -18,13 +13,6 @@ import type { PackedOutputs } from './packed-outputs.ts';
 export interface CoreStats extends SchedulerStats {
   /** Time spent in forward passes and sampling since the start. */
   readonly busySeconds: number | null;
-}
-
-export interface EngineStats extends CoreStats {
-  /** Samples that wait on the main thread for another one of their request to end. */
-  readonly heldBack: number;
-  /** Null where no KV blocks are exchanged. */
-  readonly kvTransfer: KvTransferStats | null;
 }
 
 /** What came of one step. */

@@ -95,7 +95,7 @@ export class LLM {
   constructor(options: LLMOptions) {
     const onWarning = (message: string): void => process.emitWarning(message, 'SvcWarning');
     const config = toEngineConfig(options, process.env, onWarning);
-    this.#maxNumSeqs = config.maxNumSeqs;
+    this.#maxNumSeqs = config.maxNumSeqs * config.dataParallelSize;
     this.#engine = downloadWithBar(config).then((local) => InferenceEngine.start(local, { onWarning }));
     this.#engine.catch(() => {});
   }

@@ -40,8 +40,9 @@ function threadsPerRank({ numThreads }: ThreadOptions, numRanks: number, { grant
   if (count > 0) return count;
   throw new ConfigError(
     numThreads === null
-      ? `--tensor-parallel-size ${numRanks} is more than the ${granted} cores that svc may use here: each rank computes ` +
-          `on cores of its own; use at most ${granted}, or let ranks share cores with --num-threads ${numRanks}, which is slow`
+      ? `${numRanks} ranks (--tensor-parallel-size times --data-parallel-size) are more than the ${granted} cores that svc may use ` +
+          `here: each rank computes on cores of its own; use at most ${granted}, or let ranks share cores with --num-threads ` +
+          `${numRanks}, which is slow`
       : `--num-threads ${numThreads} has no thread for each of ${numRanks} ranks: use at least ${numRanks}`,
     { param: numThreads === null ? 'tensor-parallel-size' : 'num-threads' },
   );

@@ -26,7 +26,7 @@ interface SelectedOps {
 /** The part of the configuration that is about hardware. */
 type DeviceOptions = Pick<
   EngineConfig,
-  'device' | 'numThreads' | 'cpuBind' | 'cpuIsa' | 'enforceEager' | 'attention'
+  'device' | 'dataParallelSize' | 'share' | 'numThreads' | 'cpuBind' | 'cpuIsa' | 'enforceEager' | 'attention'
 >;
 
 /** Longer than any step: a rank waits for the tokens of rank 0, which may be waiting for a constraint. */
@@ -96,6 +96,7 @@ function selectAutomatically(options: DeviceOptions): SelectedOps {
 function obstacleToGpu(native: Native, options: DeviceOptions): string | null {
   const missing = missingForCuda(native);
   if (missing !== null) return missing === '' ? '' : notOnGpu(missing);
+  if (options.share !== null) return notOnGpu('several engines share the processors (--data-parallel-size)');
   return options.attention.backend === 'CPU_ATTN'
     ? notOnGpu('asked for by --attention-backend CPU_ATTN')
     : null;

@@ -10,7 +10,7 @@ import { bytes as shown } from '../util/bytes.ts';
 
 type BudgetConfig = Pick<
   EngineConfig,
-  'kvCacheMemoryBytes' | 'maxNumSeqs' | 'maxNumBatchedTokens' | 'blockSize'
+  'kvCacheMemoryBytes' | 'maxNumSeqs' | 'maxNumBatchedTokens' | 'blockSize' | 'dataParallelSize'
 >;
 
 /** What the KV cache may take. */
@@ -24,9 +24,13 @@ export interface CacheMemory {
 interface Taken {
   /** Of memory of the host, which is free until it is touched: what the draft model's cache will take. */
   readonly draftBytes: number;
+  /** What this engine has loaded: of its share of the host's memory. */
+  readonly weightBytes: number;
   /** Of a device's memory: what the largest steps took. */
   readonly activationBytes: number;
 }
+
+const NOTHING: Taken = { draftBytes: 0, weightBytes: 0, activationBytes: 0 };
 
 export interface CacheDesign {
   /** Of a cache with one block. */
@@ -40,13 +44,15 @@ export interface CacheDesign {
  * is left of that share of all of it, and no more than is free.
  */
 export function cacheMemory(
-  config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization'>,
+  config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'share'>,
   ops: Pick<Ops, 'freeMemory' | 'deviceMemory'>,
-  { draftBytes, activationBytes }: Taken = { draftBytes: 0, activationBytes: 0 },
+  { draftBytes, weightBytes, activationBytes }: Taken = NOTHING,
 ): CacheMemory {
   const { kvCacheMemoryBytes, gpuMemoryUtilization: share } = config;
   if (kvCacheMemoryBytes !== null) return { bytes: kvCacheMemoryBytes, account: '' };
-  const [free, device] = [ops.freeMemory(), ops.deviceMemory()];
+  // What is free at the moment says nothing where other engines are still loading their weights.
+  const free = config.share === null ? ops.freeMemory() : config.share.memoryBytes - weightBytes;
+  const device = ops.deviceMemory();
   if (device === null) return { bytes: (free - draftBytes) * share, account: '' };
   const { totalBytes, takenBytes, reservedBytes } = device;
   return {
@@ -91,7 +97,7 @@ export function chooseNumBlocks(
     const room = longestSequence(groups, Math.max(0, numBlocks), maxNumBatchedTokens);
     throw new ConfigError(
       `the KV cache has room for ${room} tokens, one request of max_model_len needs ` +
-        `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${perRequest * blockBytes} ` +
+        `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${perRequest * blockBytes * config.dataParallelSize} ` +
         `(or --gpu-memory-utilization)${room === 0 ? '' : `, or lower --max-model-len to at most ${room}`}${memory.account}`,
       { param: 'kv-cache-memory-bytes' },
     );

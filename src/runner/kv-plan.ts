@@ -17,6 +17,8 @@ export class KvPlan {
   readonly #ops: Ops;
   /** What the draft model will take for its own cache. */
   draftBytes = 0;
+  /** Of the model and the draft model. */
+  weightBytes = 0;
   /** What the largest steps took of a device's own memory. */
   activationBytes = 0;
 

@@ -18,6 +18,7 @@ interface LoadedDraft {
   readonly draftModel: DraftModel;
   /** Of its KV memory. */
   readonly kvBytes: number;
+  readonly weightBytes: number;
 }
 
 /**
@@ -66,5 +67,9 @@ export async function loadDraftModel(
   const numBlocks = Math.max(perSequence, Math.min(most, Math.floor((budget * KV_SHARE) / blockBytes)));
   const cache = ops.makeKvCache(model.kvCacheShape(numBlocks, config.blockSize), false);
   const limits = { maxLength, maxBatchedTokens: config.maxNumBatchedTokens };
-  return { draftModel: new DraftModel(ops, model, cache, limits), kvBytes: numBlocks * blockBytes };
+  return {
+    draftModel: new DraftModel(ops, model, cache, limits),
+    kvBytes: numBlocks * blockBytes,
+    weightBytes: model.weightBytes,
+  };
 }

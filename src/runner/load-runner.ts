@@ -62,10 +62,12 @@ async function loadOn(
     onWarning,
     onProgress,
   });
+  plan.weightBytes = model.weightBytes;
   const listeners = { onProgress, onWarning };
   const draft =
     draftSource && (await loadDraftModel(draftSource, ops, config, plan.maxModelLen(model), listeners));
   plan.draftBytes = draft?.kvBytes ?? 0;
+  plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
   const adapters = loadAdapters(config, model, ops, onProgress);
   if (config.kvCacheMemoryBytes === null) {
     const limits = { ...config, maxModelLen: plan.maxModelLen(model), hasAdapters: adapters.length > 0 };
@@ -94,7 +96,8 @@ async function loadOn(
     isFromPackedCache: packedCache?.hasAllWeights ?? false,
     kvCompatibility: isShared ? { ...compatibilityOf(about), ...kvMemory } : null,
   };
-  void packedCache?.keep();
+  // One writes what all of them read.
+  if ((config.share?.rank ?? 0) === 0) void packedCache?.keep();
   const { pooling } = model.config;
   if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, parts }, pooling);
   return new ModelRunner(info, ops, model, { cache, parts }, draft?.draftModel ?? null, adapters, onWarning);

@@ -8,6 +8,8 @@ import { sharedAbortController } from '../util/abortable.ts';
 import { RequestSpans } from './request-spans.ts';
 import type { ServerContext } from './server-context.ts';
 
+const RANK_HEADER = 'x-data-parallel-rank';
+
 /** A request that the server has let in. */
 export interface AdmittedRequest {
   readonly engine: InferenceEngine;
@@ -29,6 +31,7 @@ export async function answerAdmitted(
 ): Promise<unknown> {
   const { engine, options } = context;
   const caller = context.callerOf(request);
+  const rank = rankOf(engine, request);
   // A full server does not read what it cannot take.
   engine.admission.check(caller, 1);
   const spans = spansOf(context, request);
@@ -40,7 +43,8 @@ export async function answerAdmitted(
   const tickets: Ticket[] = [];
   const open = (numSequences: number): Ticket => {
     controller.signal.throwIfAborted();
-    const ticket = engine.admission.open(caller, numSequences, (sample) => spans?.sampleEnded(sample));
+    const onSampleEnded: Ticket['onSampleEnded'] = (sample) => spans?.sampleEnded(sample);
+    const ticket = engine.admission.open(caller, numSequences, { rank, onSampleEnded });
     tickets.push(ticket);
     return ticket;
   };
@@ -58,6 +62,18 @@ export async function answerAdmitted(
     for (const ticket of tickets) ticket.close();
     spans?.end(failure);
   }
+}
+
+/**
+ * Of the engine that the client names; null where any may compute the request.
+ * @throws InvalidRequestError where there is none of that rank.
+ */
+function rankOf(engine: InferenceEngine, { headers }: FastifyRequest): number | null {
+  const named = headers[RANK_HEADER];
+  if (named === undefined) return null;
+  const rank = /^\d+$/.test(String(named)) ? Number(named) : Number.NaN;
+  engine.expectRank(rank);
+  return rank;
 }
 
 /** Null where nobody traces. */

@@ -1,7 +1,7 @@
 // The content of GET /metrics: the engine's counters, read on each scrape, metrics of requests, cache settings and the
 // process. Metrics with the name of the model have a registry for each server.
 
-import { Counter, Gauge, Registry } from 'prom-client';
+import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client';
 import type { EngineStats, InferenceEngine } from '../engine/inference-engine.ts';
 import { processMetrics } from './process-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
@@ -91,24 +91,41 @@ const SPECULATION_COUNTERS: Table<Speculation> = {
  * @returns what reads all of it, as text.
  */
 export function serverMetrics(engine: InferenceEngine, modelName: string): () => Promise<string> {
-  const registry = new Registry();
-  registry.setDefaultLabels({ model_name: modelName, engine: '0' });
-  const latest: { stats: EngineStats | null } = { stats: null };
-  addAll(registry, '', GAUGES, COUNTERS, () => latest.stats);
-  addByLabel(registry, () => latest.stats);
-  if (engine.info.kvCompatibility !== null) addTransfer(registry, () => latest.stats?.kvTransfer ?? null);
-  if (engine.speculates) addSpeculation(registry, () => latest.stats?.speculation ?? null);
-  if (engine.adapters.maxLoras > 0) addAdapters(registry, engine, () => latest.stats);
-  engine.observe(new RequestMetrics(registry, engine.info.maxModelLen));
+  const engines = Array.from({ length: engine.numEngines }, (_, rank) => metricsOf(engine, rank, modelName));
+  engine.observe(...engines.map(({ observer }) => observer));
   const settings = cacheSettings(engine);
   return async () => {
-    latest.stats = await engine.stats();
-    const texts = [registry, settings, processMetrics()].map((each) => each.metrics());
+    for (const [rank, stats] of (await engine.statsByEngine()).entries()) engines[rank]!.latest = stats;
+    const ofEngines = await Promise.all(engines.map(({ registry }) => registry.getMetricsAsJSON()));
+    // A metric is one list of the values of all engines.
+    const texts = [AggregatorRegistry.aggregate(ofEngines), settings, processMetrics()].map((each) =>
+      each.metrics(),
+    );
     return (await Promise.all(texts)).join('\n');
   };
 }
 
-/** They name the settings of one engine, whatever its model. */
+interface EngineMetrics {
+  readonly registry: Registry;
+  readonly observer: RequestMetrics;
+  /** What the next reader is shown. */
+  latest: EngineStats | null;
+}
+
+function metricsOf(engine: InferenceEngine, rank: number, modelName: string): EngineMetrics {
+  const registry = new Registry();
+  registry.setDefaultLabels({ model_name: modelName, engine: String(rank) });
+  const observer = new RequestMetrics(registry, engine.info.maxModelLen);
+  const metrics: EngineMetrics = { registry, observer, latest: null };
+  addAll(registry, '', GAUGES, COUNTERS, () => metrics.latest);
+  addByLabel(registry, () => metrics.latest);
+  if (engine.info.kvCompatibility !== null) addTransfer(registry, () => metrics.latest?.kvTransfer ?? null);
+  if (engine.speculates) addSpeculation(registry, () => metrics.latest?.speculation ?? null);
+  if (engine.adapters.maxLoras > 0) addAdapters(registry, engine, () => metrics.latest);
+  return metrics;
+}
+
+/** They name the settings of each engine, whatever its model. */
 function cacheSettings(engine: InferenceEngine): Registry {
   const registry = new Registry();
   const settings = engine.cacheSettings;
@@ -118,7 +135,7 @@ function cacheSettings(engine: InferenceEngine): Registry {
     labelNames: ['engine', ...Object.keys(settings)],
     registers: [registry],
   });
-  gauge.set({ engine: '0', ...settings }, 1);
+  for (let rank = 0; rank < engine.numEngines; rank++) gauge.set({ engine: String(rank), ...settings }, 1);
   return registry;
 }
 

@@ -96,7 +96,7 @@ describe('rankThreads', () => {
       DEFAULTS,
       8,
       ONE_NODE,
-      /--tensor-parallel-size 8 is more than the 4 cores .* at most 4, .*--num-threads 8/,
+      /^8 ranks \(--tensor-parallel-size times --data-parallel-size\) are more than the 4 cores .* at most 4, .*--num-threads 8/,
     ],
     [
       { ...DEFAULTS, numThreads: 3 },

@@ -10,8 +10,11 @@ const CONFIG = {
   maxNumSeqs: 4,
   maxNumBatchedTokens: 32,
   blockSize: 16,
+  dataParallelSize: 1,
 };
 const DESIGN = { shape: SHAPE, windows: [null] };
+const MEMORY = { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.5, share: null };
+const NOTHING = { draftBytes: 0, weightBytes: 0, activationBytes: 0 };
 const room = (bytes: number) => ({ bytes, account: '' });
 
 describe('the KV budget', () => {
@@ -33,10 +36,15 @@ describe('the KV budget', () => {
 
   it('has that share of what is free of the host which is asked for', () => {
     const host = { freeMemory: () => 1000, deviceMemory: () => null };
-    const config = { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.5 };
-    expect(cacheMemory(config, host)).toEqual(room(500));
-    expect(cacheMemory(config, host, { draftBytes: 200, activationBytes: 0 })).toEqual(room(400));
-    expect(cacheMemory({ ...config, kvCacheMemoryBytes: 7 }, host)).toEqual(room(7));
+    expect(cacheMemory(MEMORY, host)).toEqual(room(500));
+    expect(cacheMemory(MEMORY, host, { ...NOTHING, draftBytes: 200 })).toEqual(room(400));
+    expect(cacheMemory({ ...MEMORY, kvCacheMemoryBytes: 7 }, host)).toEqual(room(7));
+  });
+
+  it('has, as one of several engines, its share of the host less its own weights, whatever others have loaded', () => {
+    const host = { freeMemory: () => 17, deviceMemory: () => null };
+    const config = { ...MEMORY, share: { rank: 1, memoryBytes: 1000 } };
+    expect(cacheMemory(config, host, { ...NOTHING, weightBytes: 400, draftBytes: 100 })).toEqual(room(250));
   });
 
   it.each([
@@ -46,15 +54,15 @@ describe('the KV budget', () => {
   ])('has of a device %s', (_, { share, taken, free }, expected) => {
     const device = { totalBytes: 1000, takenBytes: taken, reservedBytes: 50 };
     const ops = { freeMemory: () => free, deviceMemory: () => device };
-    const config = { kvCacheMemoryBytes: null, gpuMemoryUtilization: share };
+    const config = { ...MEMORY, gpuMemoryUtilization: share };
     expect(cacheMemory(config, ops).bytes).toBe(expected);
   });
 
   it('tells where the memory of a device is, where it does not suffice', () => {
     const [MB, device] = [2 ** 20, { totalBytes: 2 ** 30, takenBytes: 2 ** 29, reservedBytes: 2 ** 28 }];
     const ops = { freeMemory: () => 100 * MB, deviceMemory: () => device };
-    const config = { ...CONFIG, gpuMemoryUtilization: 0.75 };
-    const memory = cacheMemory(config, ops, { draftBytes: 0, activationBytes: 12 * MB });
+    const config = { ...CONFIG, gpuMemoryUtilization: 0.75, share: null };
+    const memory = cacheMemory(config, ops, { ...NOTHING, activationBytes: 12 * MB });
     expect(() => chooseNumBlocks(config, DESIGN, 1024, memory)).toThrow(
       "Of the GPU's 1.0 GiB, --gpu-memory-utilization 0.75 gives 768.0 MiB: 500.0 MiB are taken by weights and kernels, 12.0 MiB by " +
         'activations (less with a lower --max-num-batched-tokens or --max-num-seqs), 256.0 MiB are kept for CUDA graphs and arrays of ' +
@@ -119,5 +127,11 @@ describe('the KV budget', () => {
       `room for 1008 tokens, one request of max_model_len needs 1024: raise --kv-cache-memory-bytes to at least ${64 * BLOCK_BYTES} ` +
         '(or --gpu-memory-utilization), or lower --max-model-len to at most 1008',
     );
+  });
+
+  it('names what several engines need together, since the option is of all of them', () => {
+    expect(() =>
+      chooseNumBlocks({ ...CONFIG, dataParallelSize: 3 }, DESIGN, 1024, room(63 * BLOCK_BYTES)),
+    ).toThrow(`raise --kv-cache-memory-bytes to at least ${3 * 64 * BLOCK_BYTES} `);
   });
 });

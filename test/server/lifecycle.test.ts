@@ -66,7 +66,11 @@ describe('what a server tells of itself', () => {
   it('is its models, its version with what was chosen, and its load', async () => {
     const svc = await startTestServer(LONG);
     const { info } = svc.engine;
-    expect(await bodyOf(await fetch(`${svc.url}/version`))).toEqual({ version: '9.9.9', engine: info });
+    expect(await bodyOf(await fetch(`${svc.url}/version`))).toEqual({
+      version: '9.9.9',
+      engine: info,
+      numEngines: 1,
+    });
     expect(await bodyOf(await fetch(`${svc.url}/load`))).toEqual({ server_load: 0 });
     const { data } = await svc.client.models.list();
     expect(data).toMatchObject([

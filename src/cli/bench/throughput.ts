@@ -86,7 +86,7 @@ async function runAll(
     }
   };
   try {
-    await Promise.all(Array.from({ length: 2 * config.maxNumSeqs }, work));
+    await Promise.all(Array.from({ length: 2 * config.maxNumSeqs * config.dataParallelSize }, work));
   } finally {
     progress.stop();
   }

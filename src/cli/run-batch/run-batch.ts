@@ -66,7 +66,8 @@ async function answerAll(
 ): Promise<number> {
   const model = await startLocalModel(flags);
   // Enough that a slot never waits for the next request.
-  const concurrency = 2 * model.config.engine.maxNumSeqs;
+  const { maxNumSeqs, dataParallelSize } = model.config.engine;
+  const concurrency = 2 * maxNumSeqs * dataParallelSize;
   const client = new BatchClient(model.client, concurrency);
   const progress = await startProgress(missing, true);
   const lines = missingLines(inputFile, journal);

@@ -6,10 +6,12 @@ import { showCpus } from '../../util/cpu-list.ts';
 import { readTopology } from '../../util/cpu-topology.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import { type RankThreads, rankThreads } from '../rank-threads.ts';
-import { ALONE, type RankSeat } from '../ranks.ts';
+import { ALONE, type RankPlace, type RankSeat } from '../ranks.ts';
 import type { NativeDevice } from './native-ops.ts';
 
-type CpuOptions = Pick<EngineConfig, 'numThreads' | 'cpuBind' | 'cpuIsa'>;
+/** Left out, there is one engine. */
+type EngineOptions = Partial<Pick<EngineConfig, 'dataParallelSize' | 'share'>>;
+type CpuOptions = Pick<EngineConfig, 'numThreads' | 'cpuBind' | 'cpuIsa'> & EngineOptions;
 
 /**
  * @param seat among ranks; left out where it is alone
@@ -19,7 +21,7 @@ type CpuOptions = Pick<EngineConfig, 'numThreads' | 'cpuBind' | 'cpuIsa'>;
 export function openCpuDevice(native: Native, options: CpuOptions, seat?: RankSeat): NativeDevice {
   const isa = chooseIsa(native, options.cpuIsa);
   const ranks = seat ?? ALONE;
-  const threads = threadsOf(native, options, ranks.size)[ranks.rank]!;
+  const threads = threadsOf(native, options, ranks);
   const { count, cpus } = threads;
   return {
     native: new native.CpuBackend(
@@ -40,10 +42,13 @@ export function openCpuDevice(native: Native, options: CpuOptions, seat?: RankSe
   };
 }
 
-function threadsOf(native: Native, { numThreads, cpuBind }: CpuOptions, numRanks: number): RankThreads[] {
+/** The ranks of all engines share the machine, those of one engine beside each other. */
+function threadsOf(native: Native, options: CpuOptions, { rank, size }: RankPlace): RankThreads {
+  const { dataParallelSize = 1, share = null, numThreads, cpuBind } = options;
   const wanted = numThreads === null ? null : chooseThreads(native, numThreads);
   const machine = { ...readTopology(), granted: native.physicalCores() };
-  return rankThreads({ numThreads: wanted, cpuBind }, numRanks, machine);
+  const all = rankThreads({ numThreads: wanted, cpuBind }, dataParallelSize * size, machine);
+  return all[(share?.rank ?? 0) * size + rank]!;
 }
 
 function describe({ count, cpus }: RankThreads): string {

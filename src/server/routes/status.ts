@@ -8,7 +8,10 @@ export function statusRoutes(app: FastifyInstance, context: ServerContext): void
   const health = async (_: unknown, reply: FastifyReply): Promise<unknown> => answerHealth(context, reply);
   app.get('/health', health);
   app.route({ method: ['GET', 'POST'], url: '/ping', handler: health });
-  app.get('/version', async () => ({ version: context.options.version, engine: context.engine.info }));
+  app.get('/version', async () => {
+    const { info, numEngines } = context.engine;
+    return { version: context.options.version, engine: info, numEngines };
+  });
   app.get('/load', async () => ({ server_load: context.inFlight.size }));
 }
 
