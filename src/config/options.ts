@@ -246,7 +246,7 @@ export const SERVE_OPTIONS = new OptionTable({
       },
     ),
     kvCacheMemoryBytes: optional(size(1), {
-      help: 'exact size of the KV cache in bytes',
+      help: 'exact size of the KV cache in bytes, over all ranks',
       defaultText: 'from --gpu-memory-utilization',
     }),
     enablePrefixCaching: option(flag(), true, {

@@ -9,9 +9,10 @@ import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
+import { unpackError } from '../util/packed-error.ts';
 import { TurnShare } from '../util/yield-turn.ts';
 import { Calls } from './calls.ts';
-import { type CoreStats, type FromEngine, type ToEngine, unpackError } from './messages.ts';
+import type { CoreStats, FromEngine, ToEngine } from './messages.ts';
 import { unpackOutputs } from './packed-outputs.ts';
 import { type EngineThread, spawnEngineThread } from './spawn-engine.ts';
 

@@ -4,7 +4,8 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { EngineInfo, Executor } from '../runner/executor.ts';
-import { type LoadListeners, loadRunner } from '../runner/load-runner.ts';
+import { loadExecutor } from '../runner/load-executor.ts';
+import type { LoadListeners } from '../runner/load-runner.ts';
 import type { OnTransferEvent } from '../scheduler/block-transfers.ts';
 import type { ScheduledStep } from '../scheduler/scheduled-step.ts';
 import { Scheduler, type SchedulerConfig } from '../scheduler/scheduler.ts';
@@ -52,11 +53,11 @@ export class EngineCore {
   }
 
   /**
-   * Loads the model and takes the KV memory, in this thread.
+   * Loads the model and takes the KV memory, in this thread and those of its ranks.
    * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
    */
   static async start(config: EngineConfig, listeners: EngineCoreListeners = {}): Promise<EngineCore> {
-    return new EngineCore(await loadRunner(config, listeners), config, listeners.onTransferEvent);
+    return new EngineCore(await loadExecutor(config, listeners), config, listeners.onTransferEvent);
   }
 
   get hasUnfinished(): boolean {

@@ -3,13 +3,19 @@
 
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
+import { packError } from '../util/packed-error.ts';
 import { EngineCore } from './engine-core.ts';
-import { type EngineThreadData, type FromEngine, packError, type ToEngine } from './messages.ts';
+import type { EngineThreadData, FromEngine, ToEngine } from './messages.ts';
 import { packOutputs } from './packed-outputs.ts';
 
 // Our own main thread is the only one that starts this file.
 const { port }: EngineThreadData = workerData.data;
 const config = await new Promise<EngineConfig>((resolve) => parentPort?.once('message', resolve));
+
+/** Ends the sleep of `serve`. */
+let wake = (): void => {};
+/** What has ended a thread that computes for this one. */
+let failure: Error | null = null;
 
 try {
   await run(port);
@@ -24,6 +30,10 @@ async function run(channel: MessagePort): Promise<void> {
     onProgress: (fraction, what) => send(channel, { type: 'progress', fraction, what }),
     onTransferEvent: (event) => send(channel, { type: 'transferEvent', event }),
     onWarning: (message) => send(channel, { type: 'warning', message }),
+    onFailure: (error) => {
+      failure = error;
+      wake();
+    },
   });
   const { info, kvParts, adapters } = core.executor;
   send(channel, { type: 'ready', info, kvParts, adapters });
@@ -38,7 +48,6 @@ async function run(channel: MessagePort): Promise<void> {
 async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
   /** Messages that the event loop has delivered; it runs only while this thread sleeps. */
   const delivered: ToEngine[] = [];
-  let wake = (): void => {};
   channel.on('message', (message: ToEngine) => {
     delivered.push(message);
     wake();
@@ -51,6 +60,7 @@ async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
         wake = resolve;
       });
     }
+    if (failure !== null) throw failure;
     for (const message of [...delivered.splice(0), ...undelivered(channel)]) {
       if (message.type === 'close') return;
       handle(core, channel, message);

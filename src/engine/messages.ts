@@ -1,12 +1,12 @@
 // Every message between the main thread and the engine thread.
 
 import type { MessagePort } from 'node:worker_threads';
-import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
 import type { KvMemoryPart, KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { SchedulerStats, TokenOutput } from '../scheduler/scheduler.ts';
+import type { PackedError } from '../util/packed-error.ts';
 import type { PackedOutputs } from './packed-outputs.ts';
 
 /** Counters and gauges of the engine thread. */
@@ -61,32 +61,4 @@ export type FromEngine =
 /** What the engine thread is started with; its configuration follows as a message. */
 export interface EngineThreadData {
   readonly port: MessagePort;
-}
-
-/** An error as plain data: a structured clone would lose its class. */
-interface PackedError {
-  readonly name: string;
-  readonly message: string;
-  readonly stack: string | undefined;
-  readonly param: string | null;
-}
-
-export function packError(error: unknown): PackedError {
-  if (!(error instanceof Error))
-    return { name: 'Error', message: String(error), stack: undefined, param: null };
-  const param = error instanceof SvcError ? error.param : null;
-  return { name: error.name, message: error.message, stack: error.stack, param };
-}
-
-const START_ERRORS = { ConfigError, ModelLoadError, NativeAddonError } as const;
-
-/** The error with its class where it is one that a person can mend, else as it was thrown. */
-export function unpackError(packed: PackedError): Error {
-  const known = Object.entries(START_ERRORS).find(([name]) => name === packed.name)?.[1];
-  const error =
-    known === undefined
-      ? new Error(packed.message)
-      : new known(packed.message, { param: packed.param ?? undefined });
-  if (packed.stack !== undefined) error.stack = packed.stack;
-  return error;
 }

@@ -29,7 +29,7 @@ export interface LoadContext {
   /** Longest context that may be served, in tokens. */
   readonly maxModelLen: number;
   /** Tells how much of it will be, once the weights are in memory; null is all. */
-  readonly servedLength: (() => number) | null;
+  readonly servedLength: (() => Promise<number>) | null;
   /** Says that this share of the work is done and what was read last; whoever shows it gets a turn. */
   readonly progress: (fraction: number, what: string) => Promise<void>;
 }

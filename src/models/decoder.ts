@@ -49,7 +49,7 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const head = pooling ? null : isTied ? embedding : loadHead(context);
   const poolingHead = pooling && loadPoolingHead(context, pooling);
   await done(numLayers + 2, 'output head');
-  if (servedLength !== null) makeRopeTables(context, servedLength(), ropeTables);
+  if (servedLength !== null) makeRopeTables(context, await servedLength(), ropeTables);
   return new Decoder(context, { embedding, positions, layers, finalNorm, head, poolingHead });
 }
 

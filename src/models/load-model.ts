@@ -29,7 +29,7 @@ export interface LoadOptions {
   /**
    * Asked once the weights are in memory: the longest context that will be served, at most `maxModelLen`; null or absent is that.
    */
-  readonly servedLength?: ((model: ModelShape) => number) | null;
+  readonly servedLength?: ((model: ModelShape) => Promise<number>) | null;
   /** What it is to be served as; absent is what its files say. */
   readonly choice?: PoolingChoice;
   /** Called before a weight is read; what it throws ends the load. */

@@ -8,6 +8,14 @@ import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 import type { Proposer } from '../speculation/proposer.ts';
 
+/** What one rank computes with, and what it has in memory. */
+export interface RankShare {
+  /** Instruction set and threads: `avx512-bf16, 2 threads`. */
+  readonly compute: string;
+  readonly weightBytes: number;
+  readonly kvCacheBytes: number;
+}
+
 /** What was loaded and chosen at start: shown by the start-up report, GET /version and GET /v1/models. */
 export interface EngineInfo {
   readonly model: string;
@@ -23,9 +31,12 @@ export interface EngineInfo {
   readonly isa: string;
   /** SHA-256 of the model's configuration and of samples of its weights, in hex. */
   readonly modelFingerprint: string;
-  /** Instruction set and threads: `avx512-bf16, 2 threads`. */
+  /** Instruction set and threads, of all ranks: `avx512-bf16, 2 threads`. */
   readonly compute: string;
+  /** One where the model is in one piece. */
+  readonly ranks: readonly RankShare[];
   readonly backendReason: string;
+  /** Over all ranks. */
   readonly weightBytes: number;
   /** Whether no weight had to be packed. */
   readonly isFromPackedCache: boolean;

@@ -16,6 +16,8 @@ type BudgetConfig = Pick<
 /** What the KV cache may take. */
 export interface CacheMemory {
   readonly bytes: number;
+  /** Ranks that share them: a block has bytes in each. */
+  readonly numRanks: number;
   /** Where the rest is, for an error; empty where nothing else counts. */
   readonly account: string;
 }
@@ -24,7 +26,7 @@ export interface CacheMemory {
 interface Taken {
   /** Of memory of the host, which is free until it is touched: what the draft model's cache will take. */
   readonly draftBytes: number;
-  /** What this engine has loaded: of its share of the host's memory. */
+  /** What this rank has loaded, and each other like it: of the engine's share of the host. */
   readonly weightBytes: number;
   /** Of a device's memory: what the largest steps took. */
   readonly activationBytes: number;
@@ -41,22 +43,24 @@ export interface CacheDesign {
 
 /**
  * `kvCacheMemoryBytes` exactly, else by `gpuMemoryUtilization`: of memory of the host that share of what is free; of a device's own what
- * is left of that share of all of it, and no more than is free.
+ * is left of that share of all of it, and no more than is free. Ranks share the memory of the host.
  */
 export function cacheMemory(
   config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'share'>,
-  ops: Pick<Ops, 'freeMemory' | 'deviceMemory'>,
+  ops: Pick<Ops, 'freeMemory' | 'deviceMemory' | 'ranks'>,
   { draftBytes, weightBytes, activationBytes }: Taken = NOTHING,
 ): CacheMemory {
   const { kvCacheMemoryBytes, gpuMemoryUtilization: share } = config;
-  if (kvCacheMemoryBytes !== null) return { bytes: kvCacheMemoryBytes, account: '' };
+  const numRanks = ops.ranks.size;
+  if (kvCacheMemoryBytes !== null) return { bytes: kvCacheMemoryBytes, numRanks, account: '' };
   // What is free at the moment says nothing where other engines are still loading their weights.
-  const free = config.share === null ? ops.freeMemory() : config.share.memoryBytes - weightBytes;
+  const free = config.share === null ? ops.freeMemory() : config.share.memoryBytes - weightBytes * numRanks;
   const device = ops.deviceMemory();
-  if (device === null) return { bytes: (free - draftBytes) * share, account: '' };
+  if (device === null) return { bytes: (free - draftBytes) * share, numRanks, account: '' };
   const { totalBytes, takenBytes, reservedBytes } = device;
   return {
     bytes: Math.min(totalBytes * share - takenBytes, free) - reservedBytes,
+    numRanks: 1,
     account: accountOf(device, share, free, activationBytes),
   };
 }
@@ -89,7 +93,7 @@ export function chooseNumBlocks(
   const { blockSize, maxNumBatchedTokens } = config;
   const groups = { blockSize, windows: design.windows };
   const perRequest = mostBlocks(groups, maxModelLen, maxNumBatchedTokens);
-  const blockBytes = kvBlockBytes(design.shape);
+  const blockBytes = kvBlockBytes(design.shape) * memory.numRanks;
   const fitting = Math.floor(memory.bytes / blockBytes);
   const numBlocks =
     config.kvCacheMemoryBytes === null ? Math.min(fitting, perRequest * config.maxNumSeqs) : fitting;
@@ -114,7 +118,7 @@ export function longestFitting(
   modelLimit: number,
   memory: CacheMemory,
 ): number {
-  const numBlocks = Math.floor(memory.bytes / kvBlockBytes(shape));
+  const numBlocks = Math.floor(memory.bytes / (kvBlockBytes(shape) * memory.numRanks));
   const longest = longestSequence({ blockSize, windows }, Math.max(0, numBlocks), maxNumBatchedTokens);
   return Math.min(modelLimit, Math.max(blockSize, longest));
 }

@@ -12,6 +12,7 @@ import { openConfiguredSource } from '../models/source/configured-source.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
 import { numKvRows } from '../ops/kv-rows.ts';
 import type { Ops } from '../ops/ops.ts';
+import type { RankSeat } from '../ops/ranks.ts';
 import { selectOps } from '../ops/select.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { KvPlan } from './kv-plan.ts';
@@ -24,17 +25,31 @@ export interface LoadListeners {
   readonly onProgress?: (fraction: number, what: string) => void;
   /** Gets what a person should know though the model loads. */
   readonly onWarning?: (message: string) => void;
+  /** Called where another thread that computes, too, has ended by itself: nothing can be computed any more. */
+  readonly onFailure?: (error: Error) => void;
+}
+
+/** Where a rank loads its slice of the model. */
+export interface LoadPlace {
+  readonly seat: RankSeat;
+  /** The least of what all ranks say, each when it has come so far; rank 0 when all have. */
+  agree(own: () => number): Promise<number>;
 }
 
 /** @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend. */
-export async function loadRunner(config: EngineConfig, listeners: LoadListeners = {}): Promise<Executor> {
-  const selected = selectOps(config);
+export async function loadRunner(
+  config: EngineConfig,
+  listeners: LoadListeners = {},
+  place: LoadPlace | null = null,
+): Promise<Executor> {
+  const selected = selectOps(config, place?.seat);
+  const agree = place?.agree ?? (async (own) => own());
   try {
-    return await loadOn(selected, config, listeners);
+    return await loadOn(selected, config, listeners, agree);
   } catch (error) {
     selected.ops.close();
     if (!(error instanceof NotAvailableError) || selected.otherwise === undefined) throw error;
-    return await loadOn(selected.otherwise(error.message), config, listeners);
+    return await loadOn(selected.otherwise(error.message), config, listeners, agree);
   }
 }
 
@@ -42,6 +57,7 @@ async function loadOn(
   { ops, reason, warning }: ReturnType<typeof selectOps>,
   config: EngineConfig,
   { onProgress = () => {}, onWarning = () => {} }: LoadListeners,
+  agree: LoadPlace['agree'],
 ): Promise<Executor> {
   if (warning !== null) onWarning(warning);
   const plan = new KvPlan(config, ops);
@@ -55,7 +71,7 @@ async function loadOn(
     kvCacheDtype: config.kvCacheDtype,
     packedCache,
     maxModelLen: plan.wantedLength,
-    servedLength: config.maxModelLen === 'auto' ? (shape) => plan.maxModelLen(shape) : null,
+    servedLength: config.maxModelLen === 'auto' ? (shape) => agree(() => plan.maxModelLen(shape)) : null,
     choice: config,
     // What does not fit now will not fit beside the weights.
     onOpen: (shape) => void plan.numBlocks(shape, plan.maxModelLen(shape)),
@@ -73,15 +89,24 @@ async function loadOn(
     const limits = { ...config, maxModelLen: plan.maxModelLen(model), hasAdapters: adapters.length > 0 };
     plan.activationBytes = takeActivations(ops, model, plan.design(model), limits);
   }
-  const maxModelLen = plan.maxModelLen(model);
-  const numBlocks = plan.numBlocks(model, maxModelLen);
+  const maxModelLen = await agree(() => plan.maxModelLen(model));
+  const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));
   const isShared = config.kvTransfer !== null;
   const { shape, windows } = plan.design(model);
   const cache = ops.makeKvCache({ ...shape, blocks: numBlocks }, isShared);
   const layers = numKvRows(shape);
-  const whole = { layers: { first: 0, end: layers }, heads: { first: 0, end: shape.kvHeads } };
-  const parts = isShared ? [{ ...whole, token: ops.shareKvMemory(cache) }] : [];
-  const kvMemory = { layers, heads: shape.kvHeads, layerBlockBytes: cache.layerBlockBytes };
+  // Heads that cannot be cut, as those of latent attention, are whole on every rank.
+  const numCuts = shape.kvHeads === model.config.numKvHeads ? 1 : ops.ranks.size;
+  const firstHead = numCuts === 1 ? 0 : ops.ranks.rank * shape.kvHeads;
+  const heads = { first: firstHead, end: firstHead + shape.kvHeads };
+  const parts = isShared
+    ? [{ layers: { first: 0, end: layers }, heads, token: ops.shareKvMemory(cache) }]
+    : [];
+  const kvMemory = {
+    layers,
+    heads: shape.kvHeads * numCuts,
+    layerBlockBytes: cache.layerBlockBytes * numCuts,
+  };
   const about = {
     config,
     ops,
@@ -92,6 +117,13 @@ async function loadOn(
   };
   const info: EngineInfo = {
     ...describe(about, numBlocks),
+    ranks: [
+      {
+        compute: ops.description,
+        weightBytes: model.weightBytes,
+        kvCacheBytes: numBlocks * layers * cache.layerBlockBytes,
+      },
+    ],
     backendReason: reason,
     isFromPackedCache: packedCache?.hasAllWeights ?? false,
     kvCompatibility: isShared ? { ...compatibilityOf(about), ...kvMemory } : null,

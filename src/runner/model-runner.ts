@@ -1,5 +1,5 @@
-// The executor that runs the whole model in the thread that calls it. Hands each step to the backend: forward pass,
-// log-probabilities of known tokens, sampling. Owns the KV memory, and keeps the block tables of the requests.
+// The executor that runs the model, or the slice that a rank has of it, in the thread that calls it. Hands each step to the backend:
+// forward pass, log-probabilities of known tokens, sampling, which rank 0 does for all. Owns the KV memory, and keeps the block tables of the requests.
 
 import type { KvMemoryPart } from '../kv-transfer/connector.ts';
 import {
@@ -27,6 +27,9 @@ export interface KvMemory {
   /** It for a transfer engine; empty where no other instance may read it. */
   readonly parts: readonly KvMemoryPart[];
 }
+
+/** What a rank that is not the first knows of them. */
+const NO_LOGPROBS: Pending<readonly null[]> = { read: () => [] };
 
 /** A forward pass that has been started and not sampled yet. */
 interface ForwardPass extends LaunchedForward {
@@ -127,7 +130,10 @@ export class ModelRunner implements Executor {
     return numTokens === sequences.length ? this.#ops.paddedBatch(numTokens) : sequences.length;
   }
 
-  /** Each sequence samples from its last rows, one after each token of its draft, too. Null where none samples. */
+  /**
+   * Each sequence samples from its last rows, one after each token of its draft, too. Null where none samples. A rank that is not the
+   * first takes the tokens of that, which alone knows the edits.
+   */
   #sampleLastRows(
     { step, hidden, queryStarts }: ForwardPass,
     edits: readonly (RowEdits | null)[],
@@ -146,7 +152,11 @@ export class ModelRunner implements Executor {
       hidden,
       Int32Array.from(rows, ({ row }) => row),
     );
+    if (this.#ops.ranks.rank > 0) {
+      return { tokens: this.#ops.shareSampled(null, rows.length), logprobs: NO_LOGPROBS };
+    }
     const sampled = rows.map((one, index) => ({ ...one, edits: edits[index]! }));
-    return sampleRows(this.#ops, logits, sampled);
+    const { tokens, logprobs } = sampleRows(this.#ops, logits, sampled);
+    return { tokens: this.#ops.shareSampled(tokens, rows.length), logprobs };
   }
 }

@@ -84,8 +84,8 @@ describe('svc serve', () => {
       'error: the model is given twice, as a and as --model b: give it once, behind svc serve\n',
     ],
     [
-      ['--tensor-parallel-size', '2'],
-      'error: --tensor-parallel-size 2 is not available yet in this version of svc: use 1\n',
+      ['--tensor-parallel-size', '2', '--device', 'reference'],
+      'error: --tensor-parallel-size 2 with --device reference is not available yet in this version of svc: use --device cpu, or 1\n',
     ],
     [
       ['--swap-space', '4', '--disable-cascade-attn', '--num-gpu-blocks-override', '512'],

@@ -103,6 +103,8 @@ describe('the options of new LLM()', () => {
   });
 
   it('refuse what is not available yet', () => {
-    expect(() => toEngineConfig({ model: 'm', tensorParallelSize: 2 }, {})).toThrow(NotAvailableError);
+    expect(() => toEngineConfig({ model: 'm', tensorParallelSize: 2, device: 'cuda' }, {})).toThrow(
+      NotAvailableError,
+    );
   });
 });

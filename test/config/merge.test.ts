@@ -205,7 +205,14 @@ describe('--tensor-parallel-size', () => {
 
 describe('what is not available yet', () => {
   it.each<[Given, RegExp]>([
-    [{ tensorParallelSize: 2 }, /--tensor-parallel-size 2 is not available yet.*: use 1/],
+    [
+      { tensorParallelSize: 2, device: 'cuda' },
+      /--tensor-parallel-size 2 with --device cuda is not available yet.*: use --device cpu, or 1/,
+    ],
+    [
+      { tensorParallelSize: 4, speculativeConfig: { method: 'draft_model', model: 'small' } },
+      /--tensor-parallel-size 4 with a draft model is not available yet.*ngram, or 1/,
+    ],
     [{ kvTransferConfig: '{"kv_connector": "NixlConnector"}' }, /NixlConnector is not available yet/],
     [{ dtype: 'half' }, /--dtype float16 is not available yet/],
     [
@@ -236,7 +243,8 @@ describe('what is not available yet', () => {
   });
 
   it.each<Given>([
-    { tensorParallelSize: 1 },
+    { tensorParallelSize: 1, device: 'cuda' },
+    { tensorParallelSize: 8, speculativeConfig: { method: 'ngram' } },
     { kvTransferConfig: '{}' },
     { attentionBackend: 'auto' },
     { attentionBackend: 'cpu_attn' },

@@ -99,7 +99,7 @@ describe('a model whose served length is found after its weights', () => {
     '%s has tables of that length, with the numbers of the whole ones',
     async (name) => {
       const folder = fileURLToPath(new URL(`../fixtures/goldens/${name}`, import.meta.url));
-      const load = async (servedLength: (() => number) | null) => {
+      const load = async (servedLength: (() => Promise<number>) | null) => {
         const ops = new RecordingOps();
         const options = { dtype: 'float32', maxModelLen: null, servedLength } as const;
         const { config } = await loadModel(openModelSource(folder), ops, options);
@@ -108,7 +108,7 @@ describe('a model whose served length is found after its weights', () => {
         return { tables: ofRopes, rotaryDim: config.rotaryDim };
       };
       const whole = await load(null);
-      const some = await load(() => 20);
+      const some = await load(async () => 20);
       expect(some.tables).toHaveLength(whole.tables.length);
       expect(whole.tables.length).toBeGreaterThan(0);
       for (const [index, table] of some.tables.entries()) {

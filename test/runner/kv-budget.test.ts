@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
+import { ALONE } from '../../src/ops/ranks.ts';
 import { cacheMemory, chooseNumBlocks, kvBlockBytes, longestFitting } from '../../src/runner/kv-budget.ts';
 
 const SHAPE = { layers: 2, blocks: 1, blockSize: 16, kvHeads: 2, headDim: 8, dtype: 'f32' } as const;
@@ -15,7 +16,7 @@ const CONFIG = {
 const DESIGN = { shape: SHAPE, windows: [null] };
 const MEMORY = { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.5, share: null };
 const NOTHING = { draftBytes: 0, weightBytes: 0, activationBytes: 0 };
-const room = (bytes: number) => ({ bytes, account: '' });
+const room = (bytes: number, numRanks = 1) => ({ bytes, numRanks, account: '' });
 
 describe('the KV budget', () => {
   it('counts keys and values of all layers in a block', () => {
@@ -35,14 +36,15 @@ describe('the KV budget', () => {
   });
 
   it('has that share of what is free of the host which is asked for', () => {
-    const host = { freeMemory: () => 1000, deviceMemory: () => null };
+    const host = { freeMemory: () => 1000, deviceMemory: () => null, ranks: ALONE };
     expect(cacheMemory(MEMORY, host)).toEqual(room(500));
     expect(cacheMemory(MEMORY, host, { ...NOTHING, draftBytes: 200 })).toEqual(room(400));
     expect(cacheMemory({ ...MEMORY, kvCacheMemoryBytes: 7 }, host)).toEqual(room(7));
+    expect(cacheMemory(MEMORY, { ...host, ranks: { rank: 1, size: 4 } })).toEqual(room(500, 4));
   });
 
   it('has, as one of several engines, its share of the host less its own weights, whatever others have loaded', () => {
-    const host = { freeMemory: () => 17, deviceMemory: () => null };
+    const host = { freeMemory: () => 17, deviceMemory: () => null, ranks: ALONE };
     const config = { ...MEMORY, share: { rank: 1, memoryBytes: 1000 } };
     expect(cacheMemory(config, host, { ...NOTHING, weightBytes: 400, draftBytes: 100 })).toEqual(room(250));
   });
@@ -53,14 +55,14 @@ describe('the KV budget', () => {
     ['no more than is free', { share: 0.9, taken: 300, free: 100 }, 100 - 50],
   ])('has of a device %s', (_, { share, taken, free }, expected) => {
     const device = { totalBytes: 1000, takenBytes: taken, reservedBytes: 50 };
-    const ops = { freeMemory: () => free, deviceMemory: () => device };
+    const ops = { freeMemory: () => free, deviceMemory: () => device, ranks: ALONE };
     const config = { ...MEMORY, gpuMemoryUtilization: share };
     expect(cacheMemory(config, ops).bytes).toBe(expected);
   });
 
   it('tells where the memory of a device is, where it does not suffice', () => {
     const [MB, device] = [2 ** 20, { totalBytes: 2 ** 30, takenBytes: 2 ** 29, reservedBytes: 2 ** 28 }];
-    const ops = { freeMemory: () => 100 * MB, deviceMemory: () => device };
+    const ops = { freeMemory: () => 100 * MB, deviceMemory: () => device, ranks: ALONE };
     const config = { ...CONFIG, gpuMemoryUtilization: 0.75, share: null };
     const memory = cacheMemory(config, ops, { ...NOTHING, activationBytes: 12 * MB });
     expect(() => chooseNumBlocks(config, DESIGN, 1024, memory)).toThrow(

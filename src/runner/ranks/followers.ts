@@ -1,0 +1,125 @@
+// The ranks beside rank 0, as rank 0 sees them: a thread each, which load at the same time, compute every step, and fail together.
+
+import type { EngineConfig } from '../../config/engine-config.ts';
+import type { RankGroup } from '../../ops/ranks.ts';
+import { openRankGroup } from '../../ops/select.ts';
+import type { LoadListeners, LoadPlace } from '../load-runner.ts';
+import type { LoadedRank, ToRank } from './messages.ts';
+import { RankLink } from './rank-link.ts';
+
+export class Followers {
+  readonly #group: RankGroup;
+  readonly #links: readonly RankLink[];
+  readonly #listeners: LoadListeners;
+  /** [ranks] Shares of the load that are done. */
+  readonly #progress: number[];
+  /** What followers have proposed since all agreed last. */
+  #proposed: number[] = [];
+  /** [followers] */
+  readonly #loaded: LoadedRank[] = [];
+  readonly #warnings = new Set<string>();
+  #failure: Error | null = null;
+  /** Ends the wait of `#until`. */
+  #wake = (): void => {};
+
+  /** Starts their threads, which load. */
+  constructor(config: EngineConfig, listeners: LoadListeners) {
+    this.#listeners = listeners;
+    this.#group = openRankGroup(config.tensorParallelSize);
+    this.#progress = this.#group.seats.map(() => 0);
+    this.#links = this.#group.seats.slice(1).map(
+      (seat) =>
+        new RankLink(config, seat, {
+          onProgress: (fraction, what) => this.#noteProgress(seat.rank, fraction, what),
+          onWarning: (message) => this.#warn(message),
+          onProposed: (value) => {
+            this.#proposed.push(value);
+            this.#wake();
+          },
+          onReady: (loaded) => {
+            this.#loaded[seat.rank - 1] = loaded;
+            this.#wake();
+          },
+          onFailure: (error) => this.#fail(error),
+        }),
+    );
+  }
+
+  /** For the load of rank 0, which ends with the error of a follower that fails meanwhile. */
+  get place(): LoadPlace {
+    return { seat: this.#group.seats[0]!, agree: (own) => this.#agree(own) };
+  }
+
+  /** The same listeners, which hear of all ranks. */
+  get listeners(): LoadListeners {
+    return {
+      ...this.#listeners,
+      onProgress: (fraction, what) => this.#noteProgress(0, fraction, what),
+      onWarning: (message) => this.#warn(message),
+    };
+  }
+
+  /** Waits until all have loaded. */
+  async loaded(): Promise<readonly LoadedRank[]> {
+    await this.#until(() => this.#links.every((_, index) => this.#loaded[index] !== undefined));
+    return this.#loaded;
+  }
+
+  /** @throws what has ended one of them. */
+  send(message: ToRank): void {
+    if (this.#failure !== null) throw this.#failure;
+    for (const link of this.#links) link.send(message);
+  }
+
+  /** What has ended one of them, if one has said it by now: where the thread that calls has not been on its event loop. */
+  hearFailure(): Error | null {
+    for (const link of this.#links) link.receiveAll();
+    return this.#failure;
+  }
+
+  /** Ends their threads. Rank 0 computes nothing any more. */
+  close(): void {
+    this.#group.break('the engine has been closed');
+    for (const link of this.#links) link.close();
+  }
+
+  async #agree(own: () => number): Promise<number> {
+    await this.#until(() => this.#proposed.length === this.#links.length);
+    const value = Math.min(own(), ...this.#proposed);
+    this.#proposed = [];
+    this.send({ type: 'agreed', value });
+    return value;
+  }
+
+  async #until(isTrue: () => boolean): Promise<void> {
+    while (!isTrue()) {
+      if (this.#failure !== null) throw this.#failure;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  /** What all ranks find is told once. */
+  #warn(message: string): void {
+    if (this.#warnings.has(message)) return;
+    this.#warnings.add(message);
+    this.#listeners.onWarning?.(message);
+  }
+
+  /** The slowest rank is how far the load is. */
+  #noteProgress(rank: number, fraction: number, what: string): void {
+    if (this.#failure !== null) throw this.#failure;
+    const before = Math.min(...this.#progress);
+    this.#progress[rank] = fraction;
+    const now = Math.min(...this.#progress);
+    if (now > before) this.#listeners.onProgress?.(now, what);
+  }
+
+  #fail(error: Error): void {
+    this.#failure = error;
+    this.#group.break(error.message);
+    this.#wake();
+    this.#listeners.onFailure?.(error);
+  }
+}

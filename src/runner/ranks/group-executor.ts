@@ -1,0 +1,95 @@
+// The executor over the ranks of one model. Rank 0 computes in the thread that calls it and alone sees logits; the others follow,
+// step by step. Its result is that of all.
+
+import type { EngineConfig } from '../../config/engine-config.ts';
+import type { KvMemoryPart } from '../../kv-transfer/connector.ts';
+import type { AdapterSpec, LoadedAdapter } from '../../models/adapters/load-adapter.ts';
+import type { RowEdits } from '../../sampling/logit-rules.ts';
+import type { ScheduledStep, StepResult } from '../../scheduler/scheduled-step.ts';
+import type { EngineInfo, Executor } from '../executor.ts';
+import { type LoadListeners, loadRunner } from '../load-runner.ts';
+import { Followers } from './followers.ts';
+import type { LoadedRank } from './messages.ts';
+
+/**
+ * Loads a slice of the model in each of `tensorParallelSize` ranks, all at the same time.
+ * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend, and the rank that found it unless it is the first.
+ */
+export async function loadRanks(config: EngineConfig, listeners: LoadListeners): Promise<Executor> {
+  const followers = new Followers(config, listeners);
+  let leader: Executor | null = null;
+  try {
+    leader = await loadRunner(config, followers.listeners, followers.place);
+    return new GroupExecutor(leader, followers, await followers.loaded());
+  } catch (error) {
+    followers.close();
+    leader?.close();
+    throw error;
+  }
+}
+
+class GroupExecutor implements Executor {
+  readonly info: EngineInfo;
+  readonly kvParts: readonly KvMemoryPart[];
+  readonly draftModel = null;
+  readonly adapters: readonly LoadedAdapter[];
+  readonly #leader: Executor;
+  readonly #followers: Followers;
+
+  constructor(leader: Executor, followers: Followers, loaded: readonly LoadedRank[]) {
+    this.#leader = leader;
+    this.#followers = followers;
+    const ranks = [...leader.info.ranks, ...loaded.map(({ share }) => share)];
+    this.info = {
+      ...leader.info,
+      ranks,
+      compute: `${ranks.length} ranks: ${[...new Set(ranks.map(({ compute }) => compute))].join('; ')}`,
+      weightBytes: ranks.reduce((sum, { weightBytes }) => sum + weightBytes, 0),
+    };
+    this.kvParts = [...leader.kvParts, ...loaded.flatMap(({ kvParts }) => kvParts)];
+    this.adapters = leader.adapters;
+  }
+
+  get busySeconds(): number | null {
+    return this.#leader.busySeconds;
+  }
+
+  forward(step: ScheduledStep, planPoint: number): void {
+    this.#followers.send({ type: 'step', step });
+    this.#among(() => this.#leader.forward(step, planPoint));
+  }
+
+  sample(edits: readonly (RowEdits | null)[]): void {
+    this.#among(() => this.#leader.sample(edits));
+  }
+
+  awaitPlanPoint(): void {
+    this.#among(() => this.#leader.awaitPlanPoint());
+  }
+
+  read(): StepResult {
+    return this.#among(() => this.#leader.read());
+  }
+
+  loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void> {
+    return this.#leader.loadAdapter(spec);
+  }
+
+  unloadAdapter(adapterId: number): void {
+    this.#leader.unloadAdapter(adapterId);
+  }
+
+  close(): void {
+    this.#followers.close();
+    this.#leader.close();
+  }
+
+  /** What has ended another rank says more than that this one cannot go on. */
+  #among<T>(compute: () => T): T {
+    try {
+      return compute();
+    } catch (error) {
+      throw this.#followers.hearFailure() ?? error;
+    }
+  }
+}

@@ -1,0 +1,38 @@
+// Every message between rank 0 and the threads of the other ranks, the followers.
+
+import type { MessagePort } from 'node:worker_threads';
+import type { EngineConfig } from '../../config/engine-config.ts';
+import type { KvMemoryPart } from '../../kv-transfer/connector.ts';
+import type { RankSeat } from '../../ops/ranks.ts';
+import type { ScheduledStep } from '../../scheduler/scheduled-step.ts';
+import type { PackedError } from '../../util/packed-error.ts';
+import type { RankShare } from '../executor.ts';
+
+/** What the thread of a follower is started with. */
+export interface RankThreadData {
+  readonly port: MessagePort;
+  /** Counts what rank 0 has sent, so that the follower can wait for more without its event loop. */
+  readonly sent: Int32Array;
+  readonly config: EngineConfig;
+  readonly seat: RankSeat;
+}
+
+export type ToRank =
+  /** The least of what all ranks have proposed. */
+  | { readonly type: 'agreed'; readonly value: number }
+  | { readonly type: 'step'; readonly step: ScheduledStep }
+  | { readonly type: 'close' };
+
+/** What a follower has loaded. */
+export interface LoadedRank {
+  readonly share: RankShare;
+  /** Its part of the KV memory; empty where no KV blocks are exchanged. */
+  readonly kvParts: readonly KvMemoryPart[];
+}
+
+export type FromRank =
+  | { readonly type: 'progress'; readonly fraction: number; readonly what: string }
+  | { readonly type: 'warning'; readonly message: string }
+  | { readonly type: 'proposed'; readonly value: number }
+  | ({ readonly type: 'ready' } & LoadedRank)
+  | { readonly type: 'failed'; readonly error: PackedError };

@@ -1,0 +1,208 @@
+// A model cut over ranks, each in a thread of its own: the answers of one, whatever the requests ask, and one end for all of them.
+
+import type { Worker } from 'node:worker_threads';
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { EngineConfig, TensorParallelSize } from '../../src/config/engine-config.ts';
+import { EngineCore } from '../../src/engine/engine-core.ts';
+import { ModelLoadError } from '../../src/errors.ts';
+import { openRankGroup } from '../../src/ops/select.ts';
+import { RankLink } from '../../src/runner/ranks/rank-link.ts';
+import type { NewRequest } from '../../src/scheduler/request.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { type Answer, generate } from '../helpers/generate.ts';
+import { needsNative } from '../helpers/needs.ts';
+import { newRequest } from '../helpers/new-request.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { until } from '../helpers/until.ts';
+
+const newFolder = temporaryFolders();
+const folder = newFolder();
+beforeAll(() =>
+  writeTinyModel(folder, {
+    seed: 3,
+    config: {
+      hidden_size: 128,
+      intermediate_size: 256,
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      head_dim: 32,
+    },
+  }),
+);
+
+/** Threads that this one has started. */
+const threads: Worker[] = [];
+const note = (worker: Worker): void => void threads.push(worker);
+beforeEach(() => void process.on('worker', note));
+
+const open: EngineCore[] = [];
+afterEach(async () => {
+  process.off('worker', note);
+  for (const core of open.splice(0)) core.close();
+  await Promise.all(threads.splice(0).map((thread) => thread.terminate()));
+});
+
+const KV_BYTES = 1_400_000;
+
+const failures: Error[] = [];
+beforeEach(() => void failures.splice(0));
+
+async function start(
+  tensorParallelSize: TensorParallelSize,
+  options: Partial<EngineConfig> = {},
+): Promise<EngineCore> {
+  const config: EngineConfig = {
+    ...ENGINE_DEFAULTS,
+    modelPath: folder,
+    device: 'cpu',
+    numThreads: 4,
+    kvCacheMemoryBytes: KV_BYTES,
+    maxModelLen: 112,
+    maxNumBatchedTokens: 128,
+    maxNumSeqs: 64,
+    tensorParallelSize,
+    ...options,
+  };
+  const core = await EngineCore.start(config, { onFailure: (error) => failures.push(error) });
+  open.push(core);
+  return core;
+}
+
+/** Prompts that are computed in chunks and share beginnings, rules that look back, and log-probabilities. */
+const REQUESTS: readonly NewRequest[] = Array.from({ length: 40 }, (_, id) =>
+  newRequest({
+    id,
+    promptTokenIds: Array.from(
+      { length: 5 + ((13 * id) % 60) },
+      (_, index) => (index * (7 + (id % 3)) + (id % 5)) % 251,
+    ),
+    sampling: { temperature: (id % 3) / 2, seed: id, numLogprobs: id % 4 === 0 ? 2 : null },
+    rules: id % 2 === 0 ? { repetitionPenalty: 1.7, biases: [[3, 2]] } : null,
+    numPromptLogprobs: id % 8 === 3 ? 1 : null,
+    stop: { maxTokens: 1 + 2 * (id % 24), stopTokenIds: [3 * id] },
+  }),
+);
+const ARRIVALS = REQUESTS.map((_, index) => index >> 3);
+
+const DRAFTS = { method: 'ngram', numSpeculativeTokens: 3, promptLookupMax: 3, promptLookupMin: 1 } as const;
+
+describe('a model cut over ranks', needsNative, () => {
+  it('gives the answers of one rank, and goes on after requests that were withdrawn', async () => {
+    let expected: Map<number, Answer> | null = null;
+    for (const degree of [1, 2, 4] as const) {
+      const core = await start(degree, { speculative: DRAFTS });
+      core.scheduler.add({ ...REQUESTS[31]!, id: 99 });
+      core.step();
+      core.step();
+      core.scheduler.abort(99);
+      const answers = generate(core, REQUESTS, ARRIVALS);
+      expected ??= answers;
+      expect(answers).toEqual(expected);
+      expect(core.stats.preemptions).toBeGreaterThan(0);
+      expect(core.stats.speculation?.acceptedTokens).toBeGreaterThan(0);
+      expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
+      const { ranks, weightBytes, compute } = core.executor.info;
+      expect(ranks).toHaveLength(degree);
+      expect(weightBytes).toBe(ranks.reduce((sum, rank) => sum + rank.weightBytes, 0));
+      // Keys and values are shared out: --kv-cache-memory-bytes is for all ranks.
+      const kvBytes = ranks.reduce((sum, rank) => sum + rank.kvCacheBytes, 0);
+      expect(kvBytes).toBeLessThanOrEqual(KV_BYTES);
+      expect(kvBytes).toBeGreaterThan(0.9 * KV_BYTES);
+      if (degree > 1) expect(compute).toMatch(new RegExp(`^${degree} ranks: .*, ${4 / degree} threads?$`));
+    }
+  });
+
+  it('has the longest context that all ranks have room for', async () => {
+    const { info } = (await start(2, { maxModelLen: 'auto', kvCacheMemoryBytes: 600_000 })).executor;
+    expect(info.maxModelLen).toBe(info.numBlocks * 16);
+    expect(info.maxModelLen).toBeLessThan(512);
+  });
+});
+
+describe('a rank whose thread ends', needsNative, () => {
+  /** The thread of rank 1, once it is there. */
+  const follower = (): Worker => threads[0]!;
+
+  it('ends the start', async () => {
+    const starting = start(2);
+    starting.catch(() => {});
+    await until(() => threads.length > 0);
+    await follower().terminate();
+    await expect(starting).rejects.toThrow('rank 1: its thread has ended');
+  });
+
+  it('is heard while nothing is computed', async () => {
+    const core = await start(2);
+    await follower().terminate();
+    await until(() => failures.length > 0);
+    expect(failures.map(({ message }) => message)).toEqual(['rank 1: its thread has ended']);
+    core.scheduler.add(REQUESTS[0]!);
+    expect(() => core.step()).toThrow('rank 1: its thread has ended');
+  });
+
+  const requests = REQUESTS.slice(0, 8).map((one) => ({ ...one, stop: { ...one.stop, maxTokens: 60 } }));
+
+  it.each([
+    { when: 'a step is planned', numSteps: 2, finish: (core: EngineCore) => core.step() },
+    { when: 'a step is computed', numSteps: 3, finish: (core: EngineCore) => core.awaitPlanPoint() },
+    { when: 'its result is awaited', numSteps: 3, finish: (core: EngineCore) => core.executor.read() },
+  ])('ends the step where $when, and names itself', async ({ numSteps, finish }) => {
+    const core = await start(2);
+    for (const one of requests) core.scheduler.add(one);
+    for (let step = 0; step < numSteps; step += 1) core.step();
+    await follower().terminate();
+    const since = performance.now();
+    const goOn = (): never => {
+      while (true) {
+        finish(core);
+        core.step();
+      }
+    };
+    expect(goOn).toThrow(/rank 1/);
+    expect(performance.now() - since).toBeLessThan(5000);
+  });
+
+  it('does not keep a step waiting that is sampled when it ends', async () => {
+    const core = await start(2);
+    const { executor } = core;
+    for (const one of requests) core.scheduler.add(one);
+    const step = core.scheduler.schedule();
+    executor.forward(step, 1);
+    await follower().terminate();
+    expect(() => {
+      executor.sample(core.scheduler.logitEdits(step));
+      executor.read();
+    }).toThrow(/rank 1/);
+  });
+
+  it('says what it found wrong, by its class', async () => {
+    const { seats } = openRankGroup(2);
+    const config = {
+      ...ENGINE_DEFAULTS,
+      modelPath: newFolder(),
+      numThreads: 2,
+      tensorParallelSize: 2,
+    } as const;
+    const error = await new Promise((resolve) => {
+      const listeners = {
+        onProgress() {},
+        onWarning() {},
+        onProposed() {},
+        onReady() {},
+        onFailure: resolve,
+      };
+      new RankLink(config, seats[1]!, listeners);
+    });
+    expect(error).toBeInstanceOf(ModelLoadError);
+    expect(error).toMatchObject({ message: expect.stringMatching(/^rank 1: .*config.json/) });
+  });
+});
+
+it('refuses more ranks than cores, unless they may share them', needsNative, async () => {
+  await expect(start(8, { numThreads: 4 })).rejects.toThrow(
+    '--num-threads 4 has no thread for each of 8 ranks: use at least 8',
+  );
+  const all = { numThreads: null, cpuBind: [[0]] };
+  await expect(start(2, all)).rejects.toThrow('--cpu-bind 0 has 1 lists for 2 ranks');
+});
