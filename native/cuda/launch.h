@@ -349,6 +349,18 @@ inline Launch launchOf(const MaskLogitsParams& p) { return logitLaunch("svcMaskL
 inline Launch launchOf(const LogprobsParams& p) { return logitLaunch("svcLogprobs", p.count); }
 inline Launch launchOf(const SampleParams& p) { return logitLaunch("svcSample", p.rows); }
 
+// ── transfers ──
+
+constexpr int kMostCopyParts = 16;
+/// Blocks of threads for each layer block.
+constexpr int copyPartsOf(int64_t bytes) {
+  constexpr int64_t kLeast = 16 << 10;
+  return bytes >= kLeast * kMostCopyParts ? kMostCopyParts : ceilDiv(bytes, kLeast);
+}
+inline Launch copyBlocksLaunch(const CopyBlocksParams& p, size_t count) {
+  return {"svcCopyBlocks", {static_cast<uint32_t>(copyPartsOf(p.bytes)), static_cast<uint32_t>(count), 1}, kRowThreads, 0};
+}
+
 // ── probes ──
 
 constexpr int kProbeThreads = 256, kProbeTiles = 8;

@@ -409,6 +409,16 @@ struct MatrixPeakParams {
   int32_t loops;
 };
 
+/// Layer blocks that one launch copies.
+constexpr int kMostCopies = 128;
+/// Copies `bytes` bytes, a multiple of 16, from each address to another, or to none, and sums them: sums [blocks][grid x], whose sum
+/// over x is that of all longs, the i-th times 2 * i + 1, modulo 2^64.
+struct CopyBlocksParams {
+  uint64_t from[kMostCopies], to[kMostCopies];
+  int64_t bytes;
+  unsigned long long* sums;
+};
+
 struct SampleParams {
   const float* logits;
   int64_t stride;

@@ -55,6 +55,9 @@ static_assert(kFunctionMaxDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SH
 static_assert(kAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
 static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
 static_assert(kGranularityRecommended == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+static_assert(kAttributeMemoryByDescriptor == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+static_assert(kHandleDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(kAccessRead == CU_MEM_ACCESS_FLAGS_PROT_READ);
 static_assert(kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
 }  // namespace svc::cuda

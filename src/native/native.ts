@@ -433,6 +433,7 @@ export interface Native {
     blocks: number,
     layerBlockBytes: number,
     driver?: string,
+    kernels?: string,
   ) => NativeKvMemory;
   /** `memory` is a token of shareKvMemory. */
   readonly TransferEngine: new (

@@ -26,7 +26,7 @@ KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWra
   checked(info, [&] {
     SharedMemory memory;
     const size_t bytes = layerBlockBytes * blocks * layers;
-    if (info[3].IsString()) memory.device = std::make_shared<cuda::TransferMemory>(info[3].ToString(), bytes);
+    if (info[3].IsString()) memory.device = std::make_shared<cuda::TransferMemory>(info[3].ToString(), info[4].ToString(), bytes);
     else memory.pages = std::make_shared<SharedPages>(bytes);
     if (memory.device) lane_ = memory.device->openLane(layerBlockBytes);
     table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(memory), layers, blocks, layerBlockBytes));
@@ -67,7 +67,7 @@ Napi::Value KvMemoryObject::write(const Napi::CallbackInfo& info) {
   if (bytes.ByteLength() != size) throw Napi::RangeError::New(info.Env(), "KvMemory: expected the bytes of one layer block");
   return checked(info, [&] {
     std::memcpy(lane_ ? lane_->pinned() : table_->memory.memory.pages->data() + offset, bytes.Data(), size);
-    if (lane_) lane_->store(offset, lane_->pinned(), size);
+    if (lane_) lane_->store(table_->memory.memory.device->address() + offset, lane_->pinned(), size);
     if (lane_) lane_->finish();
     return info.Env().Undefined();
   });
@@ -77,7 +77,7 @@ Napi::Value KvMemoryObject::read(const Napi::CallbackInfo& info) {
   const size_t offset = offsetOf(info), size = table_->memory.layerBlockBytes;
   auto bytes = Napi::Uint8Array::New(info.Env(), size);
   return checked(info, [&] {
-    if (lane_) lane_->fetch(lane_->pinned(), offset, size);
+    if (lane_) lane_->fetch(lane_->pinned(), table_->memory.memory.device->address() + offset, size);
     if (lane_) lane_->finish();
     std::memcpy(bytes.Data(), lane_ ? lane_->pinned() : table_->memory.memory.pages->data() + offset, size);
     return bytes;

@@ -31,11 +31,13 @@ const transfer::Transport& transportArgument(const Napi::CallbackInfo& info, siz
   const std::string kind = info[index].ToString();
   if (kind == "shm") return transfer::shmTransport();
   if (kind == "tcp") return transfer::tcpTransport();
-  throw Napi::RangeError::New(info.Env(), "a link is shm or tcp, got " + kind);
+  if (kind == "cuda-ipc") return transfer::cudaIpcTransport();
+  throw Napi::RangeError::New(info.Env(), "a link is shm, tcp or cuda-ipc, got " + kind);
 }
 
-std::vector<transfer::Listener> listen(const Napi::Object& options) {
+std::vector<transfer::Listener> listen(const Napi::Object& options, const transfer::KvMemory& memory) {
   std::vector<transfer::Listener> listeners;
+  if (options.Get("cudaIpc").ToBoolean()) listeners.push_back(transfer::listenCudaIpc(memory));
   if (options.Get("shm").ToBoolean()) listeners.push_back(transfer::listenShm());
   const Napi::Value tcp = options.Get("tcp");
   if (tcp.IsObject()) {
@@ -92,12 +94,14 @@ Napi::Object describe(Napi::Env env, const Event& event) {
 
 }  // namespace
 
-TransferEngine::Parts::Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes,
+TransferEngine::Parts::Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes, size_t deviceBytes,
                              std::vector<transfer::Listener> listeners, transfer::EventQueue& events)
     : area(receiveBytes),
+      deviceArea(deviceBytes == 0 ? nullptr : table->memory.memory.device->allocate(deviceBytes)),
+      deviceBytes(deviceBytes),
       table(table),
       loader(table->memory, events),
-      receiver({table->memory.layers, table->memory.layerBlockBytes}, std::move(listeners), loader, events),
+      receiver(table->memory, std::move(listeners), loader, events),
       sender(table, events) {}
 
 template <TransferEngine::Method method>
@@ -136,10 +140,15 @@ TransferEngine::TransferEngine(const Info& info)
     if (!table) throw std::runtime_error("the token names no KV memory, or was used before");
     const double bytes = options.Get("receiveBytes").ToNumber().DoubleValue();
     if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
-    auto listeners = listen(options);
+    const double deviceBytes = options.Get("deviceBytes").ToNumber().DoubleValue();
+    if (!(deviceBytes >= 0 && deviceBytes <= bytes) || (deviceBytes > 0 && !table->memory.isOfDevice())) {
+      throw std::runtime_error("deviceBytes is no part of the receive memory");
+    }
+    auto listeners = listen(options, table->memory);
     signal_ = openSignal(info.Env(), info[2], events_, deliver);
     try {
-      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), std::move(listeners), *events_);
+      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), static_cast<size_t>(deviceBytes),
+                                       std::move(listeners), *events_);
     } catch (...) {
       napi_release_threadsafe_function(signal_, napi_tsfn_release);
       throw;
@@ -181,9 +190,10 @@ Napi::Value TransferEngine::endpoints(const Info& info) {
   Napi::Object object = Napi::Object::New(info.Env());
   object.Set("shm", info.Env().Null());
   object.Set("tcp", info.Env().Null());
+  object.Set("cudaIpc", info.Env().Null());
   for (const transfer::Listener& listener : parts(info).receiver.listeners()) {
-    const bool isTcp = listener.transport == &transfer::tcpTransport();
-    object.Set(isTcp ? "tcp" : "shm", listener.address);
+    const bool isTcp = listener.transport == &transfer::tcpTransport(), isShm = listener.transport == &transfer::shmTransport();
+    object.Set(isTcp ? "tcp" : isShm ? "shm" : "cudaIpc", listener.address);
   }
   return object;
 }
@@ -192,7 +202,7 @@ Napi::Value TransferEngine::connect(const Info& info) {
   const transfer::Transport& transport = transportArgument(info, 0);
   const std::string address = info[1].ToString();
   const int wanted = static_cast<int>(integerArgument(info, 2, 1, kMaxSockets, "connect: sockets"));
-  const int sockets = transfer::carriesLayerBlocks(transport, parts(info).table->memory) ? wanted : 1;
+  const int sockets = transport.maps(parts(info).table->memory) ? 1 : wanted;
   return Napi::Number::New(info.Env(), parts(info).sender.connect(transport, address, sockets));
 }
 
@@ -228,14 +238,17 @@ Napi::Value TransferEngine::openReceive(const Info& info) {
   const transfer::KvMemory& memory = all.table->memory;
   const double blockBytes = static_cast<double>(memory.layers * memory.layerBlockBytes);
   std::vector<char*> places;
+  std::vector<DeviceAddress> devicePlaces;
   for (size_t i = 0; i < offsets.ElementLength(); ++i) {
     const double offset = offsets[i];
     if (!(offset >= 0 && offset + blockBytes <= static_cast<double>(all.area.size()))) {
       throw Napi::RangeError::New(info.Env(), "openReceive: an offset outside of the receive memory");
     }
     places.push_back(all.area.data() + static_cast<size_t>(offset));
+    const bool isOnDevice = offset + blockBytes <= static_cast<double>(all.deviceBytes);
+    devicePlaces.push_back(isOnDevice ? all.deviceArea->address() + static_cast<size_t>(offset) : 0);
   }
-  all.receiver.open(std::make_shared<transfer::Receive>(ticket, memory.layers, first, std::move(places)));
+  all.receiver.open(std::make_shared<transfer::Receive>(ticket, memory.layers, first, std::move(places), std::move(devicePlaces)));
   return info.Env().Undefined();
 }
 

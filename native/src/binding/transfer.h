@@ -26,10 +26,14 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
 
   /// The parts that `close` ends, the last one first: each uses those before it.
   struct Parts {
-    Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes, std::vector<transfer::Listener> listeners,
+    /// Of `receiveBytes` of receive memory the first `deviceBytes` have places on the device, too.
+    Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes, size_t deviceBytes, std::vector<transfer::Listener> listeners,
           transfer::EventQueue& events);
 
     Pages area;
+    /// Null where nothing comes from another device.
+    std::shared_ptr<const SharedDeviceMemory> deviceArea;
+    const size_t deviceBytes;
     std::shared_ptr<transfer::SendTable> table;
     transfer::Loader loader;
     transfer::Receiver receiver;

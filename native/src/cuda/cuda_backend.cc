@@ -32,6 +32,7 @@ DeviceAddress addressOf(const Rows& x) { return reinterpret_cast<DeviceAddress>(
 CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options)
     : options_(options),
       driver_(driver),
+      kernelsPath_(kernels),
       device_(driver),
       kernels_(device_, kernels),
       loader_(device_),
@@ -65,7 +66,7 @@ const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared
   const size_t kinds = shape.keysAreValues ? 1 : 2, layerBlockBytes = kinds * shape.blockSize * shape.kvHeads * vectorBytes;
   const size_t bytes = layerBlockBytes * shape.blocks * shape.layers.rows;
   if (isShared) {
-    auto memory = std::make_shared<TransferMemory>(driver_, bytes);
+    auto memory = std::make_shared<TransferMemory>(driver_, kernelsPath_, bytes);
     return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, {nullptr, memory}}, memory->address(), DeviceMemory()});
   }
   DeviceMemory memory(device_, bytes);

@@ -194,7 +194,7 @@ class CudaBackend final : public Backend {
 
   const CudaOptions options_;
   /// File of the driver.
-  const std::string driver_;
+  const std::string driver_, kernelsPath_;
   const Device device_;
   const uint32_t sharedBytes_ = device_.sharedBytes();
   const int multiprocessors_ = device_.multiprocessors();

@@ -24,6 +24,8 @@ class Device {
   DeviceOrdinal ordinal() const { return ordinal_; }
   /// Lets the calling thread, too, call what belongs to this device.
   void enter() const;
+  /// The same for destructors: where it fails, so does what follows.
+  void tryToEnter() const noexcept { driver_.cuCtxSetCurrent(context_); }
   /// `NVIDIA H100 80GB HBM3`
   std::string name() const;
   /// Major * 10 + minor: 90 is Hopper.
@@ -32,6 +34,8 @@ class Device {
   int multiprocessors() const { return attribute(kAttributeMultiprocessors); }
   /// Shared memory that one block of threads may have.
   uint32_t sharedBytes() const { return static_cast<uint32_t>(attribute(kAttributeSharedBytesOptIn)); }
+  /// Whether other processes of this host can map its memory, by a descriptor that they are given.
+  bool sharesMemory() const { return attribute(kAttributeMemoryByDescriptor) != 0; }
 
  private:
   int attribute(int which) const;

@@ -40,6 +40,7 @@ constexpr int kAttributeComputeCapabilityMajor = 75;
 constexpr int kAttributeComputeCapabilityMinor = 76;
 constexpr int kAttributeSharedBytesOptIn = 97;
 constexpr int kAttributeVirtualMemory = 102;
+constexpr int kAttributeMemoryByDescriptor = 103;
 constexpr int kFunctionPtxVersion = 5;
 constexpr int kFunctionBinaryVersion = 6;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
@@ -47,6 +48,8 @@ constexpr int kFunctionMaxDynamicSharedBytes = 8;
 constexpr int kAllocationPinned = 1;
 constexpr int kLocationDevice = 1;
 constexpr int kGranularityRecommended = 1;
+constexpr int kHandleDescriptor = 1;
+constexpr int kAccessRead = 1;
 constexpr int kAccessReadWrite = 3;
 
 struct MemoryLocation {
@@ -108,6 +111,8 @@ using HostFunction = void (*)(void* data);
   X(cuMemCreate, (AllocationHandle* handle, size_t bytes, const AllocationProperties* properties, unsigned long long flags)) \
   X(cuMemRelease, (AllocationHandle handle))                                                               \
   X(cuMemMap, (DeviceAddress address, size_t bytes, size_t offset, AllocationHandle handle, unsigned long long flags)) \
+  X(cuMemExportToShareableHandle, (void* shared, AllocationHandle handle, int type, unsigned long long flags)) \
+  X(cuMemImportFromShareableHandle, (AllocationHandle* handle, void* shared, int type))                    \
   X(cuMemUnmap, (DeviceAddress address, size_t bytes))                                                     \
   X(cuMemSetAccess, (DeviceAddress address, size_t bytes, const MemoryAccess* access, size_t count))       \
   X(cuModuleLoad, (Module* module, const char* path))                                                      \

@@ -19,7 +19,7 @@ constexpr const char* kNames[] = {
     "svcFp8Attention256", "svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256", "svcF32Attention", "svcRoute",
     "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale",
     "svcSoftcap",
-    "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
+    "svcCopyBlocks", "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
 
 bool isPtx(const std::string& path) { return path.ends_with(".ptx"); }
 

@@ -11,6 +11,20 @@ constexpr size_t kReservedBytes = size_t{64} << 30;
 /// Fewest bytes that an arena grows by.
 constexpr size_t kLeastStep = size_t{32} << 20;
 
+AllocationProperties propertiesOf(const Device& device) {
+  AllocationProperties properties{};
+  properties.type = kAllocationPinned;
+  properties.location = {kLocationDevice, device.ordinal()};
+  return properties;
+}
+
+size_t wholePages(const Driver& driver, const AllocationProperties& properties, size_t bytes) {
+  size_t granularity = 0;
+  driver.check(driver.cuMemGetAllocationGranularity(&granularity, &properties, kGranularityRecommended),
+               "tell the size of its pages");
+  return static_cast<size_t>(roundUp(static_cast<int64_t>(bytes), static_cast<int64_t>(granularity)));
+}
+
 }  // namespace
 
 DeviceMemory::DeviceMemory(const Device& device, size_t bytes) : driver_(&device.driver()), bytes_(bytes) {
@@ -25,13 +39,58 @@ PinnedMemory::PinnedMemory(const Device& device, size_t bytes) : driver_(device.
   driver_.check(driver_.cuMemHostAlloc(&data_, bytes, 0), "pin memory of the host");
 }
 
-DeviceArena::DeviceArena(const Device& device) : driver_(device.driver()) {
-  properties_.type = kAllocationPinned;
-  properties_.location = {kLocationDevice, device.ordinal()};
-  size_t granularity = 0;
-  driver_.check(driver_.cuMemGetAllocationGranularity(&granularity, &properties_, kGranularityRecommended),
-                "tell the size of its pages");
-  step_ = static_cast<size_t>(roundUp(static_cast<int64_t>(kLeastStep), static_cast<int64_t>(granularity)));
+SharedRange::SharedRange(const Device& device, size_t bytes) : driver_(device.driver()), hasDescriptor_(device.sharesMemory()) {
+  AllocationProperties properties = propertiesOf(device);
+  if (hasDescriptor_) properties.requestedHandleTypes = kHandleDescriptor;
+  bytes_ = wholePages(driver_, properties, bytes);
+  driver_.check(driver_.cuMemCreate(&handle_, bytes_, &properties, 0), "allocate memory");
+  map(handle_, properties, kAccessReadWrite);
+}
+
+SharedRange::SharedRange(const Device& device, int descriptor, size_t bytes) : driver_(device.driver()) {
+  const AllocationProperties properties = propertiesOf(device);
+  bytes_ = wholePages(driver_, properties, bytes);
+  void* const shared = reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
+  driver_.check(driver_.cuMemImportFromShareableHandle(&handle_, shared, kHandleDescriptor), "take the memory of another process");
+  map(handle_, properties, kAccessRead);
+}
+
+void SharedRange::map(AllocationHandle handle, const AllocationProperties& properties, int access) {
+  const char* doing = "reserve addresses";
+  Result result = driver_.cuMemAddressReserve(&address_, bytes_, 0, 0, 0);
+  bool isMapped = false;
+  if (result == kSuccess) {
+    doing = "map memory";
+    result = driver_.cuMemMap(address_, bytes_, 0, handle, 0);
+    isMapped = result == kSuccess;
+  }
+  if (isMapped) {
+    doing = access == kAccessRead ? "read the memory of another process" : "open memory";
+    const MemoryAccess wanted{properties.location, access};
+    result = driver_.cuMemSetAccess(address_, bytes_, &wanted, 1);
+  }
+  if (result == kSuccess) return;
+  if (isMapped) driver_.cuMemUnmap(address_, bytes_);
+  if (address_ != 0) driver_.cuMemAddressFree(address_, bytes_);
+  driver_.cuMemRelease(handle);
+  driver_.check(result, doing);
+}
+
+SharedRange::~SharedRange() {
+  driver_.cuMemUnmap(address_, bytes_);
+  driver_.cuMemAddressFree(address_, bytes_);
+  driver_.cuMemRelease(handle_);
+}
+
+int SharedRange::openToRead() const {
+  int descriptor = -1;
+  if (!hasDescriptor_) return -1;
+  const Result made = driver_.cuMemExportToShareableHandle(&descriptor, handle_, kHandleDescriptor, 0);
+  return made == kSuccess ? descriptor : -1;
+}
+
+DeviceArena::DeviceArena(const Device& device) : driver_(device.driver()), properties_(propertiesOf(device)) {
+  step_ = wholePages(driver_, properties_, kLeastStep);
   driver_.check(driver_.cuMemAddressReserve(&address_, kReservedBytes, 0, 0, 0), "reserve addresses for activations");
 }
 

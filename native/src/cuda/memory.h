@@ -40,6 +40,32 @@ class DeviceMemory {
   size_t bytes_ = 0;
 };
 
+/// Memory in pages that processes of one host may have in common: the physical memory lives as long as one of them has it mapped.
+class SharedRange {
+ public:
+  /// New memory of at least `bytes` bytes. Throws DriverError where the GPU has no room.
+  SharedRange(const Device& device, size_t bytes);
+  /// That of another process, to read. Throws DriverError where `descriptor` is not of as many bytes, or of a GPU that this one cannot read.
+  SharedRange(const Device& device, int descriptor, size_t bytes);
+  ~SharedRange();
+  SharedRange(const SharedRange&) = delete;
+  SharedRange& operator=(const SharedRange&) = delete;
+
+  DeviceAddress address() const { return address_; }
+  /// A new descriptor, which the caller closes; -1 where there can be none.
+  int openToRead() const;
+
+ private:
+  /// Gives `handle` addresses; the mapping keeps it.
+  void map(AllocationHandle handle, const AllocationProperties& properties, int access);
+
+  const Driver& driver_;
+  size_t bytes_ = 0;
+  AllocationHandle handle_ = 0;
+  bool hasDescriptor_ = false;
+  DeviceAddress address_ = 0;
+};
+
 /// Pages that the GPU copies from and to while the host goes on. Kernels may write into it.
 class PinnedMemory {
  public:
@@ -73,7 +99,7 @@ class DeviceArena {
   void map(size_t bytes);
 
   const Driver& driver_;
-  AllocationProperties properties_{};
+  const AllocationProperties properties_;
   size_t step_ = 0;
   DeviceAddress address_ = 0;
   size_t capacity_ = 0;

@@ -2,8 +2,13 @@
 
 #include "cuda/transfer_memory.h"
 
+#include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <thread>
+#include <vector>
+
+#include "cuda/launch.h"
 
 namespace svc::cuda {
 namespace {
@@ -14,11 +19,13 @@ constexpr std::chrono::seconds kDeadline{10};
 constexpr std::chrono::microseconds kSpin{200};
 constexpr std::chrono::microseconds kPause{50};
 
+static_assert(CopyLane::kMostCopies == kMostCopies);
+
 class Lane final : public CopyLane {
  public:
   Lane(std::shared_ptr<const TransferMemory> memory, size_t pinnedBytes)
       : memory_(std::move(memory)), driver_((memory_->device().enter(), memory_->device().driver())),
-        pinned_(memory_->device(), pinnedBytes) {
+        pinned_(memory_->device(), pinnedBytes), sums_(memory_->device(), kMostCopies * kMostCopyParts * sizeof(uint64_t)) {
     driver_.check(driver_.cuStreamCreate(&stream_, kStreamNonBlocking), "make a stream for transfers");
     const Result made = driver_.cuEventCreate(&event_, kEventDisableTiming);
     if (made != kSuccess) driver_.cuStreamDestroy_v2(stream_);
@@ -33,23 +40,48 @@ class Lane final : public CopyLane {
   Lane& operator=(const Lane&) = delete;
 
   char* pinned() const override { return pinned_.data(); }
-  void fetch(char* to, size_t offset, size_t bytes) override {
+  void fetch(char* to, DeviceAddress from, size_t bytes) override {
     memory_->device().enter();
-    driver_.check(driver_.cuMemcpyDtoHAsync_v2(to, memory_->address() + offset, bytes, stream_), "copy from its KV memory");
+    driver_.check(driver_.cuMemcpyDtoHAsync_v2(to, from, bytes, stream_), "copy from its KV memory");
   }
-  void store(size_t offset, const char* from, size_t bytes) override {
+  void store(DeviceAddress to, const char* from, size_t bytes) override {
     memory_->device().enter();
-    driver_.check(driver_.cuMemcpyHtoDAsync_v2(memory_->address() + offset, from, bytes, stream_), "copy to its KV memory");
+    driver_.check(driver_.cuMemcpyHtoDAsync_v2(to, from, bytes, stream_), "copy to its KV memory");
   }
+  std::span<const uint32_t> copyBlocks(std::span<const DeviceAddress> from, std::span<const DeviceAddress> to, size_t bytes) override;
   void finish() override;
 
  private:
   const std::shared_ptr<const TransferMemory> memory_;
   const Driver& driver_;
-  const PinnedMemory pinned_;
+  const PinnedMemory pinned_, sums_;
+  std::vector<uint32_t> blockSums_;
   StreamHandle stream_ = nullptr;
   EventHandle event_ = nullptr;
 };
+
+std::span<const uint32_t> Lane::copyBlocks(std::span<const DeviceAddress> from, std::span<const DeviceAddress> to, size_t bytes) {
+  const size_t count = from.size();
+  if (count == 0) return {};
+  memory_->device().enter();
+  CopyBlocksParams params{};
+  std::ranges::copy(from, params.from);
+  std::ranges::copy(to, params.to);
+  params.bytes = static_cast<int64_t>(bytes);
+  params.sums = reinterpret_cast<unsigned long long*>(sums_.data());
+  const Launch launch = copyBlocksLaunch(params, count);
+  void* arguments[] = {&params};
+  driver_.check(driver_.cuLaunchKernel(memory_->copyBlocks(), launch.grid[0], launch.grid[1], launch.grid[2], launch.block, 1, 1,
+                                       launch.sharedBytes, stream_, arguments, nullptr),
+                "copy blocks");
+  finish();
+  const auto parts = static_cast<std::ptrdiff_t>(launch.grid[0]);
+  blockSums_.clear();
+  for (const unsigned long long* sums = params.sums; blockSums_.size() < count; sums += parts) {
+    blockSums_.push_back(foldedSum(std::accumulate(sums, sums + parts, uint64_t{0})));
+  }
+  return blockSums_;
+}
 
 void Lane::finish() {
   using Clock = std::chrono::steady_clock;
@@ -65,9 +97,22 @@ void Lane::finish() {
   }
 }
 
+class Mapped final : public ForeignDeviceMemory {
+ public:
+  Mapped(std::shared_ptr<const TransferMemory> owner, int descriptor, size_t bytes)
+      : owner_(std::move(owner)), range_(owner_->device(), descriptor, bytes) {}
+  DeviceAddress address() const override { return range_.address(); }
+
+ private:
+  /// Has the device open.
+  const std::shared_ptr<const TransferMemory> owner_;
+  const SharedRange range_;
+};
+
 }  // namespace
 
-TransferMemory::TransferMemory(const std::string& driver, size_t bytes) : device_(driver), memory_(device_, bytes) {
+TransferMemory::TransferMemory(std::string driver, std::string kernels, size_t bytes)
+    : driver_(std::move(driver)), kernelsPath_(std::move(kernels)), device_(driver_), memory_(device_, bytes) {
   const Driver& calls = device_.driver();
   StreamHandle stream = nullptr;
   calls.check(calls.cuStreamCreate(&stream, kStreamNonBlocking), "make a stream");
@@ -77,8 +122,23 @@ TransferMemory::TransferMemory(const std::string& driver, size_t bytes) : device
   calls.check(begun != kSuccess ? begun : done, "clear its KV memory");
 }
 
+Function TransferMemory::copyBlocks() const {
+  const std::lock_guard lock(mutex_);
+  if (!kernels_) kernels_.emplace(device_, kernelsPath_);
+  return kernels_->functionOf(copyBlocksLaunch({}, 1));
+}
+
 std::unique_ptr<CopyLane> TransferMemory::openLane(size_t pinnedBytes) const {
   return std::make_unique<Lane>(shared_from_this(), pinnedBytes);
+}
+
+std::shared_ptr<const SharedDeviceMemory> TransferMemory::allocate(size_t bytes) const {
+  return std::make_shared<TransferMemory>(driver_, kernelsPath_, bytes);
+}
+
+std::unique_ptr<const ForeignDeviceMemory> TransferMemory::map(int descriptor, size_t bytes) const {
+  device_.enter();
+  return std::make_unique<Mapped>(shared_from_this(), descriptor, bytes);
 }
 
 }  // namespace svc::cuda

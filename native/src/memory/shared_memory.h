@@ -2,32 +2,61 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 
 #include "memory/shared_pages.h"
 
 namespace svc {
 
-/// Copies between the memory of a device and pinned memory of the host, in their order, beside whatever the device computes. One
+/// Of a device; nothing of this process may read it.
+using DeviceAddress = uint64_t;
+
+/// Copies on a device, and between it and pinned memory of the host, in their order, beside whatever the device computes. One
 /// thread uses it. All of it throws std::runtime_error where the device fails.
 class CopyLane {
  public:
   virtual ~CopyLane() = default;
   /// Memory of the host: copies from and to other memory are not possible.
   virtual char* pinned() const = 0;
-  /// From `offset` of the device's memory; returns before it is done.
-  virtual void fetch(char* to, size_t offset, size_t bytes) = 0;
-  /// To `offset` of the device's memory; returns before it is done.
-  virtual void store(size_t offset, const char* from, size_t bytes) = 0;
+  /// From the device's memory; returns before it is done.
+  virtual void fetch(char* to, DeviceAddress from, size_t bytes) = 0;
+  /// To the device's memory; returns before it is done.
+  virtual void store(DeviceAddress to, const char* from, size_t bytes) = 0;
+  /// Copies layer blocks of `bytes` bytes, a multiple of 16, from addresses of the device to others, or to none, waits for it, and sums them.
+  /// Of at most `kMostCopies` blocks. @returns `blockSum` of each, until the next call.
+  virtual std::span<const uint32_t> copyBlocks(std::span<const DeviceAddress> from, std::span<const DeviceAddress> to, size_t bytes) = 0;
   /// Waits for all copies so far, which have a deadline.
   virtual void finish() = 0;
+
+  static constexpr size_t kMostCopies = 128;
+};
+
+/// What a device sums where it copies: the longs of a layer block, the i-th times 2 * i + 1, modulo 2^64, in any order, folded.
+uint32_t blockSum(const char* bytes, size_t size);
+inline uint32_t foldedSum(uint64_t sum) { return static_cast<uint32_t>(sum ^ sum >> 32); }
+
+/// Memory of a device that another process of this host owns, mapped to read.
+class ForeignDeviceMemory {
+ public:
+  virtual ~ForeignDeviceMemory() = default;
+  virtual DeviceAddress address() const = 0;
 };
 
 /// Zeroed memory of a device, freed with its last user.
 class SharedDeviceMemory {
  public:
   virtual ~SharedDeviceMemory() = default;
+  virtual DeviceAddress address() const = 0;
   virtual std::unique_ptr<CopyLane> openLane(size_t pinnedBytes) const = 0;
+  /// More memory of the same device. Throws std::runtime_error where it has no room.
+  virtual std::shared_ptr<const SharedDeviceMemory> allocate(size_t bytes) const = 0;
+  /// A new read-only descriptor, by which another process of this host can map it, or -1 where there can be none. The caller closes it.
+  virtual int openToRead() const = 0;
+  /// Maps such memory of another process. Does not close `descriptor`. Throws std::runtime_error where it is not of `bytes` bytes, or of a device
+  /// that this one does not read.
+  virtual std::unique_ptr<const ForeignDeviceMemory> map(int descriptor, size_t bytes) const = 0;
 };
 
 /// One of both, or none.

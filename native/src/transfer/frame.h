@@ -18,7 +18,10 @@ constexpr size_t kMaxPayload = 1 << 19;
 /// A receiver that closes a connection for an error sends the reason first, at most this many bytes of text.
 constexpr size_t kMaxReason = 128;
 
-/// The first bytes on a socket. Over shm the descriptor of the sender's KV memory is attached, unless that is a device's.
+/// What a receiver answers to a greeting over a transport that is answered.
+constexpr uint32_t kReady = 0x52435653;  // "SVCR"
+
+/// The first bytes on a socket. The descriptor of the sender's KV memory is attached where the receiver copies out of it.
 struct Hello {
   uint32_t magic;
   uint32_t version;
@@ -42,7 +45,7 @@ struct FrameHeader {
 };
 
 struct FrameEntry {
-  /// Checksum of the layer block.
+  /// Checksum of the layer block: CRC-32C, or `blockSum` over cuda-ipc.
   uint32_t checksum;
   /// Place of the layer block in the sender's memory.
   uint32_t sourceBlock;

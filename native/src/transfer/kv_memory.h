@@ -21,6 +21,7 @@ struct KvMemory {
   size_t offsetOf(uint32_t layer, uint32_t block) const {
     return (static_cast<size_t>(layer) * blocks + block) * layerBlockBytes;
   }
+  DeviceAddress deviceAddress(uint32_t layer, uint32_t block) const { return memory.device->address() + offsetOf(layer, block); }
   /// Where the host has it; not of a device.
   char* layerBlock(uint32_t layer, uint32_t block) const { return memory.pages->data() + offsetOf(layer, block); }
 };

@@ -73,6 +73,7 @@ bool Loader::copySome(Load& load) {
   const size_t numBlocks = receive.places.size(), skipped = load.firstBlock - receive.firstBlock;
   const uint64_t end = std::min<uint64_t>(receive.numReadable, load.numRead + mostPerTurn_);
   bool isIntact = true;
+  forgetCopies();
   try {
     for (size_t copied = 0; isIntact && load.numRead < end; ++load.numRead) {
       const size_t layers = memory_.layers;
@@ -80,9 +81,19 @@ bool Loader::copySome(Load& load) {
       const size_t slot = load.isLate ? inOrder : receive.arrivals[load.numRead];
       const size_t layer = slot / numBlocks, block = slot % numBlocks;
       if (block < skipped || block - skipped >= load.blocks.size()) continue;
-      const char* from = receive.places[block] + layer * memory_.layerBlockBytes;
-      isIntact = copy(from, static_cast<uint32_t>(layer), load.blocks[block - skipped], receive.checksums[slot], copied++);
+      const size_t offset = layer * memory_.layerBlockBytes;
+      const auto row = static_cast<uint32_t>(layer);
+      const uint32_t to = load.blocks[block - skipped];
+      if (receive.isOnDevice[slot]) {
+        from_.push_back(receive.devicePlaces[block] + offset);
+        to_.push_back(memory_.deviceAddress(row, to));
+        expected_.push_back(receive.checksums[slot]);
+        if (from_.size() == CopyLane::kMostCopies) isIntact = copyOnDevice();
+      } else {
+        isIntact = copy(receive.places[block] + offset, row, to, receive.checksums[slot], copied++);
+      }
     }
+    isIntact = copyOnDevice() && isIntact;
     // Also where one was damaged: the blocks are given back.
     if (lane_) lane_->finish();
   } catch (const std::exception&) {
@@ -95,8 +106,22 @@ bool Loader::copy(const char* from, uint32_t layer, uint32_t block, uint32_t che
   if (!lane_) return checksum_.copy(memory_.layerBlock(layer, block), from) == checksum;
   char* const staged = lane_->pinned() + copied * memory_.layerBlockBytes;
   if (checksum_.copy(staged, from) != checksum) return false;
-  lane_->store(memory_.offsetOf(layer, block), staged, memory_.layerBlockBytes);
+  lane_->store(memory_.deviceAddress(layer, block), staged, memory_.layerBlockBytes);
   return true;
+}
+
+bool Loader::copyOnDevice() {
+  if (from_.empty()) return true;
+  const std::span<const uint32_t> sums = lane_->copyBlocks(from_, to_, memory_.layerBlockBytes);
+  const bool isIntact = std::ranges::equal(sums, expected_);
+  forgetCopies();
+  return isIntact;
+}
+
+void Loader::forgetCopies() {
+  from_.clear();
+  to_.clear();
+  expected_.clear();
 }
 
 void Loader::end(const Load& load, bool isIntact) {

@@ -46,6 +46,9 @@ class Loader {
   bool copySome(Load& load);
   /// Copies one layer block, number `copied` of this turn, and verifies it.
   bool copy(const char* from, uint32_t layer, uint32_t block, uint32_t checksum, size_t copied);
+  /// Copies the layer blocks that are on the device, and verifies them.
+  bool copyOnDevice();
+  void forgetCopies();
   void end(const Load& load, bool isIntact);
 
   const KvMemory memory_;
@@ -58,6 +61,9 @@ class Loader {
   std::atomic<size_t> numLoads_ = 0;
   // Owned by the thread.
   std::vector<Load> loads_;
+  /// Layer blocks on the device that are to be copied together.
+  std::vector<DeviceAddress> from_, to_;
+  std::vector<uint32_t> expected_;
   Poller poller_;
 };
 

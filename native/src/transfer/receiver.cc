@@ -21,8 +21,8 @@ constexpr size_t kMaxParts = 32;
 
 }  // namespace
 
-Receiver::Receiver(LayerBlockShape shape, std::vector<Listener> listeners, Loader& loader, EventQueue& events)
-    : shape_(shape), loader_(loader), events_(events), checksum_(shape.layerBlockBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
+Receiver::Receiver(KvMemory memory, std::vector<Listener> listeners, Loader& loader, EventQueue& events)
+    : memory_(std::move(memory)), loader_(loader), events_(events), checksum_(memory_.layerBlockBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
   // Edge-triggered: if no descriptors are left, a waiting connection must not keep the thread busy.
   for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN | EPOLLET);
   poller_.start([this](int fd, uint32_t) { handle(fd); }, [] {});
@@ -126,25 +126,39 @@ bool Receiver::fill(Inbound& inbound, void* target, size_t size) {
   return true;
 }
 
-void Receiver::checkHello(Inbound& inbound) const {
+void Receiver::checkHello(Inbound& inbound) {
   const Hello& hello = inbound.hello;
   if (hello.magic != kHelloMagic || hello.version != kVersion) refuse("not a peer of this version");
-  if (hello.layers != shape_.layers || hello.layerBlockBytes != shape_.layerBlockBytes) {
+  if (hello.layers != memory_.layers || hello.layerBlockBytes != memory_.layerBlockBytes) {
     refuse("a KV cache of another shape");
   }
-  const bool isCarried = !inbound.transport->sharesMemory() || (hello.blocks == 0 && !inbound.memory.isOpen());
-  if (isCarried) return;
+  // Over shm a sender whose memory is a device's has none to read from; over cuda-ipc it must have some.
+  const bool mayCarry = !inbound.transport->isAnswered() && hello.blocks == 0 && !inbound.memory.isOpen();
+  if (inbound.transport != &tcpTransport() && !mayCarry) map(inbound);
+  if (!inbound.transport->isAnswered()) return;
+  const ssize_t sent = send(inbound.socket.get(), &kReady, sizeof kReady, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent != sizeof kReady) refuse("the connection does not carry an answer");
+}
+
+void Receiver::map(Inbound& inbound) {
+  const Hello& hello = inbound.hello;
   if (!inbound.memory.isOpen() || hello.blocks == 0 || hello.blocks > INT32_MAX) refuse("no KV memory to read from");
   size_t bytes = static_cast<size_t>(hello.layers) * hello.blocks;
   const bool isHuge = __builtin_mul_overflow(bytes, hello.layerBlockBytes, &bytes) || bytes > kMaxForeignBytes;
   if (isHuge) refuse("more KV memory than there can be");
-  inbound.pages = std::make_unique<ForeignPages>(inbound.memory.get(), bytes);
+  const int fd = inbound.memory.get();
+  if (inbound.transport == &cudaIpcTransport()) {
+    if (!lane_) lane_ = memory_.memory.device->openLane(memory_.layerBlockBytes);
+    inbound.deviceMemory = memory_.memory.device->map(fd, bytes);
+  } else {
+    inbound.pages = std::make_unique<ForeignPages>(fd, bytes);
+  }
   inbound.memory.reset();
 }
 
 void Receiver::checkHeader(const Inbound& inbound) const {
   const FrameHeader& header = inbound.header;
-  if (header.magic != kFrameMagic || header.flags != 0 || header.layer >= shape_.layers) refuse("not a frame");
+  if (header.magic != kFrameMagic || header.flags != 0 || header.layer >= memory_.layers) refuse("not a frame");
   if (header.count == 0 || header.count > kMaxLayerBlocks) refuse("a frame of too many layer blocks");
 }
 
@@ -160,8 +174,9 @@ void Receiver::beginLayerBlocks(Inbound& inbound) {
   }
   inbound.isCorrupt = false;
   inbound.state = State::LayerBlocks;
-  if (!inbound.pages) return;
-  copyLayerBlocks(inbound);
+  if (inbound.pages) copyLayerBlocks(inbound);
+  else if (inbound.deviceMemory) copyOnDevice(inbound);
+  else return;
   endLayerBlocks(inbound);
 }
 
@@ -181,12 +196,12 @@ size_t Receiver::slotOf(const Inbound& inbound, uint32_t index) const {
 char* Receiver::placeOf(const Inbound& inbound, uint32_t index) const {
   if (!inbound.receive || inbound.receive->hasCome[slotOf(inbound, index)]) return nullptr;
   const uint32_t block = inbound.header.firstBlock + index - inbound.receive->firstBlock;
-  return inbound.receive->places[block] + inbound.header.layer * shape_.layerBlockBytes;
+  return inbound.receive->places[block] + inbound.header.layer * memory_.layerBlockBytes;
 }
 
 /// `have` counts the bytes of all layer blocks of the frame.
 bool Receiver::readLayerBlocks(Inbound& inbound) {
-  const size_t each = shape_.layerBlockBytes, total = each * inbound.header.count;
+  const size_t each = memory_.layerBlockBytes, total = each * inbound.header.count;
   std::array<iovec, kMaxParts> parts;
   size_t numParts = 0, planned = 0;
   for (size_t at = inbound.have; at < total && numParts < kMaxParts; ++numParts) {
@@ -216,29 +231,61 @@ bool Receiver::readLayerBlocks(Inbound& inbound) {
   return static_cast<size_t>(got) == planned;
 }
 
+size_t Receiver::sourceOffset(const Inbound& inbound, uint32_t index) const {
+  const uint32_t source = inbound.entries[index].sourceBlock;
+  if (source >= inbound.hello.blocks) refuse("a block outside of the peer's KV memory");
+  return (static_cast<size_t>(inbound.header.layer) * inbound.hello.blocks + source) * memory_.layerBlockBytes;
+}
+
 void Receiver::copyLayerBlocks(Inbound& inbound) {
   if (!inbound.receive) return;
-  const FrameHeader& header = inbound.header;
-  for (uint32_t index = 0; index < header.count; ++index) {
-    const uint32_t source = inbound.entries[index].sourceBlock;
-    if (source >= inbound.hello.blocks) refuse("a block outside of the peer's KV memory");
-    const size_t offset = (static_cast<size_t>(header.layer) * inbound.hello.blocks + source) * shape_.layerBlockBytes;
+  for (uint32_t index = 0; index < inbound.header.count; ++index) {
+    const size_t offset = sourceOffset(inbound, index);
     char* place = placeOf(inbound, index);
     if (place == nullptr) continue;
     arrived(inbound, index, checksum_.copy(place, inbound.pages->data() + offset));
   }
 }
 
-void Receiver::arrived(Inbound& inbound, uint32_t index, uint32_t checksum) {
+void Receiver::copyOnDevice(Inbound& inbound) {
+  if (!inbound.receive) return;
+  const FrameHeader& header = inbound.header;
+  std::vector<uint32_t> indices;
+  std::vector<DeviceAddress> from, to;
+  for (uint32_t index = 0; index < header.count; ++index) {
+    const DeviceAddress source = inbound.deviceMemory->address() + sourceOffset(inbound, index);
+    if (placeOf(inbound, index) == nullptr) continue;
+    const DeviceAddress place = inbound.receive->devicePlaces[header.firstBlock + index - inbound.receive->firstBlock];
+    if (place == 0) {
+      copyToHost(inbound, index, source);
+      continue;
+    }
+    indices.push_back(index);
+    from.push_back(source);
+    to.push_back(place + header.layer * memory_.layerBlockBytes);
+  }
+  const std::span<const uint32_t> sums = lane_->copyBlocks(from, to, memory_.layerBlockBytes);
+  for (size_t i = 0; i < indices.size(); ++i) arrived(inbound, indices[i], sums[i], {sums[i], true});
+}
+
+void Receiver::copyToHost(Inbound& inbound, uint32_t index, DeviceAddress from) {
+  lane_->fetch(lane_->pinned(), from, memory_.layerBlockBytes);
+  lane_->finish();
+  const uint32_t sum = blockSum(lane_->pinned(), memory_.layerBlockBytes);
+  const uint32_t kept = checksum_.copy(placeOf(inbound, index), lane_->pinned());
+  arrived(inbound, index, sum, {kept, false});
+}
+
+void Receiver::arrived(Inbound& inbound, uint32_t index, uint32_t checksum, Kept kept) {
   Receive& receive = *inbound.receive;
-  bytesReceived_ += shape_.layerBlockBytes;
-  const uint32_t expected = inbound.entries[index].checksum;
-  if (checksum != expected) {
+  bytesReceived_ += memory_.layerBlockBytes;
+  if (checksum != inbound.entries[index].checksum) {
     inbound.isCorrupt = true;
     return;
   }
   const size_t slot = slotOf(inbound, index);
-  receive.checksums[slot] = expected;
+  receive.checksums[slot] = kept.checksum;
+  receive.isOnDevice[slot] = kept.isOnDevice;
   receive.hasCome[slot] = true;
   receive.arrivals[receive.numCome] = slot;
   if (++receive.numCome == receive.arrivals.size()) events_.push({EventKind::Received, receive.ticket});

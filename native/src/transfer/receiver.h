@@ -23,15 +23,10 @@
 
 namespace svc::transfer {
 
-/// Shape of the KV memory; every sender's must be the same.
-struct LayerBlockShape {
-  uint32_t layers;
-  size_t layerBlockBytes;
-};
-
 class Receiver {
  public:
-  Receiver(LayerBlockShape shape, std::vector<Listener> listeners, Loader& loader, EventQueue& events);
+  /// Layers and layer blocks of every sender must be as those of `memory`, which it does not write.
+  Receiver(KvMemory memory, std::vector<Listener> listeners, Loader& loader, EventQueue& events);
   ~Receiver();
 
   void open(std::shared_ptr<Receive> receive);
@@ -53,8 +48,9 @@ class Receiver {
     size_t have = 0;
     Hello hello{};
     Descriptor memory;
-    /// Null where layer blocks follow their frames.
+    /// The sender's memory; both are null where layer blocks follow their frames.
     std::unique_ptr<ForeignPages> pages;
+    std::unique_ptr<const ForeignDeviceMemory> deviceMemory;
     FrameHeader header{};
     std::vector<FrameEntry> entries;
     /// Null if the layer blocks are thrown away.
@@ -68,20 +64,34 @@ class Receiver {
   /// False if there is nothing more to read now. Throws std::runtime_error with the reason to close the connection.
   bool read(Inbound& inbound);
   bool fill(Inbound& inbound, void* target, size_t size);
-  void checkHello(Inbound& inbound) const;
+  /// What is kept of a layer block that has arrived.
+  struct Kept {
+    uint32_t checksum;
+    bool isOnDevice;
+  };
+
+  void checkHello(Inbound& inbound);
+  void map(Inbound& inbound);
   void checkHeader(const Inbound& inbound) const;
   void beginLayerBlocks(Inbound& inbound);
   bool readLayerBlocks(Inbound& inbound);
   void copyLayerBlocks(Inbound& inbound);
+  /// From the sender's GPU to the places on this one.
+  void copyOnDevice(Inbound& inbound);
+  /// To a place that only the host has.
+  void copyToHost(Inbound& inbound, uint32_t index, DeviceAddress from);
+  /// Offset of a layer block of the frame in the sender's memory.
+  size_t sourceOffset(const Inbound& inbound, uint32_t index) const;
   void endLayerBlocks(Inbound& inbound);
   /// Notes that the layer block is in its place, with this checksum.
-  void arrived(Inbound& inbound, uint32_t index, uint32_t checksum);
+  void arrived(Inbound& inbound, uint32_t index, uint32_t checksum) { arrived(inbound, index, checksum, {checksum, false}); }
+  void arrived(Inbound& inbound, uint32_t index, uint32_t checksum, Kept kept);
   /// Index of a layer block of the frame in its receive.
   size_t slotOf(const Inbound& inbound, uint32_t index) const;
   /// Null if the layer block is thrown away.
   char* placeOf(const Inbound& inbound, uint32_t index) const;
 
-  const LayerBlockShape shape_;
+  const KvMemory memory_;
   Loader& loader_;
   EventQueue& events_;
   const BlockChecksum checksum_;
@@ -92,6 +102,8 @@ class Receiver {
   // Owned by the thread.
   std::map<int, Inbound> connections_;
   std::vector<char> waste_;
+  /// Opened with the first connection from another GPU.
+  std::unique_ptr<CopyLane> lane_;
   Poller poller_;
 };
 

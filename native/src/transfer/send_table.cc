@@ -86,14 +86,14 @@ void SendTable::leaveStep(uint32_t id) {
   std::erase_if(step_, [&](const auto& fed) { return fed.first == id; });
 }
 
-std::optional<Portion> SendTable::take(uint32_t link) {
+std::optional<Portion> SendTable::take(uint32_t link, size_t mostBytes) {
   const std::lock_guard lock(mutex_);
   auto next = sends_.upper_bound(lastServed_);
   for (size_t i = 0; i < sends_.size(); ++i, ++next) {
     if (next == sends_.end()) next = sends_.begin();
     Send& send = next->second;
     if (!send.grant || send.grant->link != link) continue;
-    if (auto portion = takeFrom(next->first, send)) {
+    if (auto portion = takeFrom(next->first, send, mostBytes)) {
       lastServed_ = next->first;
       return portion;
     }
@@ -101,8 +101,8 @@ std::optional<Portion> SendTable::take(uint32_t link) {
   return std::nullopt;
 }
 
-std::optional<Portion> SendTable::takeFrom(uint32_t id, Send& send) const {
-  const size_t most = std::clamp<size_t>(kMaxPayload / memory.layerBlockBytes, 1, kMaxLayerBlocks);
+std::optional<Portion> SendTable::takeFrom(uint32_t id, Send& send, size_t mostBytes) const {
+  const size_t most = std::clamp<size_t>(mostBytes / memory.layerBlockBytes, 1, kMaxLayerBlocks);
   for (Batch& batch : send.batches) {
     const uint32_t size = static_cast<uint32_t>(batch.blocks.size());
     const uint32_t skipped = send.grant->firstBlock > batch.firstBlock ? send.grant->firstBlock - batch.firstBlock : 0;

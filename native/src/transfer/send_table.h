@@ -47,8 +47,8 @@ class SendTable {
   void erase(uint32_t send);
 
   // Sender thread.
-  /// The next portion that is ready for `link`; sends take turns.
-  std::optional<Portion> take(uint32_t link);
+  /// The next portion that is ready for `link`, of at most `mostBytes` or one layer block; sends take turns.
+  std::optional<Portion> take(uint32_t link, size_t mostBytes);
   /// Notes that `portion` was sent. True if it was the last one of its send.
   bool finish(const Portion& portion);
 
@@ -78,7 +78,7 @@ class SendTable {
     uint64_t remaining = 0;
   };
 
-  std::optional<Portion> takeFrom(uint32_t id, Send& send) const;
+  std::optional<Portion> takeFrom(uint32_t id, Send& send, size_t mostBytes) const;
   void leaveStep(uint32_t send);
 
   std::mutex mutex_;

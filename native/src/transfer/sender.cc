@@ -13,6 +13,8 @@ namespace {
 
 /// Frames sent on one socket before commands and other sockets are served.
 constexpr int kFramesPerTurn = 16;
+/// Most bytes of a frame whose layer blocks a GPU reads: the launch of a copy takes as long as some MB.
+constexpr size_t kMaxDevicePayload = size_t{8} << 20;
 
 iovec part(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
 
@@ -97,8 +99,9 @@ void Sender::handle(int fd, uint32_t events) {
     hangUp(outbound, error);
     return;
   }
-  if ((events & EPOLLOUT) == 0) return;
-  if (!outbound.isConnected) greet(outbound);
+  if (outbound.isGreeted && !outbound.isConnected) readAnswer(outbound);
+  else if ((events & EPOLLOUT) == 0) return;
+  else if (!outbound.isGreeted) greet(outbound);
   else outbound.isFull = false;
   // The hello may have failed, and the socket is closed then.
   if (sockets_.contains(fd)) pump(sockets_.at(fd));
@@ -107,12 +110,27 @@ void Sender::handle(int fd, uint32_t events) {
 void Sender::greet(Outbound& outbound) {
   const KvMemory& memory = table_->memory;
   Link& link = links_.at(outbound.link);
-  const uint32_t readable = carriesLayerBlocks(*link.transport, memory) ? 0 : memory.blocks;
+  const uint32_t readable = link.transport->maps(memory) ? memory.blocks : 0;
   const Hello hello{kHelloMagic, kVersion, memory.layers, readable, memory.layerBlockBytes};
   if (!link.transport->sendHello(outbound.socket.get(), hello, memory)) {
     closeLink(outbound.link, std::string("the connection does not carry a greeting: ") + std::strerror(errno));
     return;
   }
+  outbound.isGreeted = true;
+  if (!link.transport->isAnswered()) connected(outbound);
+}
+
+void Sender::readAnswer(Outbound& outbound) {
+  uint32_t answer = 0;
+  // What is no answer is a reason, which stays for `lastWords`.
+  const ssize_t seen = recv(outbound.socket.get(), &answer, sizeof answer, MSG_DONTWAIT | MSG_PEEK);
+  if (seen != sizeof answer || answer != kReady) return;
+  recv(outbound.socket.get(), &answer, sizeof answer, MSG_DONTWAIT);
+  connected(outbound);
+}
+
+void Sender::connected(Outbound& outbound) {
+  Link& link = links_.at(outbound.link);
   outbound.isConnected = true;
   link.numConnected += 1;
   if (link.numConnected == link.sockets.size()) events_.push({EventKind::LinkUp, outbound.link});
@@ -134,8 +152,9 @@ void Sender::pump(Outbound& outbound) {
   for (int i = 0; i < kFramesPerTurn; ++i) {
     if (outbound.isFull) return;
     if (!outbound.writing) {
-      if (staging_ && !staging_->hasRoom()) return;
-      auto portion = table_->take(outbound.link);
+      const bool isMapped = link.transport->maps(table_->memory);
+      if (!isMapped && staging_ && !staging_->hasRoom()) return;
+      auto portion = table_->take(outbound.link, isMapped && staging_ ? kMaxDevicePayload : kMaxPayload);
       if (!portion) return;
       try {
         outbound.writing = makeFrame(std::move(*portion), *link.transport);
@@ -157,12 +176,15 @@ Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) {
   const KvMemory& memory = table_->memory;
   const uint32_t count = static_cast<uint32_t>(portion.blocks.size());
   std::optional<Staging::Place> place;
-  if (staging_) place = staging_->fetch(portion);
+  std::span<const uint32_t> sums;
+  const bool isMapped = transport.maps(memory);
+  if (staging_ && isMapped) sums = staging_->sum(portion);
+  else if (staging_) place = staging_->fetch(portion);
   const auto layerBlock = [&](size_t i) {
     return place ? place->data() + i * memory.layerBlockBytes : memory.layerBlock(portion.layer, portion.blocks[i]);
   };
   std::vector<FrameEntry> entries;
-  for (size_t i = 0; i < count; ++i) entries.push_back({checksum_(layerBlock(i)), portion.blocks[i]});
+  for (size_t i = 0; i < count; ++i) entries.push_back({sums.empty() ? checksum_(layerBlock(i)) : sums[i], portion.blocks[i]});
   FrameHeader header{kFrameMagic, portion.layer, portion.ticket, portion.firstBlock, count, 0, 0};
   header.checksum = frameChecksum(header, entries.data());
   std::vector<iovec> parts;
@@ -175,7 +197,7 @@ Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) {
   std::memcpy(head.data(), &header, sizeof header);
   std::memcpy(head.data() + sizeof header, entries.data(), count * sizeof(FrameEntry));
   append(head.data(), head.size());
-  if (carriesLayerBlocks(transport, memory)) {
+  if (!isMapped) {
     for (size_t i = 0; i < count; ++i) append(layerBlock(i), memory.layerBlockBytes);
   }
   return {std::move(portion), std::move(place), std::move(head), {}, std::move(parts), 0};

@@ -49,6 +49,8 @@ class Sender {
 
     Descriptor socket;
     uint32_t link;
+    bool isGreeted = false;
+    /// The receiver can take frames.
     bool isConnected = false;
     bool isFull = false;
     std::optional<Writing> writing;
@@ -62,6 +64,9 @@ class Sender {
   void openLink(uint32_t id, const Transport& transport, const std::string& address, int sockets);
   void handle(int fd, uint32_t events);
   void greet(Outbound& outbound);
+  /// Looks for the receiver's answer to the greeting.
+  void readAnswer(Outbound& outbound);
+  void connected(Outbound& outbound);
   void pumpAll();
   /// Writes frames until there are no more or the socket takes no more, and at most some.
   void pump(Outbound& outbound);

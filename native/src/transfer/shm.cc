@@ -1,5 +1,5 @@
-// Links on one host: frames over a Unix socket; the receiver copies layer blocks out of the sender's memory, whose
-// descriptor is sent first.
+// Links on one host: frames over a Unix socket; the receiver copies layer blocks out of the sender's memory, of the host or of a
+// GPU, whose descriptor is sent first.
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -35,10 +35,12 @@ Descriptor openSocket() {
   return socket;
 }
 
-class Shm final : public Transport {
- public:
-  bool sharesMemory() const override { return true; }
+Descriptor openToRead(const KvMemory& memory) {
+  return Descriptor(memory.isOfDevice() ? memory.memory.device->openToRead() : memory.memory.pages->openToRead());
+}
 
+class Local : public Transport {
+ public:
   Descriptor connect(const std::string& address) const override {
     sockaddr_un to;
     const socklen_t length = fillAddress(to, address);
@@ -52,8 +54,8 @@ class Shm final : public Transport {
   }
 
   bool sendHello(int socket, const Hello& hello, const KvMemory& memory) const override {
-    if (memory.isOfDevice()) return send(socket, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
-    const Descriptor shared(memory.memory.pages->openToRead());
+    if (!maps(memory)) return send(socket, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
+    const Descriptor shared = openToRead(memory);
     if (!shared.isOpen()) return false;
     iovec part{const_cast<Hello*>(&hello), sizeof hello};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -95,20 +97,18 @@ class Shm final : public Transport {
   }
 };
 
-}  // namespace
+class Shm final : public Local {
+ public:
+  bool maps(const KvMemory& memory) const override { return !memory.isOfDevice(); }
+};
 
-const Transport& shmTransport() {
-  static const Shm shm;
-  return shm;
-}
+class CudaIpc final : public Local {
+ public:
+  bool maps(const KvMemory&) const override { return true; }
+  bool isAnswered() const override { return true; }
+};
 
-bool isOwnUser(int socket) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
-}
-
-Listener listenShm() {
+Listener listenLocal(const Transport& transport) {
   std::random_device random;
   std::string name = "svc-kv-" + std::to_string(getpid()) + "-";
   for (int i = 0; i < 2; ++i) name += std::to_string(random());
@@ -120,7 +120,36 @@ Listener listenShm() {
     throw std::runtime_error(std::string("the local socket of the KV transfer cannot be had: ") +
                              std::strerror(errno));
   }
-  return {&shmTransport(), std::move(socket), name};
+  return {&transport, std::move(socket), name};
+}
+
+}  // namespace
+
+const Transport& shmTransport() {
+  static const Shm shm;
+  return shm;
+}
+
+const Transport& cudaIpcTransport() {
+  static const CudaIpc cudaIpc;
+  return cudaIpc;
+}
+
+bool isOwnUser(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+Listener listenShm() { return listenLocal(shmTransport()); }
+
+Listener listenCudaIpc(const KvMemory& memory) {
+  if (!memory.isOfDevice()) throw std::runtime_error("cuda-ipc copies from GPU to GPU, and this KV cache is memory of the host: use --device cuda, or another transport");
+  if (memory.layerBlockBytes % 16 != 0) throw std::runtime_error("cuda-ipc copies blocks of multiples of 16 bytes");
+  if (!Descriptor(memory.memory.device->openToRead()).isOpen()) {
+    throw std::runtime_error("this GPU's memory cannot be shared with other processes (WSL, or a virtual GPU): use the transport shm or tcp");
+  }
+  return listenLocal(cudaIpcTransport());
 }
 
 }  // namespace svc::transfer

@@ -26,11 +26,17 @@ Staging::Place Staging::fetch(const Portion& portion) {
   free_.pop_back();
   char* to = place.data();
   for (const uint32_t block : portion.blocks) {
-    lane_->fetch(to, memory_.offsetOf(portion.layer, block), memory_.layerBlockBytes);
+    lane_->fetch(to, memory_.deviceAddress(portion.layer, block), memory_.layerBlockBytes);
     to += memory_.layerBlockBytes;
   }
   lane_->finish();
   return place;
+}
+
+std::span<const uint32_t> Staging::sum(const Portion& portion) {
+  addresses_.clear();
+  for (const uint32_t block : portion.blocks) addresses_.push_back(memory_.deviceAddress(portion.layer, block));
+  return lane_->copyBlocks(addresses_, {}, memory_.layerBlockBytes);
 }
 
 void Staging::give(char* place) {

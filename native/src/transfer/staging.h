@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "transfer/kv_memory.h"
@@ -40,6 +41,8 @@ class Staging {
   /// Copies the layer blocks of `portion` behind each other into a place. There must be room. Throws std::runtime_error where the device
   /// fails.
   Place fetch(const Portion& portion);
+  /// `blockSum` of each layer block of `portion`, by the device.
+  std::span<const uint32_t> sum(const Portion& portion);
 
  private:
   void give(char* place);
@@ -47,6 +50,7 @@ class Staging {
   const KvMemory memory_;
   const std::function<void()> onFree_;
   const std::unique_ptr<CopyLane> lane_;
+  std::vector<DeviceAddress> addresses_;
   std::vector<char*> free_;
 };
 

@@ -50,7 +50,7 @@ Descriptor openSocket(int family) {
 
 class Tcp final : public Transport {
  public:
-  bool sharesMemory() const override { return false; }
+  bool maps(const KvMemory&) const override { return false; }
 
   Descriptor connect(const std::string& address) const override {
     const size_t colon = address.rfind(':');

@@ -14,8 +14,10 @@ namespace svc::transfer {
 /// Each kind has one object, which is never destroyed: a process may end while threads still use it.
 class Transport {
  public:
-  /// Whether a receiver could copy layer blocks out of a sender's memory; otherwise they follow their frame.
-  virtual bool sharesMemory() const = 0;
+  /// Whether the receiver copies layer blocks out of this memory of the sender; otherwise they follow their frame.
+  virtual bool maps(const KvMemory& memory) const = 0;
+  /// Whether a receiver answers a greeting once it has all that frames need (`kReady`): a link is up then, and not before.
+  virtual bool isAnswered() const { return false; }
   /// A non-blocking socket that is connecting. Throws std::runtime_error saying why not.
   virtual Descriptor connect(const std::string& address) const = 0;
   /// False if the socket does not take it.
@@ -34,17 +36,16 @@ struct Listener {
   std::string address;
 };
 
-/// Whether layer blocks follow their frame: the host has no memory of a device to share.
-inline bool carriesLayerBlocks(const Transport& transport, const KvMemory& memory) {
-  return memory.isOfDevice() || !transport.sharesMemory();
-}
-
-/// Unix sockets in the abstract namespace: one host, one user.
+/// Unix sockets in the abstract namespace: one host, one user. Layer blocks of a device follow their frames.
 const Transport& shmTransport();
+/// The same sockets; the receiver copies from GPU to GPU.
+const Transport& cudaIpcTransport();
 /// `host:port`, IPv6 in brackets.
 const Transport& tcpTransport();
 
 Listener listenShm();
+/// Throws std::runtime_error where `memory` is none that another GPU of this host can read.
+Listener listenCudaIpc(const KvMemory& memory);
 /// Port 0 takes any. Throws std::runtime_error with the reason.
 Listener listenTcp(const std::string& host, int port);
 /// Whether the other end of a local socket belongs to the user of this process.

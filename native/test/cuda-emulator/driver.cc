@@ -8,7 +8,9 @@
 // Kernels are those of a library whose symbols are called `<kernel>_emulated`.
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -180,6 +182,15 @@ class Ranges {
   std::map<uint64_t, size_t> sizes_;
 };
 
+/// Physical memory: a file without a name, which other processes may have mapped, too. It counts as this process's where it was made here.
+struct Allocation {
+  const int file;
+  const size_t bytes;
+  const bool isOwn, hasDescriptor;
+
+  ~Allocation();
+};
+
 struct Emulator {
   Ranges device, pinned;
   std::atomic<size_t> used{0};
@@ -188,7 +199,10 @@ struct Emulator {
   /// What ended the context: all calls fail with it.
   std::atomic<Result> failure{kSuccess};
   ContextState context;
-  std::map<AllocationHandle, size_t> allocations;
+  std::mutex allocationsMutex;
+  std::map<AllocationHandle, std::shared_ptr<Allocation>> allocations;
+  /// What is mapped where.
+  std::map<DeviceAddress, std::shared_ptr<Allocation>> mappings;
   AllocationHandle lastAllocation = 0;
 
   bool reserve(size_t bytes) {
@@ -201,6 +215,24 @@ struct Emulator {
 Emulator& emulator() {
   static Emulator one;
   return one;
+}
+
+Allocation::~Allocation() {
+  close(file);
+  if (isOwn) emulator().used -= bytes;
+}
+
+AllocationHandle keep(std::shared_ptr<Allocation> allocation) {
+  const std::lock_guard lock(emulator().allocationsMutex);
+  const AllocationHandle handle = ++emulator().lastAllocation;
+  emulator().allocations[handle] = std::move(allocation);
+  return handle;
+}
+
+std::shared_ptr<Allocation> allocationOf(AllocationHandle handle) {
+  const std::lock_guard lock(emulator().allocationsMutex);
+  const auto found = emulator().allocations.find(handle);
+  return found == emulator().allocations.end() ? nullptr : found->second;
 }
 
 /// What a copy that begins now gives.
@@ -277,6 +309,7 @@ SVC_EXPORT cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
            : attribute == kAttributeComputeCapabilityMinor ? capability % 10
            : attribute == kAttributeMultiprocessors        ? setting("SVC_EMULATED_MULTIPROCESSORS", 3)
            : attribute == kAttributeSharedBytesOptIn       ? static_cast<int>(kMostSharedBytes)
+           : attribute == kAttributeMemoryByDescriptor     ? setting("SVC_EMULATED_DESCRIPTORS", 1)
                                                            : 1;
   return kSuccess;
 }
@@ -375,31 +408,69 @@ SVC_EXPORT cuMemAddressFree(DeviceAddress address, size_t bytes) {
 
 SVC_EXPORT cuMemCreate(AllocationHandle* handle, size_t bytes, const AllocationProperties* properties, unsigned long long) {
   const bool isPlain = properties->type == kAllocationPinned && properties->location.type == kLocationDevice;
-  if (!isPlain || bytes % kGranularity != 0) return kErrorInvalidValue;
+  if (!isPlain || bytes == 0 || bytes % kGranularity != 0) return kErrorInvalidValue;
   if (!emulator().reserve(bytes)) return kErrorOutOfMemory;
-  *handle = ++emulator().lastAllocation;
-  emulator().allocations[*handle] = bytes;
+  const int file = memfd_create("svc-emulated-gpu", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return kErrorOutOfMemory;
+  const bool hasDescriptor = properties->requestedHandleTypes == kHandleDescriptor;
+  auto allocation = std::make_shared<Allocation>(file, bytes, true, hasDescriptor);
+  if (bytes <= kMostFilled) {
+    void* const data = mmap(nullptr, bytes, PROT_WRITE, MAP_SHARED, file, 0);
+    if (data == MAP_FAILED) return kErrorOutOfMemory;
+    std::memset(data, 0xff, bytes);
+    munmap(data, bytes);
+  }
+  *handle = keep(std::move(allocation));
   return kSuccess;
 }
 
-SVC_EXPORT cuMemRelease(AllocationHandle handle) { return emulator().allocations.erase(handle) == 1 ? kSuccess : kErrorInvalidValue; }
+SVC_EXPORT cuMemRelease(AllocationHandle handle) {
+  const std::lock_guard lock(emulator().allocationsMutex);
+  return emulator().allocations.erase(handle) == 1 ? kSuccess : kErrorInvalidValue;
+}
 
-SVC_EXPORT cuMemMap(DeviceAddress, size_t bytes, size_t, AllocationHandle handle, unsigned long long) {
-  const auto found = emulator().allocations.find(handle);
-  return found != emulator().allocations.end() && found->second == bytes ? kSuccess : kErrorInvalidValue;
+SVC_EXPORT cuMemExportToShareableHandle(void* shared, AllocationHandle handle, int type, unsigned long long) {
+  const auto allocation = allocationOf(handle);
+  if (allocation == nullptr || type != kHandleDescriptor || !allocation->hasDescriptor) return kErrorInvalidValue;
+  const int descriptor = fcntl(allocation->file, F_DUPFD_CLOEXEC, 0);
+  std::memcpy(shared, &descriptor, sizeof descriptor);
+  return descriptor < 0 ? kErrorInvalidValue : kSuccess;
+}
+
+SVC_EXPORT cuMemImportFromShareableHandle(AllocationHandle* handle, void* shared, int type) {
+  struct stat status {};
+  const int descriptor = fcntl(static_cast<int>(reinterpret_cast<intptr_t>(shared)), F_DUPFD_CLOEXEC, 0);
+  if (type != kHandleDescriptor || descriptor < 0 || fstat(descriptor, &status) != 0) return kErrorInvalidValue;
+  *handle = keep(std::make_shared<Allocation>(descriptor, static_cast<size_t>(status.st_size), false, false));
+  return kSuccess;
+}
+
+/// Nobody may use it before cuMemSetAccess.
+SVC_EXPORT cuMemMap(DeviceAddress address, size_t bytes, size_t, AllocationHandle handle, unsigned long long) {
+  auto allocation = allocationOf(handle);
+  if (allocation == nullptr || allocation->bytes != bytes) return kErrorInvalidValue;
+  if (mmap(hostOf(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, allocation->file, 0) == MAP_FAILED) return kErrorOutOfMemory;
+  const std::lock_guard lock(emulator().allocationsMutex);
+  emulator().mappings[address] = std::move(allocation);
+  return kSuccess;
 }
 
 SVC_EXPORT cuMemUnmap(DeviceAddress address, size_t bytes) {
-  if (emulator().device.remove(address) != bytes) return kErrorInvalidValue;
-  mprotect(hostOf(address), bytes, PROT_NONE);
-  emulator().used -= bytes;
+  std::shared_ptr<Allocation> ended;
+  const std::lock_guard lock(emulator().allocationsMutex);
+  const auto found = emulator().mappings.find(address);
+  if (found == emulator().mappings.end() || found->second->bytes != bytes) return kErrorInvalidValue;
+  emulator().device.remove(address);
+  mmap(hostOf(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  ended = std::move(found->second);
+  emulator().mappings.erase(found);
   return kSuccess;
 }
 
 SVC_EXPORT cuMemSetAccess(DeviceAddress address, size_t bytes, const MemoryAccess* access, size_t) {
-  if (access->flags != kAccessReadWrite) return kErrorInvalidValue;
-  mprotect(hostOf(address), bytes, PROT_READ | PROT_WRITE);
-  fillWithNaN(hostOf(address), bytes);
+  const bool mayWrite = access->flags == kAccessReadWrite;
+  if (!mayWrite && access->flags != kAccessRead) return kErrorInvalidValue;
+  mprotect(hostOf(address), bytes, mayWrite ? PROT_READ | PROT_WRITE : PROT_READ);
   emulator().device.add(address, bytes);
   return kSuccess;
 }
