@@ -150,6 +150,7 @@ export async function startEngine(
       onProgress: (fraction, what) => progress.update(fraction, what),
       onTransferError: (error) => logger.error({ err: error }, 'KV transfer failed'),
       onWarning: (message) => logger.warn(message),
+      onInfo: (message) => logger.info(message),
     });
   } finally {
     progress.stop();

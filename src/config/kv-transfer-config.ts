@@ -4,11 +4,16 @@ import { isIP } from 'node:net';
 import { totalmem } from 'node:os';
 import { constrainedMemory } from 'node:process';
 import { ConfigError } from '../errors.ts';
-import { configFault, type KvTransferFields, readKvTransferFields } from './kv-transfer-fields.ts';
+import {
+  configFault,
+  type KvTransferFields,
+  readKvTransferFields,
+  type TransportChoice,
+} from './kv-transfer-fields.ts';
 
 type KvRole = 'kv_producer' | 'kv_consumer' | 'kv_both';
 export type SendType = 'PUT' | 'GET' | 'PUT_ASYNC';
-export type TransportChoice = 'auto' | 'shm' | 'tcp';
+export type { TransportChoice };
 
 export interface KvTransferConfig {
   readonly role: KvRole;

@@ -8,6 +8,8 @@ import { zodMessage } from '../util/zod-message.ts';
 import { expecting, number } from './option-kinds.ts';
 import { didYouMean } from './suggest.ts';
 
+export type TransportChoice = 'auto' | 'shm' | 'tcp' | 'cuda-ipc';
+
 const OPTION = 'kv-transfer-config';
 const EXTRA = 'kv_connector_extra_config';
 const CONNECTOR = 'P2pNcclConnector';
@@ -78,7 +80,7 @@ const EXTRA_FIELDS = {
     ),
     'GiB, such as 32, or 0 for no pool',
   ),
-  transport: field(z.enum(['auto', 'shm', 'tcp', 'nccl']), 'one of auto, shm, tcp'),
+  transport: field(z.enum(['auto', 'shm', 'tcp', 'cuda-ipc', 'nccl']), 'one of auto, shm, tcp, cuda-ipc'),
   // The number of channels of a transport that is not here: without effect.
   nccl_num_channels: field(
     number.pipe(z.int().min(1)),
@@ -89,7 +91,7 @@ const EXTRA_FIELDS = {
 const Fields = z.object(FIELDS);
 const ExtraFields = z.object(EXTRA_FIELDS);
 
-type Available<T> = Omit<T, 'transport'> & { readonly transport: 'auto' | 'shm' | 'tcp' | null };
+type Available<T> = Omit<T, 'transport'> & { readonly transport: TransportChoice | null };
 
 /** Checked fields; null is not given. */
 export interface KvTransferFields
@@ -171,11 +173,9 @@ function checkAvailable(
   }
 }
 
-function availableTransport(
-  transport: z.output<typeof ExtraFields>['transport'],
-): 'auto' | 'shm' | 'tcp' | null {
+function availableTransport(transport: z.output<typeof ExtraFields>['transport']): TransportChoice | null {
   if (transport !== 'nccl') return transport;
-  throw notAvailable(`${EXTRA}.transport`, transport, 'use auto, shm or tcp');
+  throw notAvailable(`${EXTRA}.transport`, transport, 'use auto, shm, tcp or cuda-ipc');
 }
 
 function notAvailable(name: string, value: string, instead: string): NotAvailableError {

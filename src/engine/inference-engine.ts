@@ -68,6 +68,8 @@ const NOTHING_HERE = { heldBack: 0, kvTransfer: null };
 interface InferenceEngineOptions extends EngineClientOptions {
   /** Gets errors between instances; no request fails because of them. */
   readonly onTransferError?: OnTransferError | undefined;
+  /** Gets what a person may want to know of a server, such as over what KV blocks go. */
+  readonly onInfo?: ((message: string) => void) | undefined;
 }
 
 export class InferenceEngine {
@@ -145,6 +147,7 @@ export class InferenceEngine {
       const transfers = await KvTransfers.start(config.kvTransfer, engines.clients[0], {
         onError: options.onTransferError,
         onWarning,
+        onInfo: options.onInfo,
       });
       return new InferenceEngine(engines, transfers, text, limits, config);
     } catch (error) {

@@ -15,6 +15,8 @@ interface TransferListeners {
   readonly onError?: OnTransferError | undefined;
   /** Gets messages for a person, such as that an instance serves another model. */
   readonly onWarning?: ((message: string) => void) | undefined;
+  /** The same, where nothing is wrong: over what blocks go. */
+  readonly onInfo?: ((message: string) => void) | undefined;
 }
 
 export class KvTransfers {
@@ -33,7 +35,7 @@ export class KvTransfers {
   static async start(
     config: KvTransferConfig | null,
     client: EngineClient,
-    { onError = () => {}, onWarning = () => {} }: TransferListeners = {},
+    { onError = () => {}, onWarning = () => {}, onInfo = () => {} }: TransferListeners = {},
   ): Promise<KvTransfers | null> {
     const { kvParts, info } = client;
     if (config === null || kvParts.length === 0 || info.kvCompatibility === null) return null;
@@ -42,8 +44,10 @@ export class KvTransfers {
     const connector = await p2p.P2pConnector.start(config, {
       compatibility: info.kvCompatibility,
       parts: kvParts,
+      isOnGpu: info.backend === 'cuda',
       engine: client,
       warn: onWarning,
+      inform: onInfo,
     });
     const transfers = new KvTransfers(connector, onError);
     client.kvConsumer = connector.consumer;

@@ -2,6 +2,7 @@
 // the main thread tell each other about it, as plain data.
 
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
+import type { Transport } from '../native/native.ts';
 
 /** Part of a request to the engine thread. `transferId` is the connector's. */
 export type SequenceTransfer =
@@ -66,9 +67,13 @@ export interface TransferringEngine {
 export interface ConnectorContext {
   readonly compatibility: KvCompatibility;
   readonly parts: readonly KvMemoryPart[];
+  /** Whether the KV memory is that of a GPU. */
+  readonly isOnGpu?: boolean;
   readonly engine: TransferringEngine;
   /** Gets messages for a person, such as that an instance serves another model. */
   readonly warn?: (message: string) => void;
+  /** The same, where nothing is wrong. */
+  readonly inform?: (message: string) => void;
 }
 
 /** From `first` up to `end`, which is not in it. */
@@ -121,6 +126,7 @@ export interface KvCompatibility {
 export interface KvTransferStats {
   readonly send: Readonly<Record<SendOutcome, number>> & {
     readonly bytes: number;
+    readonly bytesOver: Readonly<Record<Transport, number>>;
     /** Transfers whose blocks cannot be reused, now. */
     readonly holding: number;
   };

@@ -369,7 +369,13 @@ interface NativeTransferOptions {
   readonly tcp: { readonly host: string; readonly port: number } | null;
   /** Whether to listen for instances of this host. */
   readonly shm: boolean;
+  /** Whether to listen for other GPUs of this host: where that cannot be, `required` throws. Left out, no. */
+  readonly cudaIpc?: 'required' | 'possible' | 'no';
+  /** What of the receive memory, from its beginning, has memory of the GPU for what comes from other GPUs. Left out, nothing. */
+  readonly deviceBytes?: number;
 }
+
+export type Transport = 'shm' | 'tcp' | 'cuda-ipc';
 
 /**
  * Moves layer blocks between the KV memories of instances, on threads of its own. One JavaScript thread owns it; `onEvents`
@@ -377,10 +383,14 @@ interface NativeTransferOptions {
  */
 export interface NativeTransferEngine {
   /** What peers connect to; null where not listened. The name of shm lies in the abstract namespace. */
-  readonly endpoints: { readonly shm: string | null; readonly tcp: string | null };
+  readonly endpoints: {
+    readonly shm: string | null;
+    readonly tcp: string | null;
+    readonly 'cuda-ipc'?: string;
+  };
 
   /** Begins to connect; `linkUp` or `linkDown` follows. `sockets` is for tcp. @returns the link. */
-  connect(kind: 'shm' | 'tcp', address: string, sockets: number): number;
+  connect(kind: Transport, address: string, sockets: number): number;
   disconnect(link: number): void;
 
   /** A transfer of `numBlocks` blocks, which leave as they are saved. `send` is the caller's number. */
@@ -404,6 +414,7 @@ export interface NativeTransferEngine {
   load(load: number, ticket: bigint, firstBlock: number, blocks: Int32Array): void;
 
   readonly bytesSent: number;
+  bytesSentOver(kind: Transport): number;
   readonly bytesReceived: number;
   /** Ends the threads; nothing may be called after it. */
   close(): void;

@@ -46,7 +46,8 @@ export interface CacheDesign {
  * is left of that share of all of it, and no more than is free. Ranks share the memory of the host.
  */
 export function cacheMemory(
-  config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'share'>,
+  config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'share'> &
+    Partial<Pick<EngineConfig, 'kvTransfer'>>,
   ops: Pick<Ops, 'freeMemory' | 'deviceMemory' | 'ranks'>,
   { draftBytes, weightBytes, activationBytes }: Taken = NOTHING,
 ): CacheMemory {
@@ -58,11 +59,18 @@ export function cacheMemory(
   const device = ops.deviceMemory();
   if (device === null) return { bytes: (free - draftBytes) * share, numRanks, account: '' };
   const { totalBytes, takenBytes, reservedBytes } = device;
+  const receiveBytes = deviceReceiveBytes(config.kvTransfer ?? null);
   return {
-    bytes: Math.min(totalBytes * share - takenBytes, free) - reservedBytes,
+    bytes: Math.min(totalBytes * share - takenBytes, free) - reservedBytes - receiveBytes,
     numRanks: 1,
-    account: accountOf(device, share, free, activationBytes),
+    account: accountOf(device, share, free, activationBytes, receiveBytes),
   };
+}
+
+/** Memory of a GPU in which blocks come from other GPUs. */
+function deviceReceiveBytes(transfer: EngineConfig['kvTransfer']): number {
+  if (transfer === null || transfer.role === 'kv_producer') return 0;
+  return transfer.transport === 'shm' || transfer.transport === 'tcp' ? 0 : transfer.bufferBytes;
 }
 
 function accountOf(
@@ -70,11 +78,13 @@ function accountOf(
   share: number,
   free: number,
   activationBytes: number,
+  receiveBytes: number,
 ): string {
   const parts = [
     `${shown(Math.max(0, takenBytes - activationBytes))} are taken by weights and kernels`,
     `${shown(activationBytes)} by activations (less with a lower --max-num-batched-tokens or --max-num-seqs)`,
     `${shown(reservedBytes)} are kept for CUDA graphs and arrays of steps (less with --enforce-eager)`,
+    ...(receiveBytes > 0 ? [`${shown(receiveBytes)} receive blocks of other GPUs (kv_buffer_size)`] : []),
     ...(free < totalBytes * share - takenBytes ? [`${shown(free)} are free beside other processes`] : []),
   ];
   return `. Of the GPU's ${shown(totalBytes)}, --gpu-memory-utilization ${share} gives ${shown(totalBytes * share)}: ${parts.join(', ')}`;

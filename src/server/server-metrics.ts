@@ -66,7 +66,6 @@ const TRANSFER_GAUGES: Table<KvTransfer> = {
 };
 
 const TRANSFER_COUNTERS: Table<KvTransfer> = {
-  sent_bytes: ['Bytes of KV blocks sent', ({ send }) => send.bytes],
   received_bytes: ['Bytes of KV blocks received', ({ receive }) => receive.bytes],
   delivered: ['Transfers that the other instance has', ({ send }) => send.delivered],
   expired: ['Transfers that nobody asked for in time', ({ send }) => send.expired],
@@ -186,6 +185,17 @@ function addByLabel(registry: Registry, latest: () => EngineStats | null): void 
 
 function addTransfer(registry: Registry, latest: () => KvTransfer | null): void {
   addAll(registry, 'kv_transfer_', TRANSFER_GAUGES, TRANSFER_COUNTERS, latest);
+  new Counter({
+    name: 'svc:kv_transfer_sent_bytes_total',
+    help: 'Bytes of KV blocks sent, by transport',
+    labelNames: ['transport'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [transport, bytes] of Object.entries(latest()?.send.bytesOver ?? {}))
+        this.inc({ transport }, bytes);
+    },
+  });
   new Counter({
     name: 'svc:kv_transfer_recomputed_total',
     help: 'Prompts that were computed here after all, by reason',

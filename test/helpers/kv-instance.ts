@@ -57,6 +57,8 @@ export const SLOT_BYTES = COMPATIBILITY.layers * COMPATIBILITY.layerBlockBytes;
 export interface KvInstanceOptions extends Partial<KvTransferConfig> {
   readonly compatibility?: Partial<KvCompatibility>;
   readonly deadlines?: Partial<Deadlines>;
+  /** Its KV memory is that of the GPU whose driver and kernels SVC_CUDA_DRIVER and SVC_CUDA_KERNELS name. */
+  readonly isOnGpu?: boolean;
 }
 
 /** The bytes that every instance computes for one block of one layer of a prompt. */
@@ -96,11 +98,18 @@ export class KvInstance {
     this.#free = Array.from({ length: NUM_BLOCKS }, (_, block) => block);
   }
 
-  static async start({ compatibility, deadlines, ...given }: KvInstanceOptions = {}): Promise<KvInstance> {
+  static async start({
+    compatibility,
+    deadlines,
+    isOnGpu = false,
+    ...given
+  }: KvInstanceOptions = {}): Promise<KvInstance> {
     const config = kvTransferConfig({ port: await freePort(), ...given });
     const { KvMemory } = loadNative();
     const { layers, layerBlockBytes } = COMPATIBILITY;
-    const memory = new KvMemory(layers, NUM_BLOCKS, layerBlockBytes);
+    const { SVC_CUDA_DRIVER, SVC_CUDA_KERNELS } = process.env;
+    const device = isOnGpu ? [SVC_CUDA_DRIVER, SVC_CUDA_KERNELS] : [];
+    const memory = new KvMemory(layers, NUM_BLOCKS, layerBlockBytes, ...device);
     const heard = { commands: [] as KvTransferCommand[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
       compatibility: { ...COMPATIBILITY, ...compatibility },
@@ -111,6 +120,7 @@ export class KvInstance {
           heard.waiting.hear(command);
         },
       },
+      isOnGpu,
       warn: (message: string) => void heard.warnings.push(message),
     };
     const connector = await P2pConnector.start(config, context, { ...DEADLINES, ...deadlines });

@@ -3,11 +3,13 @@
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
-const [addon, layers, blocks, layerBlockBytes] = process.argv.slice(2);
+const [addon, layers, blocks, layerBlockBytes, driver, kernels] = process.argv.slice(2);
 const { KvMemory, TransferEngine } = createRequire(import.meta.url)(addon);
-const memory = new KvMemory(Number(layers), Number(blocks), Number(layerBlockBytes));
+const memory = new KvMemory(Number(layers), Number(blocks), Number(layerBlockBytes), driver, kernels);
 const slotBytes = layers * layerBlockBytes;
-const options = { receiveBytes: slotBytes * blocks, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
+const receiveBytes = slotBytes * blocks;
+const tcp = { host: '127.0.0.1', port: 0 };
+const options = { receiveBytes, deviceBytes: receiveBytes, tcp, shm: true, cudaIpc: 'possible' };
 const engine = new TransferEngine(memory.share(), options, (events) => events.forEach(say));
 
 const COMMANDS = {

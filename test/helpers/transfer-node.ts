@@ -7,6 +7,7 @@ import {
   type NativeKvMemory,
   type NativeTransferEngine,
   type NativeTransferEvent,
+  type Transport,
 } from '../../src/native/native.ts';
 
 export interface Shape {
@@ -17,7 +18,13 @@ export interface Shape {
 
 export const SHAPE: Shape = { layers: 3, blocks: 64, layerBlockBytes: 4096 };
 export const KINDS = ['shm', 'tcp'] as const;
-export type Kind = (typeof KINDS)[number];
+export type Kind = Transport;
+
+/** Whose memory KV memory is. */
+export interface Gpu {
+  readonly SVC_CUDA_DRIVER: string;
+  readonly SVC_CUDA_KERNELS: string;
+}
 
 const PATIENCE_MS = 20_000;
 
@@ -32,16 +39,29 @@ export class TransferNode {
   #waiting: (() => void)[] = [];
   #nextLoad = 1;
 
-  /** @param driver Its KV memory is that of a GPU. */
+  /** @param deviceBytes of the receive memory that the GPU has, too. */
   constructor(
     shape: Shape = SHAPE,
     receiveBytes = shape.layers * shape.layerBlockBytes * shape.blocks,
-    driver?: string,
+    gpu?: Gpu,
+    deviceBytes = receiveBytes,
   ) {
     const { KvMemory, TransferEngine } = loadNative();
     this.shape = shape;
-    this.memory = new KvMemory(shape.layers, shape.blocks, shape.layerBlockBytes, driver);
-    const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
+    this.memory = new KvMemory(
+      shape.layers,
+      shape.blocks,
+      shape.layerBlockBytes,
+      gpu?.SVC_CUDA_DRIVER,
+      gpu?.SVC_CUDA_KERNELS,
+    );
+    const options = {
+      receiveBytes,
+      deviceBytes,
+      tcp: { host: '127.0.0.1', port: 0 },
+      shm: true,
+      cudaIpc: 'possible',
+    } as const;
     this.engine = new TransferEngine(this.memory.share(), options, (events) => {
       this.events.push(...events);
       for (const resolve of this.#waiting.splice(0)) resolve();

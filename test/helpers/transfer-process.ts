@@ -8,14 +8,19 @@ import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterEach } from 'vitest';
 import { z } from 'zod';
-import type { Kind, Shape } from './transfer-node.ts';
+import type { Gpu, Kind, Shape } from './transfer-node.ts';
 import { until } from './until.ts';
 
 export const ADDON =
   process.env.SVC_NATIVE_ADDON ?? fileURLToPath(new URL('../../native/build/svc.node', import.meta.url));
 const CHILD = fileURLToPath(new URL('transfer-child.mjs', import.meta.url));
 
-const Said = z.looseObject({ type: z.string(), shm: z.string().optional(), tcp: z.string().optional() });
+const Said = z.looseObject({
+  type: z.string(),
+  shm: z.string().optional(),
+  tcp: z.string().optional(),
+  'cuda-ipc': z.string().optional(),
+});
 
 type Command =
   | { readonly do: 'receive'; readonly count: number }
@@ -26,8 +31,9 @@ export class TransferProcess {
   readonly said: z.infer<typeof Said>[] = [];
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
 
-  private constructor({ layers, blocks, layerBlockBytes }: Shape) {
-    const args = [CHILD, ADDON, layers, blocks, layerBlockBytes].map(String);
+  private constructor({ layers, blocks, layerBlockBytes }: Shape, gpu: Gpu | undefined) {
+    const device = gpu === undefined ? [] : [gpu.SVC_CUDA_DRIVER, gpu.SVC_CUDA_KERNELS];
+    const args = [CHILD, ADDON, layers, blocks, layerBlockBytes, ...device].map(String);
     this.#child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child.stdin.on('error', () => {});
     createInterface({ input: this.#child.stdout }).on('line', (line) => {
@@ -35,8 +41,9 @@ export class TransferProcess {
     });
   }
 
-  static async start(shape: Shape): Promise<TransferProcess> {
-    const child = new TransferProcess(shape);
+  /** @param gpu Its KV memory is that of this GPU. */
+  static async start(shape: Shape, gpu?: Gpu): Promise<TransferProcess> {
+    const child = new TransferProcess(shape, gpu);
     await until(() => child.has('listening'));
     return child;
   }
@@ -85,7 +92,7 @@ export class TransferProcess {
 }
 
 /** Starts processes that are killed after each test of the file. */
-export function transferProcesses(): (shape: Shape) => Promise<TransferProcess> {
+export function transferProcesses(): (shape: Shape, gpu?: Gpu) => Promise<TransferProcess> {
   const started: TransferProcess[] = [];
   afterEach(async () => {
     for (const child of started.splice(0)) {
@@ -93,8 +100,8 @@ export function transferProcesses(): (shape: Shape) => Promise<TransferProcess> 
       await child.ended();
     }
   });
-  return async (shape) => {
-    const child = await TransferProcess.start(shape);
+  return async (shape, gpu) => {
+    const child = await TransferProcess.start(shape, gpu);
     started.push(child);
     return child;
   };

@@ -14,7 +14,7 @@ const SHAPE = { layers: 2, blocks: 16, layerBlockBytes: 512 };
 const BIG = { layers: 2, blocks: 16, layerBlockBytes: 4 << 20 };
 
 const makeNode = transferNodes();
-const node = (shape: Shape) => makeNode(shape, undefined, CUDA_EMULATOR.SVC_CUDA_DRIVER);
+const node = (shape: Shape) => makeNode(shape, undefined, CUDA_EMULATOR);
 const relays: ByteRelay[] = [];
 afterEach(() => {
   vi.unstubAllEnvs();

@@ -10,9 +10,9 @@ import { openCpu } from '../ops/native-backends.ts';
 import { beginStep } from '../ops/steps.ts';
 
 const makeNode = transferNodes();
-/** Of the GPU that has the blocks, if one has them. */
-let driver: string | undefined;
-const node = (shape?: Shape) => makeNode(shape, undefined, driver);
+/** That has the blocks, if one has them. */
+let gpu: typeof CUDA_EMULATOR | undefined;
+const node = (shape?: Shape) => makeNode(shape, undefined, gpu);
 
 describe('blocks of the host', needsNative, () => {
   describe.each(KINDS)('over %s', transfers);
@@ -20,12 +20,12 @@ describe('blocks of the host', needsNative, () => {
 
 describe('blocks of a GPU', needsCudaEmulator, () => {
   beforeAll(() => {
-    driver = CUDA_EMULATOR.SVC_CUDA_DRIVER;
+    gpu = CUDA_EMULATOR;
   });
   afterAll(() => {
-    driver = undefined;
+    gpu = undefined;
   });
-  describe.each(KINDS)('over %s', transfers);
+  describe.each([...KINDS, 'cuda-ipc'] as const)('over %s', transfers);
 });
 
 function transfers(kind: Kind): void {
@@ -45,7 +45,10 @@ function transfers(kind: Kind): void {
     expect([p.engine.bytesSent, d.engine.bytesReceived]).toEqual([7 * 3 * 4096, 7 * 3 * 4096]);
   });
 
-  it.each([1, 7, 24, 100, 4099, 70_001, 1_500_000])('moves pieces of %i bytes', async (layerBlockBytes) => {
+  // GPUs copy 16 bytes at a time.
+  const sizes =
+    kind === 'cuda-ipc' ? [16, 4080, 70_000, 1_500_000] : [1, 7, 24, 100, 4099, 70_001, 1_500_000];
+  it.each(sizes)('moves pieces of %i bytes', async (layerBlockBytes) => {
     const shape = { layers: 2, blocks: 5, layerBlockBytes };
     const [p, d] = [node(shape), node(shape)];
     p.fill([4, 0, 2], 2);

@@ -1,5 +1,8 @@
 #include "binding/transfer.h"
 
+#include <algorithm>
+#include <array>
+
 #include "binding/checked.h"
 #include "transfer/memory_tokens.h"
 
@@ -16,6 +19,8 @@ constexpr int64_t kMaxBlocks = 1 << 24;
 constexpr int64_t kMaxSockets = 16;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
+const std::array kTransports{&transfer::shmTransport(), &transfer::tcpTransport(), &transfer::cudaIpcTransport()};
+
 uint64_t ticketArgument(const Napi::CallbackInfo& info, size_t index) {
   bool isLossless = false;
   const uint64_t ticket = info[index].IsBigInt() ? info[index].As<Napi::BigInt>().Uint64Value(&isLossless) : 0;
@@ -29,15 +34,17 @@ uint32_t idArgument(const Napi::CallbackInfo& info, size_t index, const char* wh
 
 const transfer::Transport& transportArgument(const Napi::CallbackInfo& info, size_t index) {
   const std::string kind = info[index].ToString();
-  if (kind == "shm") return transfer::shmTransport();
-  if (kind == "tcp") return transfer::tcpTransport();
-  if (kind == "cuda-ipc") return transfer::cudaIpcTransport();
+  for (const transfer::Transport* transport : kTransports) {
+    if (kind == transport->name()) return *transport;
+  }
   throw Napi::RangeError::New(info.Env(), "a link is shm, tcp or cuda-ipc, got " + kind);
 }
 
 std::vector<transfer::Listener> listen(const Napi::Object& options, const transfer::KvMemory& memory) {
   std::vector<transfer::Listener> listeners;
-  if (options.Get("cudaIpc").ToBoolean()) listeners.push_back(transfer::listenCudaIpc(memory));
+  const std::string cudaIpc = options.Get("cudaIpc").ToString();
+  const bool isWanted = cudaIpc == "required" || (cudaIpc == "possible" && transfer::canUseCudaIpc(memory));
+  if (isWanted) listeners.push_back(transfer::listenCudaIpc(memory));
   if (options.Get("shm").ToBoolean()) listeners.push_back(transfer::listenShm());
   const Napi::Value tcp = options.Get("tcp");
   if (tcp.IsObject()) {
@@ -124,6 +131,7 @@ Napi::Function TransferEngine::define(Napi::Env env) {
           InstanceMethod<&TransferEngine::call<&TransferEngine::closeReceive>>("closeReceive"),
           InstanceMethod<&TransferEngine::call<&TransferEngine::load>>("load"),
           InstanceAccessor<&TransferEngine::call<&TransferEngine::bytesSent>>("bytesSent"),
+          InstanceMethod<&TransferEngine::call<&TransferEngine::bytesSentOver>>("bytesSentOver"),
           InstanceAccessor<&TransferEngine::call<&TransferEngine::bytesReceived>>("bytesReceived"),
           InstanceMethod<&TransferEngine::call<&TransferEngine::close>>("close"),
       });
@@ -140,14 +148,15 @@ TransferEngine::TransferEngine(const Info& info)
     if (!table) throw std::runtime_error("the token names no KV memory, or was used before");
     const double bytes = options.Get("receiveBytes").ToNumber().DoubleValue();
     if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
-    const double deviceBytes = options.Get("deviceBytes").ToNumber().DoubleValue();
-    if (!(deviceBytes >= 0 && deviceBytes <= bytes) || (deviceBytes > 0 && !table->memory.isOfDevice())) {
-      throw std::runtime_error("deviceBytes is no part of the receive memory");
-    }
+    const double deviceBytes = options.Has("deviceBytes") ? options.Get("deviceBytes").ToNumber().DoubleValue() : 0;
+    if (!(deviceBytes >= 0 && deviceBytes <= bytes)) throw std::runtime_error("deviceBytes is no part of the receive memory");
     auto listeners = listen(options, table->memory);
+    const bool comesFromDevices = std::ranges::any_of(listeners, [](const transfer::Listener& listener) {
+      return listener.transport == &transfer::cudaIpcTransport();
+    });
     signal_ = openSignal(info.Env(), info[2], events_, deliver);
     try {
-      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), static_cast<size_t>(deviceBytes),
+      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), comesFromDevices ? static_cast<size_t>(deviceBytes) : 0,
                                        std::move(listeners), *events_);
     } catch (...) {
       napi_release_threadsafe_function(signal_, napi_tsfn_release);
@@ -190,10 +199,8 @@ Napi::Value TransferEngine::endpoints(const Info& info) {
   Napi::Object object = Napi::Object::New(info.Env());
   object.Set("shm", info.Env().Null());
   object.Set("tcp", info.Env().Null());
-  object.Set("cudaIpc", info.Env().Null());
   for (const transfer::Listener& listener : parts(info).receiver.listeners()) {
-    const bool isTcp = listener.transport == &transfer::tcpTransport(), isShm = listener.transport == &transfer::shmTransport();
-    object.Set(isTcp ? "tcp" : isShm ? "shm" : "cudaIpc", listener.address);
+    object.Set(listener.transport->name(), listener.address);
   }
   return object;
 }
@@ -281,7 +288,13 @@ Napi::Value TransferEngine::load(const Info& info) {
 }
 
 Napi::Value TransferEngine::bytesSent(const Info& info) {
-  return Napi::Number::New(info.Env(), static_cast<double>(parts(info).sender.bytesSent()));
+  uint64_t bytes = 0;
+  for (const transfer::Transport* transport : kTransports) bytes += parts(info).sender.bytesSent(*transport);
+  return Napi::Number::New(info.Env(), static_cast<double>(bytes));
+}
+
+Napi::Value TransferEngine::bytesSentOver(const Info& info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(parts(info).sender.bytesSent(transportArgument(info, 0))));
 }
 
 Napi::Value TransferEngine::bytesReceived(const Info& info) {

@@ -55,6 +55,7 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   Napi::Value closeReceive(const Info&);
   Napi::Value load(const Info&);
   Napi::Value bytesSent(const Info&);
+  Napi::Value bytesSentOver(const Info&);
   Napi::Value bytesReceived(const Info&);
   Napi::Value close(const Info&);
   /// Ends the threads before the function that they call is freed.

@@ -74,6 +74,12 @@ void Sender::closeSend(uint32_t send) {
   poller_.post([this, send] { finishClosing(send); });
 }
 
+uint64_t Sender::bytesSent(const Transport& transport) const {
+  const std::lock_guard lock(sentMutex_);
+  const auto found = bytesSent_.find(&transport);
+  return found == bytesSent_.end() ? 0 : found->second;
+}
+
 void Sender::openLink(uint32_t id, const Transport& transport, const std::string& address, int sockets) {
   Link& link = links_.emplace(id, Link{&transport, {}}).first->second;
   for (int i = 0; i < sockets; ++i) {
@@ -166,7 +172,10 @@ void Sender::pump(Outbound& outbound) {
     if (!write(outbound)) return;
     const Portion portion = std::move(outbound.writing->portion);
     outbound.writing.reset();
-    bytesSent_ += portion.blocks.size() * table_->memory.layerBlockBytes;
+    {
+      const std::lock_guard lock(sentMutex_);
+      bytesSent_[link.transport] += portion.blocks.size() * table_->memory.layerBlockBytes;
+    }
     if (table_->finish(portion)) events_.push({EventKind::Sent, portion.send});
   }
   poller_.wake();

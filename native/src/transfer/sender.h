@@ -6,6 +6,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +31,7 @@ class Sender {
   /// A SendClosed event follows: from then on nothing reads the blocks of `send`.
   void closeSend(uint32_t send);
 
-  uint64_t bytesSent() const { return bytesSent_; }
+  uint64_t bytesSent(const Transport& transport) const;
 
  private:
   /// A frame that is being written into a socket.
@@ -82,7 +83,8 @@ class Sender {
   const std::shared_ptr<SendTable> table_;
   EventQueue& events_;
   const BlockChecksum checksum_;
-  std::atomic<uint64_t> bytesSent_ = 0;
+  mutable std::mutex sentMutex_;
+  std::map<const Transport*, uint64_t> bytesSent_;
   uint32_t nextLink_ = 1;
   // Owned by the thread.
   /// Null for memory of the host.

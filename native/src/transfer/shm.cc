@@ -99,11 +99,13 @@ class Local : public Transport {
 
 class Shm final : public Local {
  public:
+  const char* name() const override { return "shm"; }
   bool maps(const KvMemory& memory) const override { return !memory.isOfDevice(); }
 };
 
 class CudaIpc final : public Local {
  public:
+  const char* name() const override { return "cuda-ipc"; }
   bool maps(const KvMemory&) const override { return true; }
   bool isAnswered() const override { return true; }
 };
@@ -143,11 +145,16 @@ bool isOwnUser(int socket) {
 
 Listener listenShm() { return listenLocal(shmTransport()); }
 
+bool canUseCudaIpc(const KvMemory& memory) {
+  return memory.isOfDevice() && memory.layerBlockBytes % 16 == 0 && Descriptor(memory.memory.device->openToRead()).isOpen();
+}
+
 Listener listenCudaIpc(const KvMemory& memory) {
-  if (!memory.isOfDevice()) throw std::runtime_error("cuda-ipc copies from GPU to GPU, and this KV cache is memory of the host: use --device cuda, or another transport");
-  if (memory.layerBlockBytes % 16 != 0) throw std::runtime_error("cuda-ipc copies blocks of multiples of 16 bytes");
-  if (!Descriptor(memory.memory.device->openToRead()).isOpen()) {
-    throw std::runtime_error("this GPU's memory cannot be shared with other processes (WSL, or a virtual GPU): use the transport shm or tcp");
+  if (!memory.isOfDevice()) {
+    throw std::runtime_error("cuda-ipc copies from GPU to GPU, and this KV cache is memory of the host: use --device cuda, or another transport");
+  }
+  if (!canUseCudaIpc(memory)) {
+    throw std::runtime_error("the memory of this GPU cannot be shared with other processes: use the transport auto, shm or tcp");
   }
   return listenLocal(cudaIpcTransport());
 }

@@ -50,6 +50,7 @@ Descriptor openSocket(int family) {
 
 class Tcp final : public Transport {
  public:
+  const char* name() const override { return "tcp"; }
   bool maps(const KvMemory&) const override { return false; }
 
   Descriptor connect(const std::string& address) const override {

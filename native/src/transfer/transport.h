@@ -14,6 +14,7 @@ namespace svc::transfer {
 /// Each kind has one object, which is never destroyed: a process may end while threads still use it.
 class Transport {
  public:
+  virtual const char* name() const = 0;
   /// Whether the receiver copies layer blocks out of this memory of the sender; otherwise they follow their frame.
   virtual bool maps(const KvMemory& memory) const = 0;
   /// Whether a receiver answers a greeting once it has all that frames need (`kReady`): a link is up then, and not before.
@@ -44,7 +45,9 @@ const Transport& cudaIpcTransport();
 const Transport& tcpTransport();
 
 Listener listenShm();
-/// Throws std::runtime_error where `memory` is none that another GPU of this host can read.
+/// Whether another GPU of this host can read `memory`.
+bool canUseCudaIpc(const KvMemory& memory);
+/// Throws std::runtime_error, with the reason, where it cannot.
 Listener listenCudaIpc(const KvMemory& memory);
 /// Port 0 takes any. Throws std::runtime_error with the reason.
 Listener listenTcp(const std::string& host, int port);

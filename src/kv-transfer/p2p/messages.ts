@@ -56,7 +56,7 @@ const self = {
     .array(z.object({ layers: range, heads: range }))
     .min(1)
     .max(MAX_PARTS),
-  endpoints: z.object({ shm: endpoint, tcp: endpoint }),
+  endpoints: z.object({ shm: endpoint, tcp: endpoint, 'cuda-ipc': endpoint.optional() }),
 };
 
 const schema = z.discriminatedUnion('type', [

@@ -1,23 +1,37 @@
 // Moves blocks with the native threads, and brings what they tell to the transfer that it is about. It chooses the kind of
-// link to a peer: shared memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
+// link to a peer: from GPU to GPU or shared memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
 
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError, messageOf } from '../../errors.ts';
-import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
+import {
+  loadNative,
+  type NativeTransferEngine,
+  type NativeTransferEvent,
+  type Transport,
+} from '../../native/native.ts';
 import type { KvMemoryPart } from '../connector.ts';
 import type { Endpoints } from './messages.ts';
 
 /** One socket does not fill a fast network: the kernel copies on one core a socket. */
 const TCP_SOCKETS = 2;
+/** The fastest first. */
+const AUTO = ['cuda-ipc', 'shm', 'tcp'] as const;
+const MAX_TOLD = 4096;
+const CLOSED = 'this instance is closing';
 
 interface MoverOptions {
   readonly parts: readonly KvMemoryPart[];
   readonly receiveBytes: number;
+  /** What of it, from its beginning, is memory of the GPU where something comes from other GPUs. */
+  readonly deviceBytes?: number;
+  readonly isOnGpu?: boolean;
   readonly transport: TransportChoice;
   /** Address of the TCP listener; null where nothing is received. */
   readonly listenIp: string | null;
   /** A link that is not up by then is given up. */
   readonly connectTimeoutMs: number;
+  /** Gets messages for a person. */
+  readonly inform?: (message: string) => void;
 }
 
 /** All blocks have left; nothing reads them any more, which comes last. */
@@ -32,7 +46,8 @@ export type BlockMover = Pick<NativeMover, keyof NativeMover>;
 
 /** A connection that is being made. */
 interface Opening {
-  readonly resolve: (link: number | null) => void;
+  /** With why there is no link, where there is none. */
+  readonly resolve: (link: number | null, reason: string) => void;
   readonly timer: NodeJS.Timeout;
 }
 
@@ -47,21 +62,26 @@ export class NativeMover {
   readonly #sends = new Map<number, OnSend>();
   readonly #receives = new Map<bigint, OnReceive>();
   readonly #loads = new Map<number, OnLoaded>();
+  /** What was last told of each peer: a peer that cannot be reached is tried again and again. */
+  readonly #told = new Map<string, string>();
   #nextLoad = 1;
   #isClosed = false;
 
   /** @throws ConfigError where the listener's address cannot be had. */
   constructor(options: MoverOptions, onLinkDown: (link: number) => void) {
-    const { parts, receiveBytes, transport, listenIp } = options;
+    const { parts, isOnGpu = false } = options;
     this.#options = options;
     this.#onLinkDown = onLinkDown;
-    const tcp = listenIp === null || transport === 'shm' ? null : { host: listenIp, port: 0 };
-    const shm = listenIp !== null && transport !== 'tcp';
     try {
       const { TransferEngine } = loadNative();
       const [part] = parts;
       if (part === undefined || parts.length > 1) throw new Error('KV memory is in one part');
-      this.#engine = new TransferEngine(part.token, { receiveBytes, tcp, shm }, (events) => {
+      if (options.transport === 'cuda-ipc' && !isOnGpu) {
+        throw new Error(
+          'the transport cuda-ipc copies from GPU to GPU: use --device cuda, or another transport',
+        );
+      }
+      this.#engine = new TransferEngine(part.token, engineOptions(options), (events) => {
         for (const event of events) this.#handle(event);
       });
     } catch (error) {
@@ -77,18 +97,33 @@ export class NativeMover {
     return this.#isClosed ? 0 : this.#engine.bytesSent;
   }
 
+  bytesSentOver(transport: Transport): number {
+    return this.#isClosed ? 0 : this.#engine.bytesSentOver(transport);
+  }
+
   get bytesReceived(): number {
     return this.#isClosed ? 0 : this.#engine.bytesReceived;
   }
 
   /**
-   * Null where no link comes about. A peer of another host has a shared-memory endpoint too, which does not answer here.
+   * Null where no link comes about. A peer of another host has endpoints of its own host too, which do not answer here.
+   * @param name of the peer, for a person.
    */
-  async connect({ shm, tcp }: Endpoints): Promise<number | null> {
-    const { transport } = this.#options;
-    const local = shm !== null && transport !== 'tcp' ? await this.#connect('shm', shm) : null;
-    if (local !== null || tcp === null || transport === 'shm') return local;
-    return this.#connect('tcp', tcp);
+  async connect(endpoints: Endpoints, name = 'another instance'): Promise<number | null> {
+    const { transport: choice, isOnGpu = false } = this.#options;
+    const failures: string[] = [];
+    for (const transport of choice === 'auto' ? AUTO : [choice]) {
+      const address = endpoints[transport] ?? null;
+      if (address === null || (transport === 'cuda-ipc' && !isOnGpu)) continue;
+      const { link, reason } = await this.#connect(transport, address);
+      if (link !== null) {
+        this.#tell(name, `KV blocks go to ${name} over ${transport}${inBrackets(failures)}`);
+        return link;
+      }
+      failures.push(`${transport}: ${reason}`);
+    }
+    this.#tell(name, `no KV blocks can go to ${name}: there is no link${inBrackets(failures)}`);
+    return null;
   }
 
   disconnect(link: number): void {
@@ -150,28 +185,35 @@ export class NativeMover {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#engine.close();
-    for (const link of [...this.#openings.keys()]) this.#opened(link, null);
+    for (const link of [...this.#openings.keys()]) this.#opened(link, null, CLOSED);
     // Loads come first: what they read is closed when they are over.
     for (const load of [...this.#loads.keys()]) this.#handle({ type: 'loaded', load, isIntact: false });
     for (const send of [...this.#sends.keys()]) this.#handle({ type: 'sendClosed', send });
     for (const ticket of [...this.#receives.keys()]) this.#handle({ type: 'receiveClosed', ticket });
   }
 
-  #connect(kind: 'shm' | 'tcp', address: string): Promise<number | null> {
-    if (this.#isClosed) return Promise.resolve(null);
+  #tell(name: string, message: string): void {
+    if (this.#told.get(name) === message || this.#isClosed) return;
+    if (this.#told.size >= MAX_TOLD) this.#told.clear();
+    this.#told.set(name, message);
+    this.#options.inform?.(message);
+  }
+
+  #connect(kind: Transport, address: string): Promise<{ link: number | null; reason: string }> {
+    if (this.#isClosed) return Promise.resolve({ link: null, reason: CLOSED });
     return new Promise((resolve) => {
-      const link = this.#engine.connect(kind, address, TCP_SOCKETS);
-      const timer = setTimeout(() => this.disconnect(link), this.#options.connectTimeoutMs);
-      this.#openings.set(link, { resolve, timer });
+      const opened = this.#engine.connect(kind, address, TCP_SOCKETS);
+      const timer = setTimeout(() => this.disconnect(opened), this.#options.connectTimeoutMs);
+      this.#openings.set(opened, { resolve: (link, reason) => resolve({ link, reason }), timer });
     });
   }
 
-  #opened(link: number, result: number | null): boolean {
+  #opened(link: number, result: number | null, reason = ''): boolean {
     const opening = this.#openings.get(link);
     if (opening === undefined) return false;
     this.#openings.delete(link);
     clearTimeout(opening.timer);
-    opening.resolve(result);
+    opening.resolve(result, reason);
     return true;
   }
 
@@ -183,7 +225,7 @@ export class NativeMover {
         break;
       case 'linkDown':
         this.#up.delete(event.link);
-        if (!this.#opened(event.link, null)) this.#onLinkDown(event.link);
+        if (!this.#opened(event.link, null, event.reason)) this.#onLinkDown(event.link);
         break;
       case 'sent':
         this.#sends.get(event.send)?.('sent');
@@ -203,6 +245,23 @@ export class NativeMover {
         break;
     }
   }
+}
+
+function engineOptions({
+  receiveBytes,
+  deviceBytes = 0,
+  transport,
+  listenIp,
+  isOnGpu = false,
+}: MoverOptions) {
+  const listens = (kind: Transport) => listenIp !== null && (transport === 'auto' || transport === kind);
+  const cudaIpc = !listens('cuda-ipc') || !isOnGpu ? 'no' : transport === 'auto' ? 'possible' : 'required';
+  const tcp = listens('tcp') ? { host: listenIp ?? '', port: 0 } : null;
+  return { receiveBytes, deviceBytes, tcp, shm: listens('shm'), cudaIpc } as const;
+}
+
+function inBrackets(failures: readonly string[]): string {
+  return failures.length === 0 ? '' : ` (${failures.join('; ')})`;
 }
 
 function take<K, V>(map: Map<K, V>, key: K): V | undefined {

@@ -57,9 +57,12 @@ export class P2pConnector {
       {
         parts,
         receiveBytes: slots.bytes,
+        deviceBytes: slots.bufferBytes,
+        isOnGpu: context.isOnGpu ?? false,
         transport: config.transport,
         listenIp: receives ? ip : null,
         connectTimeoutMs: deadlines.answer,
+        inform: context.inform ?? (() => {}),
       },
       (link) => this.producer.transfers.pushAll({ kind: 'linkDown', link }),
     );

@@ -351,7 +351,7 @@ export class Peer {
     const known = await current;
     if (known !== null && this.#mover.isUp(known)) return known;
     // Another transfer may have made it meanwhile.
-    if (this.#link === current) this.#link = this.#mover.connect(this.#endpoints);
+    if (this.#link === current) this.#link = this.#mover.connect(this.#endpoints, this.address);
     const link = await this.#link;
     return link !== null && this.#mover.isUp(link) ? link : null;
   }

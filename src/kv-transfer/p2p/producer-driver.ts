@@ -60,7 +60,13 @@ export class KvProducer {
   }
 
   get stats(): KvTransferStats['send'] {
-    return { ...this.#ended, bytes: this.#options.mover.bytesSent, holding: this.size };
+    const { mover } = this.#options;
+    const bytesOver = {
+      shm: mover.bytesSentOver('shm'),
+      tcp: mover.bytesSentOver('tcp'),
+      'cuda-ipc': mover.bytesSentOver('cuda-ipc'),
+    };
+    return { ...this.#ended, bytes: mover.bytesSent, bytesOver, holding: this.size };
   }
 
   /** Resolves when all blocks can be reused. */

@@ -29,6 +29,11 @@ export class SlotPool {
     return this.#numTaken;
   }
 
+  /** Of the buffer, which is the beginning of the receive memory. */
+  get bufferBytes(): number {
+    return this.#buffer.end;
+  }
+
   get bufferUsedBytes(): number {
     return this.#buffer.usedBytes;
   }

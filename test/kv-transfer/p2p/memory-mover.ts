@@ -41,6 +41,7 @@ export class MemoryMover implements BlockMover {
   /** Contents that arrive otherwise than they were sent. */
   damage: (block: string) => string = (block) => block;
   bytesSent = 0;
+  readonly bytesSentOver = (): number => 0;
   bytesReceived = 0;
   readonly #links = new Map<number, MemoryMover>();
   readonly #sends = new Map<number, Send>();
