@@ -12,6 +12,14 @@ import { startServeProcess } from '../helpers/svc-process.ts';
 import { until } from '../helpers/until.ts';
 import { answersOf, type MixedRequest } from './mixed-requests.ts';
 
+/** Over which `url` has sent blocks. */
+async function transportsOf(url: string): Promise<string[]> {
+  const sent = [...(await readMetrics(url))].filter(([name]) =>
+    name.startsWith('svc:kv_transfer_sent_bytes_total{'),
+  );
+  return sent.flatMap(([name, bytes]) => (bytes > 0 ? [/transport="([^"]+)"/.exec(name)?.[1] ?? ''] : []));
+}
+
 const CUDA = ['--device', 'cuda', '--dtype', 'bfloat16', '--kv-cache-memory-bytes', '4e6'];
 /** Requests with few tokens: an emulated GPU is slow. */
 const REQUESTS: readonly MixedRequest[] = Array.from({ length: 10 }, (_, index) => ({
@@ -42,6 +50,8 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
       model: folder,
       producers: 1,
       consumers: (more.transports ?? ['auto']).map((transport) => ({ extra: { transport } })),
+      // Of the GPU's memory, where blocks come from GPUs.
+      kvTransfer: { kv_buffer_size: 4e6 },
       sendType,
       // Short chunks, so that prompts leave in pieces.
       serveArgs: ['--max-num-batched-tokens', '40'],
@@ -50,11 +60,11 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
       proxyArgs: ['--prefill-threshold', '0'],
     });
 
-  it.each<[SendType, string[]]>([
-    ['PUT_ASYNC', ['shm', 'tcp']],
-    ['PUT', ['auto']],
-    ['GET', ['auto']],
-  ])('answer as one instance does, with %s over %j', async (sendType, transports) => {
+  it.each<[SendType, string[], string[]]>([
+    ['PUT_ASYNC', ['shm', 'tcp', 'auto'], ['shm', 'tcp', 'cuda-ipc']],
+    ['PUT', ['cuda-ipc'], ['cuda-ipc']],
+    ['GET', ['auto'], ['cuda-ipc']],
+  ])('answer as one instance does, with %s over %j', async (sendType, transports, used) => {
     const cluster = await start(sendType, { transports });
     try {
       expect(await answersOf(cluster.url, REQUESTS, 4)).toEqual(expected);
@@ -63,6 +73,10 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
         expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(0);
         expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
       }
+      const p = cluster.producers[0]!;
+      expect(await transportsOf(p.url)).toEqual(used);
+      for (const transport of used)
+        expect(p.stderr()).toMatch(new RegExp(`KV blocks go to 127.0.0.1:\\d+ over ${transport}`));
     } finally {
       await cluster.stop();
     }

@@ -15,10 +15,11 @@ const Options = z.object({
   discoveryPort: z.int(),
   blockMs: z.number(),
   tokenMs: z.number(),
+  isOnGpu: z.boolean().default(false),
   deadlines: z.record(z.string(), z.number()),
 });
 
-export type FakeEngineProcessOptions = z.infer<typeof Options>;
+export type FakeEngineProcessOptions = z.input<typeof Options>;
 
 process.stdout.write('waiting\n');
 const fakes: FakeEngineInstance[] = [];

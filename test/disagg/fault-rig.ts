@@ -90,7 +90,7 @@ const START_DEADLINE_MS = 40_000;
 
 const Stats = z.object({
   stats: z.object({
-    send: z.looseObject({ holding: z.number() }),
+    send: z.looseObject({ holding: z.number(), bytesOver: z.record(z.string(), z.number()) }),
     receive: z.looseObject({
       receiveBuffers: z.number(),
       bufferUsedBytes: z.number(),
@@ -172,6 +172,13 @@ export class FaultRig {
       hasHappened,
       leftOver,
     };
+  }
+
+  /** Over which the instances that live have sent blocks. */
+  async transports(): Promise<string[]> {
+    const all = await Promise.all(this.#alive().map((fake) => statsOf(fake)));
+    const sent = all.flatMap((one) => Object.entries(one?.stats.send.bytesOver ?? {}));
+    return [...new Set(sent.flatMap(([transport, bytes]) => (bytes > 0 ? [transport] : [])))];
   }
 
   async close(): Promise<void> {
@@ -271,6 +278,7 @@ export class FaultRig {
       discoveryPort: Number(this.#proxy.discoveryAddress.split(':').at(-1)),
       blockMs: 3,
       tokenMs: 3,
+      isOnGpu: this.#transport === 'cuda-ipc',
       deadlines: DEADLINES,
     };
     const child = await spawnFakeEngines([options]);
@@ -279,10 +287,15 @@ export class FaultRig {
   }
 }
 
-async function leftOverOf({ url }: FakeEngine): Promise<number> {
+async function statsOf({ url }: FakeEngine): Promise<z.output<typeof Stats> | null> {
   const response = await fetch(`${url}/stats`, { signal: AbortSignal.timeout(2000) }).catch(() => null);
-  if (response === null) return 1;
-  const { stats, numFreeBlocks, numInFlight } = Stats.parse(await response.json());
+  return response === null ? null : Stats.parse(await response.json());
+}
+
+async function leftOverOf(fake: FakeEngine): Promise<number> {
+  const all = await statsOf(fake);
+  if (all === null) return 1;
+  const { stats, numFreeBlocks, numInFlight } = all;
   const { receiveBuffers, bufferUsedBytes, poolUsedBytes } = stats.receive;
   const isWhole = numFreeBlocks === NUM_BLOCKS && bufferUsedBytes === 0 && poolUsedBytes === 0;
   return stats.send.holding + receiveBuffers + numInFlight + (isWhole ? 0 : 1);

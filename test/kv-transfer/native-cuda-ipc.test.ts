@@ -77,6 +77,21 @@ describe('blocks over cuda-ipc', needsCudaEmulator, () => {
     expect(d.read([10, 11]).equals(p.read([2, 3]))).toBe(true);
   });
 
+  it('of which one bit changes on its way are noticed, and can be sent again', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(4), 4);
+    // The second copy is that of the second layer.
+    vi.stubEnv('SVC_EMULATED_FLIPS', '2');
+    await send(p, d, 4);
+    expect((await d.event('corrupt')).ticket).toBe(1n);
+    await until(() => d.engine.progress(1n) === 7);
+    vi.unstubAllEnvs();
+    p.engine.grant(1, 1, 1n, 0);
+    await d.event('received');
+    expect(await d.load(1n, range(4, 8))).toBe(true);
+    expect(d.read(range(4, 8)).equals(p.read(range(4)))).toBe(true);
+  });
+
   it('are not listened for where no other process can map the memory, or it is none of a GPU', () => {
     vi.stubEnv('SVC_EMULATED_DESCRIPTORS', '0');
     expect(node().engine.endpoints['cuda-ipc']).toBeUndefined();

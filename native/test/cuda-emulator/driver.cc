@@ -26,10 +26,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "cuda/driver_api.h"
+#include "cuda/params.h"
 
 namespace svc::cuda {
 
@@ -47,6 +49,7 @@ struct ModuleState {
 
 struct FunctionState {
   const EmulatedKernel* kernel;
+  bool copiesBlocks;
   unsigned dynamicSharedBytes = 48 << 10;
 };
 
@@ -497,7 +500,7 @@ SVC_EXPORT cuModuleGetFunction(Function* function, Module module, const char* na
   const void* const kernel = dlsym(module->library, (std::string(name) + "_emulated").c_str());
   if (kernel == nullptr) return kErrorNotFound;
   // As on a GPU, a function is its module's and never freed alone; the few of a test stay.
-  *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel)};
+  *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel), std::string_view(name) == "svcCopyBlocks"};
   return kSuccess;
 }
 
@@ -516,6 +519,15 @@ SVC_EXPORT cuFuncSetAttribute(Function function, int attribute, int value) {
 
 namespace {
 
+/// Changes a bit of every n-th copy of blocks, as if it had changed on its way; n is SVC_EMULATED_FLIPS.
+void flipSome(const CopyBlocksParams& params) {
+  static std::atomic<int> numCopies = 0;
+  const int every = setting("SVC_EMULATED_FLIPS", 0);
+  if (every == 0 || params.to[0] == 0 || ++numCopies % every != 0) return;
+  *reinterpret_cast<uint64_t*>(params.to[0]) ^= 1;
+  *params.sums ^= 1;
+}
+
 /// Null where the device refuses it. The arguments are copied now, and what they point to is looked for when it runs.
 std::function<void()> launchOf(const KernelNode& node) {
   const auto& [function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, extra, unused, context] = node;
@@ -533,6 +545,7 @@ std::function<void()> launchOf(const KernelNode& node) {
     }
     const unsigned grid[] = {node.gridX, node.gridY, node.gridZ}, block[] = {node.blockX, node.blockY, node.blockZ};
     node.function->kernel->run(grid, block, node.sharedBytes, words.data());
+    if (node.function->copiesBlocks) flipSome(*reinterpret_cast<const CopyBlocksParams*>(words.data()));
   };
 }
 

@@ -1,0 +1,44 @@
+// Instances that die or stop in the middle of transfers between emulated GPUs: every request is answered, rightly, in time, and nothing is left
+// over. What passes from GPU to GPU passes no wiretap: the steps are those of the control messages.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { FaultRig, type Scenario } from './fault-rig.ts';
+
+const OF_PUSHES: readonly Scenario[] = [
+  { fault: 'kill', side: 'P', step: 'granted' },
+  { fault: 'kill', side: 'D', step: 'granted' },
+  { fault: 'stop', side: 'P', step: 'granted' },
+  { fault: 'kill', side: 'P', step: 'received' },
+  { fault: 'kill', side: 'D', step: 'received' },
+];
+const OF_PULLS: readonly Scenario[] = [
+  { fault: 'kill', side: 'P', step: 'pulled' },
+  { fault: 'kill', side: 'D', step: 'pulled' },
+  { fault: 'stop', side: 'D', step: 'pulled' },
+];
+/** A stopped instance is given up after one missed heartbeat, in place of three. */
+const PROXY_DEADLINES = { late: 3500, expiry: 4500, sweep: 100 };
+const SLOWEST_MS = 14_000;
+
+// Most of the time is waiting for deadlines: all rigs wait at the same time.
+describe.concurrent('a fault between GPUs', needsCudaEmulator, () => {
+  describe.each([
+    { sendType: 'PUT_ASYNC', transport: 'cuda-ipc', scenarios: OF_PUSHES },
+    { sendType: 'GET', transport: 'cuda-ipc', scenarios: OF_PULLS },
+  ] as const)('with $sendType over $transport', ({ sendType, transport, scenarios }) => {
+    let rig: FaultRig;
+    beforeAll(async () => {
+      rig = await FaultRig.start(sendType, transport, PROXY_DEADLINES);
+    });
+    afterAll(() => rig?.close());
+
+    it.sequential.each(scenarios)('$fault of $side at $step costs no answer', async (scenario) => {
+      const outcome = await rig.run(scenario);
+      expect(outcome).toMatchObject({ hasHappened: true, wrong: 0, failed: 0, leftOver: 0 });
+      expect(outcome.right).toBe(outcome.requests);
+      expect(outcome.slowestMs).toBeLessThan(SLOWEST_MS);
+      expect(await rig.transports()).toEqual([transport]);
+    });
+  });
+});
