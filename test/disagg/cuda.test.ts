@@ -61,8 +61,8 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
     });
 
   it.each<[SendType, string[], string[]]>([
-    ['PUT_ASYNC', ['shm', 'tcp', 'auto'], ['shm', 'tcp', 'cuda-ipc']],
-    ['PUT', ['cuda-ipc'], ['cuda-ipc']],
+    ['PUT_ASYNC', ['tcp', 'auto'], ['tcp', 'cuda-ipc']],
+    ['PUT', ['shm'], ['shm']],
     ['GET', ['auto'], ['cuda-ipc']],
   ])('answer as one instance does, with %s over %j', async (sendType, transports, used) => {
     const cluster = await start(sendType, { transports });

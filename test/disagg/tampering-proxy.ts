@@ -12,7 +12,7 @@ export type LinkFault = 'none' | 'reset' | 'flip' | 'half-open';
 const Message = z.looseObject({
   type: z.string(),
   address: z.string().optional(),
-  endpoints: z.object({ shm: z.string().nullable(), tcp: z.string().nullable() }).optional(),
+  endpoints: z.looseObject({ tcp: z.string().nullable() }).optional(),
 });
 type Message = z.infer<typeof Message>;
 
@@ -52,7 +52,7 @@ export class Wiretap {
     return {
       ...message,
       address: this.#aliases.get(address) ?? address,
-      endpoints: { shm: endpoints.shm, tcp },
+      endpoints: { ...endpoints, tcp },
     };
   }
 
