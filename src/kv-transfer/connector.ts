@@ -1,8 +1,11 @@
 // What the engine knows of KV transfer: how a sequence's blocks come or go, and what the engine thread and the connector on
 // the main thread tell each other about it, as plain data.
 
+import type { TransportChoice } from '../config/kv-transfer-config.ts';
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
-import type { Transport } from '../native/native.ts';
+
+/** Over which blocks go. */
+export type Transport = Exclude<TransportChoice, 'auto'>;
 
 /** Part of a request to the engine thread. `transferId` is the connector's. */
 export type SequenceTransfer =

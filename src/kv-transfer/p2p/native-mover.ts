@@ -3,13 +3,8 @@
 
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError, messageOf } from '../../errors.ts';
-import {
-  loadNative,
-  type NativeTransferEngine,
-  type NativeTransferEvent,
-  type Transport,
-} from '../../native/native.ts';
-import type { KvMemoryPart } from '../connector.ts';
+import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
+import type { KvMemoryPart, Transport } from '../connector.ts';
 import type { Endpoints } from './messages.ts';
 
 /** One socket does not fill a fast network: the kernel copies on one core a socket. */
