@@ -15,6 +15,7 @@ import type { ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
+import { type RankShare, WHOLE } from './rank-share.ts';
 import type { RopeConfig } from './rope-config.ts';
 
 /** What the architectures make a decoder from. */
@@ -37,7 +38,7 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const table = { name: names.embedding, n: vocabSize };
   const embedding = isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize);
   const positions = names.positions
-    ? weights.embedding({ name: names.positions, n: config.maxPositionEmbeddings }, hiddenSize)
+    ? weights.embedding({ name: names.positions, n: config.maxPositionEmbeddings, shared: null }, hiddenSize)
     : null;
   await done(1, 'embeddings');
   const layers: Layer[] = [];
@@ -100,11 +101,13 @@ interface DecoderParts {
 }
 
 export function kvCacheShape(
-  { numLayers, numKvHeads: kvHeads, headDim, encoder, latent }: ModelConfig,
+  { numLayers, numKvHeads, headDim, encoder, latent }: ModelConfig,
   dtype: KvDType,
   blocks: number,
   blockSize: number,
+  share: RankShare = WHOLE,
 ): KvCacheShape {
+  const kvHeads = latent === null ? share.of(numKvHeads).count : numKvHeads;
   // Nothing reads what a layer of an encoder stored once the layer is computed: all share the memory of one.
   const layers = encoder === null ? numLayers : 1;
   return { layers, blocks, blockSize, kvHeads, headDim, dtype, keysAreValues: latent !== null };
@@ -121,12 +124,14 @@ class Decoder implements Model {
   readonly poolingHead: PoolingHead | null;
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
+  readonly #share: RankShare;
   readonly #embeddingScale: number;
 
   constructor({ config, ops, weights, kvDType, maxModelLen }: LoadContext, parts: DecoderParts) {
     this.config = config;
     this.#ops = ops;
     this.#parts = parts;
+    this.#share = weights.share;
     this.dtype = weights.dtype;
     const scale = Float32Array.of(config.embeddingScale);
     // Where the original computes in bfloat16, the factor is of that format too.
@@ -141,14 +146,17 @@ class Decoder implements Model {
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
-    return kvCacheShape(this.config, this.kvDType, blocks, blockSize);
+    return kvCacheShape(this.config, this.kvDType, blocks, blockSize, this.#share);
   }
 
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {
     const ops = this.#ops;
     const parts = this.#parts;
     const step: Step = { ops, inputs: ops.beginStep(cache, inputs) };
-    const x = ops.embedding(inputs.tokens, parts.embedding);
+    const total = this.config.vocabSize;
+    const { first } = this.#share.of(total);
+    const x = ops.embedding(inputs.tokens, parts.embedding, { first, total });
+    ops.sumRanks(x);
     if (this.#embeddingScale !== 1) ops.scale(x, this.#embeddingScale);
     const { positions } = parts;
     if (positions !== null) {
@@ -167,9 +175,10 @@ class Decoder implements Model {
     const ops = this.#ops;
     const { finalNorm, head } = this.#parts;
     const wanted = ops.gatherRows(hidden, rows);
-    const { logitScale, logitSoftcap } = this.config;
+    const { vocabSize, logitScale, logitSoftcap } = this.config;
     if (head === null) return finalNorm({ ops }, wanted, 'f32');
-    const logits = ops.linear(finalNorm({ ops }, wanted, head.inputDType), head);
+    const own = ops.linear(finalNorm({ ops }, wanted, head.inputDType), head);
+    const logits = ops.gatherColumns(own, this.#share.widths(vocabSize), ops.ranks.rank === 0);
     if (logitScale !== 1) ops.scale(logits, logitScale);
     if (logitSoftcap !== null) ops.softcap(logits, logitSoftcap);
     return logits;

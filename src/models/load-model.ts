@@ -4,10 +4,12 @@ import type { DTypeOption, KvCacheDType, Quantization } from '../config/engine-c
 import { ConfigError } from '../errors.ts';
 import { type ComputeDType, formatName, type KvDType, type WeightFormat } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
+import type { RankPlace } from '../ops/ranks.ts';
 import { kvCacheShape } from './decoder.ts';
 import type { Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingChoice } from './pooling/pooling-config.ts';
+import { RankShare } from './rank-share.ts';
 import { findArchitecture, readModelConfig } from './registry.ts';
 import type { Checkpoint } from './source/checkpoint.ts';
 import type { ModelSource } from './source/model-source.ts';
@@ -50,10 +52,12 @@ const MAX_LENGTH = 10_000_000;
  */
 export async function loadModel(source: ModelSource, ops: Ops, options: LoadOptions): Promise<Model> {
   const config = readModelConfig(source, options.choice);
+  const share = new RankShare(ops.ranks);
+  share.expectPossible(config);
   const maxModelLen = checkLength(config, options.maxModelLen);
   const checkpoint = source.openCheckpoint();
   try {
-    return await loadFrom(checkpoint, source, ops, { ...options, maxModelLen }, config);
+    return await loadFrom(checkpoint, source, ops, { ...options, maxModelLen }, config, share);
   } finally {
     checkpoint.close();
   }
@@ -65,6 +69,7 @@ async function loadFrom(
   ops: Ops,
   options: LoadOptions & { readonly maxModelLen: number },
   config: ModelConfig,
+  share: RankShare,
 ): Promise<Model> {
   const names = findTensorNames(checkpoint, config.tensorNames);
   expectNoMoreLayers(checkpoint, config, names);
@@ -75,14 +80,20 @@ async function loadFrom(
     config,
     dtype,
     kvDType,
-    kvCacheShape: (blocks, size) => kvCacheShape(config, kvDType, blocks, size),
+    kvCacheShape: (blocks, size) => kvCacheShape(config, kvDType, blocks, size, share),
   };
   options.onOpen?.(shape);
   const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({
     fingerprint: source.fingerprint(),
     fileStates: checkpoint.fileStates,
-    formats: [dtype, formatName(formats.products), formatName(formats.head), ...kindOf(config)],
+    formats: [
+      dtype,
+      formatName(formats.products),
+      formatName(formats.head),
+      ...kindOf(config),
+      ...placeOf(ops.ranks),
+    ],
   });
   const weights = new WeightReader(checkpoint, ops, { dtype, ...formats, published: config.quantization });
   const progress = async (fraction: number, what: string) => {
@@ -114,6 +125,11 @@ async function loadFrom(
 /** A model that pools has other weights packed than one that generates, of the same files. */
 function kindOf({ pooling }: ModelConfig): string[] {
   return pooling === null ? [] : [pooling.task];
+}
+
+/** Each rank has other weights packed, of the same files. */
+function placeOf({ rank, size }: RankPlace): string[] {
+  return size === 1 ? [] : [`rank ${rank} of ${size}`];
 }
 
 /**

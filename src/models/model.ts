@@ -42,8 +42,8 @@ export interface Model extends ModelShape {
   /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */
   forward(inputs: ForwardInputs, cache: KvCache): Tensor;
   /**
-   * @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long; of a pooling model the rows after its
-   * last norm, [rows, hidden].
+   * @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long, in a rank that is not the first only its own
+   * columns of them; of a pooling model the rows after its last norm, [rows, hidden].
    */
   logits(hidden: Tensor, rows: Int32Array): Tensor;
 }

@@ -103,6 +103,8 @@ export interface NativeBackend {
   makeExperts(
     gateUps: Int32Array,
     downs: Int32Array,
+    total: number,
+    first: number,
     activation: NativeGatedActivation,
     bias: number,
     topK: number,
@@ -203,8 +205,18 @@ export interface NativeBackend {
     experts: number,
     ...rest: [...logits: TensorArgs, ...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
-  /** The id -1 - i stands for sampled[i], as it is when the op runs. */
-  embedding(weight: number, ids: Int32Array, sampled: Int32Array, ...out: TensorArgs): StreamPosition;
+  /**
+   * The id -1 - i stands for sampled[i], as it is when the op runs. The weight has the rows of tokens `first` on, of `vocab`; those of
+   * others are -0.
+   */
+  embedding(
+    weight: number,
+    vocab: number,
+    first: number,
+    ids: Int32Array,
+    sampled: Int32Array,
+    ...out: TensorArgs
+  ): StreamPosition;
   rmsNorm(
     isBf16: boolean,
     weight: number,
@@ -302,10 +314,11 @@ export interface NativeBackend {
   ): StreamPosition;
   /** x f32 becomes the sum of the x of all ranks, in all of them. */
   sumRanks(...x: TensorArgs): StreamPosition;
-  /** `widths` [ranks] are the columns of each; x may be its own columns of out. */
+  /** `widths` [ranks] are the columns of each; x may be its own columns of out. Where they are not wanted here, out is x and stays. */
   gatherColumns(
     isBf16: boolean,
     widths: Int32Array,
+    isWanted: boolean,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   /** Fills `tokens` with those of rank 0. */

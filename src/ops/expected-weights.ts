@@ -135,7 +135,7 @@ function expectCodes(op: string, source: CodesWeightSource, format: WeightFormat
     awq: [k, n / perWord],
   };
   expectShape(op, tensor, codeShapes[order]);
-  const outputs = Math.ceil(n / scales.outputs);
+  const outputs = Math.ceil(((scales.before ?? 0) + n) / scales.outputs);
   expectShape(op, scales.tensor, scales.isTransposed ? [groups, outputs] : [outputs, groups]);
   if (zeros !== null) {
     const inWord = [groups, n / perWord];

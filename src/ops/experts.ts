@@ -31,6 +31,25 @@ interface RoutingGroups {
   readonly best: number;
 }
 
+/**
+ * Groups of ids, each of which is summed by itself, in the order of ids; the sums are added as by `sumOfSegments`. A group without any
+ * expert of a token is -0, which changes no sum. Ranks that have whole subtrees of groups make the same sums.
+ */
+export const NUM_EXPERT_GROUPS = 8;
+
+/** The first id of a group of `count` experts; that of group `NUM_EXPERT_GROUPS` is the end. */
+export function firstOfExpertGroup(count: number, group: number): number {
+  return Math.floor((count * group) / NUM_EXPERT_GROUPS);
+}
+
+/** Which experts of a layer a rank has. */
+export interface ExpertRange {
+  /** The id of its first one. */
+  readonly first: number;
+  /** Of all ranks, each of which the router has a logit for. */
+  readonly total: number;
+}
+
 /** An MLP with a gate: x [tokens, k] -> down(act(gate(x)) * up(x)). */
 export interface Expert {
   readonly gateUp: GateUpWeight;
@@ -39,7 +58,8 @@ export interface Expert {
 
 /** The experts of one layer, all of one shape. */
 export interface Experts {
-  readonly count: number;
+  /** Of all ranks. */
+  readonly total: number;
   /** Of x, and of what an expert gives. */
   readonly k: number;
   readonly n: number;
@@ -47,7 +67,11 @@ export interface Experts {
 }
 
 /** @throws ShapeError where experts differ in shape or format, or the routing asks for experts that are not there. */
-export function expectExperts(experts: readonly Expert[], routing: Routing): Experts {
+export function expectExperts(
+  experts: readonly Expert[],
+  routing: Routing,
+  { first: firstId, total }: ExpertRange,
+): Experts {
   const fail = (expected: string, got: string) => new ShapeError('makeExperts', expected, got);
   const [first] = experts;
   if (first === undefined) throw fail('at least one expert', 'none');
@@ -59,11 +83,13 @@ export function expectExperts(experts: readonly Expert[], routing: Routing): Exp
   }
   if (first.down.k !== inner || first.down.inputDType !== inputDType)
     throw fail(`down projections of ${inner} numbers in ${inputDType}`, wanted);
+  if (firstId < 0 || firstId + experts.length > total)
+    throw fail(`ids below ${total}`, `${experts.length} from ${firstId} on`);
   const { topK, bias, groups } = routing;
-  if (topK < 1 || topK > experts.length) throw fail(`topK from 1 to ${experts.length}`, `${topK}`);
-  if (bias && bias.length !== experts.length) throw fail(`a bias [${experts.length}]`, `[${bias.length}]`);
-  if (groups) expectGroups(experts.length, topK, groups);
-  return { count: experts.length, k, n, inputDType };
+  if (topK < 1 || topK > total) throw fail(`topK from 1 to ${total}`, `${topK}`);
+  if (bias && bias.length !== total) throw fail(`a bias [${total}]`, `[${bias.length}]`);
+  if (groups) expectGroups(total, topK, groups);
+  return { total, k, n, inputDType };
 }
 
 function expectGroups(experts: number, topK: number, { count, kept, best }: RoutingGroups): void {

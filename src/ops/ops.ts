@@ -10,7 +10,7 @@
 
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
-import type { Expert, Experts, Routing } from './experts.ts';
+import type { Expert, ExpertRange, Experts, Routing } from './experts.ts';
 import type { AdapterLora, Lora, LoraNumbers } from './lora.ts';
 import type { PackedWeights } from './packed-weights.ts';
 import type { RankPlace } from './ranks.ts';
@@ -158,6 +158,13 @@ export interface TokenIds {
   readonly sampled: SampledTokens | null;
 }
 
+/** Which tokens of the vocabulary a table has rows for, where a rank has a part of them. */
+export interface VocabularyRange {
+  readonly first: number;
+  /** Of all ranks. */
+  readonly total: number;
+}
+
 /** One entry a row of logits. */
 export interface SamplingRows {
   /** 0 takes the largest logit (the lowest id among equals) and ignores the rest. */
@@ -245,9 +252,15 @@ export interface Ops {
   makeVector(values: Float32Array): Vector;
   /**
    * Weights that are loaded already as the experts of a layer.
+   * @param range which of all experts they are; left out, all
    * @throws ShapeError where they differ in shape or format, or the routing asks for experts that are not there.
    */
-  makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts;
+  makeExperts(
+    experts: readonly Expert[],
+    routing: Routing,
+    activation: GatedActivation,
+    range?: ExpertRange,
+  ): Experts;
   /** @throws ModelLoadError where a number is NaN or infinite. */
   makeLora(numbers: LoraNumbers): Lora;
   /** @param isShared whether `shareKvMemory` may be called for it */
@@ -287,9 +300,10 @@ export interface Ops {
 
   /**
    * ids [tokens] -> f32 [tokens, hidden]: rows of a weight [vocab, hidden] without bias, so that one copy serves as
-   * embeddings and as output head. Ids must lie in the vocabulary.
+   * embeddings and as output head. Ids must lie in the vocabulary. Where the table has a `range` of it, rows of other tokens are -0:
+   * the sum of the ranks' has the numbers of the one that has the token.
    */
-  embedding(tokens: TokenIds, table: LinearWeight): Tensor;
+  embedding(tokens: TokenIds, table: LinearWeight, range?: VocabularyRange): Tensor;
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor;
@@ -345,7 +359,8 @@ export interface Ops {
 
   /**
    * A mixture of experts: x [tokens, k] in their inputDType -> f32 [tokens, n], the outputs of each token's experts times their
-   * weights, summed in the order of their ids. logits [tokens, experts] f32 are the router's.
+   * weights, summed by groups of ids (`NUM_EXPERT_GROUPS`). logits [tokens, total] f32 are the router's. Of experts that are not here,
+   * nothing is added: the sum of the ranks' is that of all.
    */
   experts(x: Tensor, logits: Tensor, experts: Experts): Tensor;
 
@@ -410,8 +425,11 @@ export interface Ops {
   /** x [tokens, n] f32, in place: the sum of the x of all ranks, in all of them, added as by `sumOfSegments`. */
   sumRanks(x: Tensor): void;
 
-  /** x [rows, widths[rank]] of each rank -> [rows, sum of widths] in all of them: side by side, in the order of ranks. */
-  gatherColumns(x: Tensor, widths: readonly number[]): Tensor;
+  /**
+   * x [rows, widths[rank]] of each rank -> [rows, sum of widths] in all of them: side by side, in the order of ranks.
+   * @param isWanted whether this rank wants it; else it gets x. Left out, it does.
+   */
+  gatherColumns(x: Tensor, widths: readonly number[], isWanted?: boolean): Tensor;
 
   /** x [rows, sum of widths], in place: each rank has made its own columns, and takes those of the others. */
   shareColumns(x: Tensor, widths: readonly number[]): void;

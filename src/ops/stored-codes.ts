@@ -50,13 +50,13 @@ export function readCodesOfParts(parts: readonly LinearPart[]): (StoredCodes | n
 }
 
 function readScales({ scales, format, shape }: CodesWeightSource, n: number, groups: number): Float32Array {
-  const { tensor, isTransposed, outputs } = scales;
+  const { tensor, isTransposed, outputs, before = 0 } = scales;
   const stored = tensor.dtype === 'u8' ? readPowers(tensor) : readTensor(tensor, 'f32');
   const most = BF16_MOST / MOST[format.kind];
-  const rows = Math.ceil(n / outputs);
+  const rows = Math.ceil((before + n) / outputs);
   const values = new Float32Array(n * groups);
   for (let row = 0; row < n; row += 1) {
-    const storedRow = Math.floor(row / outputs);
+    const storedRow = Math.floor((before + row) / outputs);
     for (let group = 0; group < groups; group += 1) {
       const scale = stored[isTransposed ? group * rows + storedRow : storedRow * groups + group]!;
       if (scale > 0 && scale <= most) values[row * groups + group] = scale;

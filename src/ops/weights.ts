@@ -87,12 +87,14 @@ export interface BlocksWeightSource {
   readonly tensor: TensorSource;
 }
 
-/** One scale for each group of `outputs` outputs; above 0. */
+/** One scale for each group of `outputs` outputs, of which the first group may be cut; above 0. */
 export interface StoredScales {
-  /** [ceil(n / outputs), groups], or [groups, n]. A number of `u8` stands for that power of 2, less 127. */
+  /** [ceil((before + n) / outputs), groups], or [groups, n]. A number of `u8` stands for that power of 2, less 127. */
   readonly tensor: TensorSource;
   readonly isTransposed: boolean;
   readonly outputs: number;
+  /** How many outputs of the first group come before those of the weight; left out, none. */
+  readonly before?: number;
 }
 
 interface StoredZeros {
@@ -163,7 +165,7 @@ export function narrow(source: TensorSource, dimension: 0 | 1, start: number, le
 
 /**
  * `length` outputs of a weight in whole numbers, codes or blocks, from `start` on, with their scales and zeros.
- * @returns null where a word of codes, or a block that has one scale, is partly of other outputs.
+ * @returns null where a word of codes is partly of other outputs.
  */
 export function narrowOutputs<Source extends Int8WeightSource | CodesWeightSource | BlocksWeightSource>(
   source: Source,
@@ -186,9 +188,8 @@ function narrowCodes(source: CodesWeightSource, start: number, length: number): 
     start % outputs === 0 && (length % outputs === 0 || start + length === n);
   const cut = (from: TensorSource, [dimension, outputs]: readonly [0 | 1, number]): TensorSource =>
     narrow(from, dimension, start / outputs, Math.ceil(length / outputs));
-  const isOneScale = scales.outputs >= n;
   const hasWords = order === 'awq' || (zeros !== null && zeros.order !== 'plain');
-  if ((hasWords && !isAligned(perWord)) || !(isOneScale || isAligned(scales.outputs))) return null;
+  if (hasWords && !isAligned(perWord)) return null;
   const codes = { rows: [0, 1], columns: [1, 1], awq: [1, perWord] } as const;
   const zeroCodes = {
     plain: [0, 1],
@@ -200,10 +201,20 @@ function narrowCodes(source: CodesWeightSource, start: number, length: number): 
     ...source,
     shape: [length, k],
     tensor: cut(tensor, codes[order]),
-    scales: isOneScale
-      ? scales
-      : { ...scales, tensor: cut(scales.tensor, [scales.isTransposed ? 1 : 0, scales.outputs]) },
+    scales: narrowScales(scales, start, length),
     zeros: zeros && { ...zeros, tensor: cut(zeros.tensor, zeroCodes[zeros.order]) },
+  };
+}
+
+function narrowScales(scales: StoredScales, start: number, length: number): StoredScales {
+  const { tensor, isTransposed, outputs } = scales;
+  const first = (scales.before ?? 0) + start;
+  const before = first % outputs;
+  const groups = Math.ceil((before + length) / outputs);
+  return {
+    ...scales,
+    before,
+    tensor: narrow(tensor, isTransposed ? 1 : 0, (first - before) / outputs, groups),
   };
 }
 

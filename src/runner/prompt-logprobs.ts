@@ -48,18 +48,12 @@ function computeInPieces(
     const ids = Int32Array.from(tokenIds.slice(start, start + ROWS_AT_ONCE));
     const hiddenRows = ids.map((_, row) => queryStart + firstRow + start + row);
     const logitRows = ids.map((_, row) => row);
-    pieces.push(
-      ops.scope(() =>
-        logprobsBeside(
-          ops,
-          model.logits(hidden, hiddenRows),
-          logitRows,
-          { ids, sampled: null },
-          numTop,
-          chosen,
-        ),
-      ),
-    );
+    ops.scope(() => {
+      const logits = model.logits(hidden, hiddenRows);
+      // The other ranks have lent theirs to the first.
+      if (ops.ranks.rank > 0) return;
+      pieces.push(logprobsBeside(ops, logits, logitRows, { ids, sampled: null }, numTop, chosen));
+    });
   }
   return pieces;
 }

@@ -26,7 +26,6 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
     const input = (cols: number) => ops.tensor(wave(TOKENS * cols, 0.9), TOKENS, cols, dtype);
     const column = (...parts: ReturnType<typeof plainPart>[]) =>
       new ColumnParallelLinear(ops.loadLinear(parts, dtype));
-    const row = (part: ReturnType<typeof plainPart>) => new RowParallelLinear(ops.loadLinear([part], dtype));
 
     it('each product wants its input in the format that its weight is computed in', () => {
       const gateUp = new GateUpLinear(
@@ -63,30 +62,25 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
       });
     });
 
-    it('row-parallel adds the whole product to the residual stream, and halves of it sum to the same', () => {
+    it('row-parallel adds the whole product to the residual stream, and halves of it give its columns, bit for bit', () => {
       ops.scope(() => {
         const h = input(WIDTH);
         const before = wave(TOKENS * HIDDEN, 0.1);
-        const added = (parts: readonly (readonly [RowParallelLinear, typeof h])[]) => {
-          const x = ops.tensor(before, TOKENS, HIDDEN, 'f32');
-          for (const [linear, part] of parts) linear.addTo(x, { ops }, part);
+        const added = (first: number, count: number) => {
+          const part = plainPart(narrow(rows, 0, first, count));
+          const widths = { inputs: [WIDTH], outputs: [count] };
+          const x = ops.tensor(columnsOf(before, HIDDEN, first, count), TOKENS, count, 'f32');
+          new RowParallelLinear(ops.loadLinear([part], dtype), null, widths).addTo(x, { ops }, h);
           return ops.read(x);
         };
-        const whole = added([[row(plainPart(rows)), h]]);
+        const whole = added(0, HIDDEN);
         const product = ops.read(column(plainPart(rows)).apply({ ops }, h));
         expectClose(
           whole,
           product.map((value, i) => value + before[i]!),
         );
-        const [left, right] = ops.split(h, [HALF, HALF]);
-        const half = (start: number) => row(plainPart(narrow(rows, 1, start, HALF)));
-        expectClose(
-          added([
-            [half(0), left!],
-            [half(HALF), right!],
-          ]),
-          whole,
-        );
+        for (const start of [0, HIDDEN / 2])
+          expect(added(start, HIDDEN / 2)).toEqual(columnsOf(whole, HIDDEN, start, HIDDEN / 2));
       });
     });
   });

@@ -27,6 +27,11 @@ export class ModelSession {
 
   /** Adds `ids` to the sequence; logits of its last `wanted` tokens, [wanted, vocab]. */
   run(ids: readonly number[], wanted: number): Float32Array {
+    return this.launch(ids, wanted)();
+  }
+
+  /** The same for ranks, whose ops wait for each other: the logits are there when the result is called. */
+  launch(ids: readonly number[], wanted: number): () => Float32Array {
     const { shortContext } = this.model;
     const start = this.tokens.length;
     this.tokens.push(...ids);
@@ -36,7 +41,7 @@ export class ModelSession {
   }
 
   /** Computes the tokens from `start` on. */
-  private forward(start: number, wanted: number): Float32Array {
+  private forward(start: number, wanted: number): () => Float32Array {
     const { ops, blocks } = this;
     const ids = this.tokens.slice(start);
     const positions = Int32Array.from(ids, (_, row) => start + row);
@@ -61,7 +66,8 @@ export class ModelSession {
         this.cache,
       );
       const rows = Int32Array.from({ length: wanted }, (_, row) => ids.length - wanted + row);
-      return ops.read(this.model.logits(hidden, rows));
+      const logits = ops.readLater(this.model.logits(hidden, rows));
+      return () => logits.read();
     });
   }
 

@@ -71,7 +71,7 @@ export function compute(
   activation: Activation = 'silu',
 ) {
   const mixture = ops.makeExperts(experts, routing, activation);
-  const { count, k, inputDType } = mixture;
+  const { total: count, k, inputDType } = mixture;
   const pick = (values: Float32Array, cols: number) =>
     Float32Array.from(rows.flatMap((row) => [...values.subarray(row * cols, (row + 1) * cols)]));
   return ops.scope(() => {

@@ -69,13 +69,15 @@ struct Routing {
   float scale;
 };
 
-/// The experts of one layer, all of one shape and format.
+/// The experts of one layer, all of one shape and format; those of a rank are ids `first` on of `total`.
 struct Experts {
+  int first, total;
   std::vector<const Weight*> gateUps, downs;
   GatedActivation activation;
   Routing routing;
-  const Vector* bias;  // one number for each expert, or null
+  const Vector* bias;  // one number for each of the total, or null
 
+  /// Of this rank.
   int count() const { return static_cast<int>(gateUps.size()); }
 };
 
@@ -226,7 +228,8 @@ class Backend {
   virtual RankMember* rankMember() { return nullptr; }
   /// x f32, in place: the sum of the x of all ranks, as a binary tree of neighbours.
   virtual StreamPosition sumRanks(Rows x, int64_t cols) = 0;
-  /// The columns x of all ranks, `widths` of each, side by side. x may be its own columns of out.
+  /// The columns x of all ranks, `widths` of each, side by side. x may be its own columns of out; out.data is null where
+  /// they are not wanted here.
   virtual StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) = 0;
   /// `tokens` of rank 0 on all ranks, once the op runs.
   virtual StreamPosition shareSampled(int32_t* tokens, int64_t count) = 0;

@@ -13,6 +13,8 @@ namespace svc {
 /// Token ids. Some may not be sampled yet: the id -1 - i means sampled[i].
 struct TokenIds {
   int64_t vocab;
+  /// The token of the table's first row: a rank may have a part of the vocabulary.
+  int64_t first;
   std::vector<int32_t> ids;
   /// The result of a `sample` op, complete before the ops after it run.
   const int32_t* sampled;

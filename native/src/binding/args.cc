@@ -27,11 +27,11 @@ Rows Args::rows(DType dtype, int64_t cols, int64_t paddedCols) {
   return {arena_.data + offset, static_cast<int>(rows), stride};
 }
 
-TokenIds Args::tokenIds(int64_t vocab) {
+TokenIds Args::tokenIds(int64_t vocab, int64_t first) {
   const Span<const int32_t> ids = int32s(0);
   const Span<int32_t> sampled = keptInt32s(0);
   expectWithin("ids", ids, -sampled.length, vocab);
-  return {vocab, ids.copy(), sampled.data};
+  return {vocab, first, ids.copy(), sampled.data};
 }
 
 Activation Args::activation() {

@@ -50,7 +50,7 @@ class Args {
   Rows rows(DType dtype, int64_t cols, int64_t paddedCols);
   Rows rows(DType dtype, int64_t cols) { return rows(dtype, cols, cols); }
   /// Two arrays: ids, and the result of a `sample` op, which is kept.
-  TokenIds tokenIds(int64_t vocab);
+  TokenIds tokenIds(int64_t vocab, int64_t first = 0);
   /// Whether numbers are bf16, the other format being f32.
   DType dtypeFlag() { return boolean() ? DType::Bf16 : DType::F32; }
   /// silu, gelu, gelu_tanh or relu.

@@ -7,11 +7,12 @@
 
 namespace svc {
 
-/// embedding(weight, ids, sampled, out[4])
+/// embedding(weight, vocab, first, ids, sampled, out[4])
 Napi::Value BackendObject::embedding(const Info& info) {
   Args a = args("embedding", info);
   const Weight& table = weightAt(a, false);
-  TokenIds tokens = a.tokenIds(table.n);
+  const int64_t vocab = a.integerIn(table.n, INT32_MAX, "a vocabulary"), first = a.integerIn(0, vocab - table.n, "a first token");
+  TokenIds tokens = a.tokenIds(vocab, first);
   const Rows out = a.rows(DType::F32, table.k);
   a.expectEqual("rows of the output", tokens.size(), out.rows);
   return recorded(info, a, backend().embedding(table, std::move(tokens), out));

@@ -31,7 +31,7 @@ Routing routingFrom(Args& args, int64_t experts) {
 
 }  // namespace
 
-/// makeExperts(gateUps, downs, activation, bias or -1, routing[7])
+/// makeExperts(gateUps, downs, total, first, activation, bias or -1, routing[7])
 Napi::Value BackendObject::makeExperts(const Info& info) {
   Args a = args("makeExperts", info);
   const Span<const int32_t> gateUps = a.int32s(1), downs = a.int32s(gateUps.length);
@@ -52,10 +52,12 @@ Napi::Value BackendObject::makeExperts(const Info& info) {
   if (down.k != gateUp.n || inputDType(down.format) != inputDType(gateUp.format)) {
     a.fail("down projections of k " + std::to_string(gateUp.n), std::to_string(down.k));
   }
+  experts.total = static_cast<int>(a.integerIn(gateUps.length, 1 << 20, "experts"));
+  experts.first = static_cast<int>(a.integerIn(0, experts.total - gateUps.length, "a first expert"));
   experts.activation = a.gatedActivation();
   experts.bias = vectorOrNullAt(a);
-  if (experts.bias != nullptr) a.expectEqual("numbers of the bias", gateUps.length, experts.bias->length);
-  experts.routing = routingFrom(a, gateUps.length);
+  if (experts.bias != nullptr) a.expectEqual("numbers of the bias", experts.total, experts.bias->length);
+  experts.routing = routingFrom(a, experts.total);
   return addTo(experts_, backend().makeExperts(std::move(experts)), info.Env());
 }
 
@@ -65,7 +67,7 @@ Napi::Value BackendObject::experts(const Info& info) {
   const Experts& experts = expertsAt(a);
   const Weight &gateUp = *experts.gateUps.front(), &down = *experts.downs.front();
   const DType dtype = inputDType(gateUp.format);
-  const Rows logits = a.rows(DType::F32, experts.count());
+  const Rows logits = a.rows(DType::F32, experts.total);
   const Rows x = a.rows(dtype, gateUp.k, paddedCols(dtype, gateUp.k));
   const Rows out = a.rows(DType::F32, down.n);
   a.expectEqual("rows of x", logits.rows, x.rows);

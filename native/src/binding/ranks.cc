@@ -59,7 +59,7 @@ Napi::Value BackendObject::sumRanks(const Info& info) {
   return recorded(info, a, backend().sumRanks(a.rows(DType::F32, cols), cols));
 }
 
-/// gatherColumns(isBf16, widths, x[4], out[4])
+/// gatherColumns(isBf16, widths, isWanted, x[4], out[4])
 Napi::Value BackendObject::gatherColumns(const Info& info) {
   Args a = args("gatherColumns", info);
   const RankMember& member = rankMember(a);
@@ -67,9 +67,10 @@ Napi::Value BackendObject::gatherColumns(const Info& info) {
   std::vector<int32_t> widths = a.int32s(0).copy();
   a.expectEqual("widths", member.size(), static_cast<int64_t>(widths.size()));
   a.expectWithin("widths", {widths.data(), member.size()}, 0, 1 << 28);
+  const bool isWanted = a.boolean();
   const Rows x = a.rows(dtype, widths[member.rank()]);
   const int64_t cols = std::accumulate(widths.begin(), widths.end(), int64_t{0});
-  const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
+  const Rows out = isWanted ? a.rows(dtype, cols, paddedCols(dtype, cols)) : Rows{nullptr, x.rows, 0};
   a.expectEqual("rows of the output", x.rows, out.rows);
   return recorded(info, a, backend().gatherColumns(dtype, std::move(widths), x, out));
 }

@@ -73,7 +73,7 @@ StreamPosition CpuBackend::attention(const Step& step, const AttentionOptions& o
 
 StreamPosition CpuBackend::embedding(const Weight& table, TokenIds tokens, Rows out) {
   return stream_.record([this, &table = packed(table), tokens = std::move(tokens), out] {
-    runEmbedding(pool_, table, tokens.resolve(), out);
+    runEmbedding(pool_, table, tokens.first, tokens.resolve(), out);
   });
 }
 

@@ -28,8 +28,12 @@ void convertRow(const KernelSet& set, const float* from, int64_t cols, DType dty
 
 }  // namespace
 
-void runEmbedding(ThreadPool& pool, const PackedWeight& table, const std::vector<int32_t>& tokens, Rows out) {
-  eachRow(pool, out.rows, table.k, [&](int64_t row) { unpackRow(table, tokens[row], floatsAt(out, row)); });
+void runEmbedding(ThreadPool& pool, const PackedWeight& table, int64_t first, const std::vector<int32_t>& tokens, Rows out) {
+  eachRow(pool, out.rows, table.k, [&](int64_t row) {
+    const int64_t own = tokens[row] - first;
+    if (own >= 0 && own < table.n) unpackRow(table, own, floatsAt(out, row));
+    else std::fill_n(floatsAt(out, row), table.k, -0.0f);
+  });
 }
 
 void runRmsNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight, float eps, Rows x, DType dtype,

@@ -1,9 +1,12 @@
-// One expert after the other, each with all threads: its rows are gathered, multiplied as any rows are, and added.
+// One expert after the other, each with all threads: its rows are gathered, and multiplied as any rows are. At the end each token's
+// outputs are added.
 
 #include "cpu/experts.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "cpu/routing.h"
 
@@ -35,7 +38,7 @@ char* rowAt(const Rows& rows, int64_t row, DType dtype) { return rows.data + row
 float* floatsAt(const Rows& rows, int64_t row) { return reinterpret_cast<float*>(rowAt(rows, row, DType::F32)); }
 
 void routeRows(ThreadPool& pool, ExpertsMemory& memory, const Experts& experts, Rows logits) {
-  const int topK = experts.routing.topK, count = experts.count();
+  const int topK = experts.routing.topK, count = experts.total;
   memory.ids.resize(static_cast<size_t>(logits.rows) * topK);
   memory.weights.resize(memory.ids.size());
   const float* bias = experts.bias == nullptr ? nullptr : static_cast<const HostVector*>(experts.bias)->values.data();
@@ -47,18 +50,31 @@ void routeRows(ThreadPool& pool, ExpertsMemory& memory, const Experts& experts, 
   });
 }
 
-/// Sorts the routed rows by expert.
+/// Sorts the routed rows of this rank's experts by expert, and lists those of each token.
 void sortByExpert(ExpertsMemory& memory, const Experts& experts, int rows) {
-  const int topK = experts.routing.topK;
+  const int topK = experts.routing.topK, count = experts.count();
+  const auto isOwn = [&](int32_t id) { return id >= experts.first && id < experts.first + count; };
   std::vector<int>& starts = memory.starts;
-  starts.assign(experts.count() + 1, 0);
-  for (const int32_t id : memory.ids) ++starts[id + 1];
-  for (int expert = 0; expert < experts.count(); ++expert) starts[expert + 1] += starts[expert];
-  memory.routed.resize(memory.ids.size());
+  std::vector<int>& firsts = memory.firsts;
+  starts.assign(count + 1, 0);
+  firsts.assign(rows + 1, 0);
+  for (size_t i = 0; i < memory.ids.size(); ++i) {
+    if (!isOwn(memory.ids[i])) continue;
+    ++starts[memory.ids[i] - experts.first + 1];
+    ++firsts[i / topK + 1];
+  }
+  for (int expert = 0; expert < count; ++expert) starts[expert + 1] += starts[expert];
+  for (int row = 0; row < rows; ++row) firsts[row + 1] += firsts[row];
+  memory.routed.resize(starts.back());
+  memory.places.resize(starts.back());
   std::vector<int> next(starts.begin(), starts.end() - 1);
   for (int32_t row = 0; row < rows; ++row) {
-    for (int i = row * topK; i < (row + 1) * topK; ++i) memory.routed[next[memory.ids[i]]++] = {row, memory.weights[i]};
+    for (int i = row * topK; i < (row + 1) * topK; ++i) {
+      if (isOwn(memory.ids[i])) memory.routed[next[memory.ids[i] - experts.first]++] = {row, memory.weights[i]};
+    }
   }
+  next.assign(firsts.begin(), firsts.end() - 1);
+  for (int i = 0; i < starts.back(); ++i) memory.places[next[memory.routed[i].row]++] = i;
 }
 
 Rows gathered(ThreadPool& pool, Pages& pages, const RoutedRow* routed, int count, Rows x, int64_t cols, DType dtype) {
@@ -70,17 +86,75 @@ Rows gathered(ThreadPool& pool, Pages& pages, const RoutedRow* routed, int count
   return out;
 }
 
-void clear(ThreadPool& pool, Rows out, int cols) {
-  const size_t rowBytes = cols * sizeof(float);
-  inRanges(pool, out.rows, rowsOfTask(rowBytes), [&](int begin, int end) {
-    for (int row = begin; row < end; ++row) std::memset(floatsAt(out, row), 0, rowBytes);
-  });
-}
+/// Adds up what the experts of a token have given.
+class TokenSum {
+ public:
+  TokenSum(const KernelSet& set, std::vector<float>& memory, int cols) : set_(set), memory_(memory), cols_(cols) {
+    memory_.resize(static_cast<size_t>(kExpertGroups) * cols);
+  }
 
-void addWeighted(ThreadPool& pool, const KernelSet& set, const RoutedRow* routed, Rows outputs, int cols, Rows out) {
-  inRanges(pool, outputs.rows, rowsOfTask(cols * sizeof(float)), [&](int begin, int end) {
-    for (int i = begin; i < end; ++i) {
-      set.addScaled(floatsAt(out, routed[i].row), floatsAt(outputs, i), routed[i].weight, cols);
+  /// The next token, whose sum is in `out`.
+  void begin(float* out) {
+    out_ = out;
+    last_ = 0;
+    sums_.fill(nullptr);
+  }
+
+  /// Groups come in order.
+  void add(int group, const float* output, float weight) {
+    float*& sum = sums_[group];
+    if (sum == nullptr) {
+      // The first group takes the others into it.
+      sum = std::exchange(out_, memory_.data() + last_++ * cols_);
+      std::fill_n(sum, cols_, -0.0f);
+    }
+    set_.addScaled(sum, output, weight, cols_);
+  }
+
+  void end() {
+    for (int step = 1; step < kExpertGroups; step *= 2) {
+      for (int group = 0; group < kExpertGroups; group += 2 * step) join(sums_[group], sums_[group + step]);
+    }
+    if (sums_[0] == nullptr) std::fill_n(out_, cols_, -0.0f);
+  }
+
+ private:
+  void join(float*& left, float* right) {
+    if (left == nullptr) left = right;
+    else if (right != nullptr) set_.addScaled(left, right, 1, cols_);
+  }
+
+  const KernelSet& set_;
+  std::vector<float>& memory_;
+  const int cols_;
+  float* out_ = nullptr;
+  size_t last_ = 0;
+  std::array<float*, kExpertGroups> sums_{};
+};
+
+void addOutputs(ThreadPool& pool, const KernelSet& set, ExpertsMemory& memory, const Experts& experts, Rows outputs, Rows out) {
+  const int cols = experts.downs.front()->n;
+  std::vector<int> groups(experts.count());
+  for (int group = 0; group < kExpertGroups; ++group) {
+    const int begin = std::max(firstOfGroup(experts.total, group) - experts.first, 0);
+    const int end = std::min(firstOfGroup(experts.total, group + 1) - experts.first, experts.count());
+    for (int expert = begin; expert < end; ++expert) groups[expert] = group;
+  }
+  std::vector<int> groupOf(memory.routed.size());
+  for (int expert = 0; expert < experts.count(); ++expert) {
+    std::fill(groupOf.begin() + memory.starts[expert], groupOf.begin() + memory.starts[expert + 1], groups[expert]);
+  }
+  memory.sums.resize(pool.threads());
+  const int perTask = rowsOfTask(cols * sizeof(float) * experts.routing.topK);
+  pool.run((out.rows + perTask - 1) / perTask, [&](int task, int thread) {
+    TokenSum sum(set, memory.sums[thread], cols);
+    for (int row = task * perTask; row < std::min((task + 1) * perTask, out.rows); ++row) {
+      sum.begin(floatsAt(out, row));
+      for (int i = memory.firsts[row]; i < memory.firsts[row + 1]; ++i) {
+        const int place = memory.places[i];
+        sum.add(groupOf[place], floatsAt(outputs, place), memory.routed[place].weight);
+      }
+      sum.end();
     }
   });
 }
@@ -91,7 +165,7 @@ void runExperts(ThreadPool& pool, const KernelSet& set, ProductMemory& products,
                 const Experts& experts, Rows logits, Rows x, Rows out) {
   routeRows(pool, memory, experts, logits);
   sortByExpert(memory, experts, logits.rows);
-  clear(pool, out, experts.downs.front()->n);
+  const Rows outputs = rowsIn(memory.outputs, static_cast<int>(memory.routed.size()), experts.downs.front()->n, DType::F32);
   for (int expert = 0; expert < experts.count(); ++expert) {
     const RoutedRow* routed = memory.routed.data() + memory.starts[expert];
     const int rows = memory.starts[expert + 1] - memory.starts[expert];
@@ -101,11 +175,11 @@ void runExperts(ThreadPool& pool, const KernelSet& set, ProductMemory& products,
     const DType dtype = inputDType(gateUp.format);
     const Rows input = gathered(pool, memory.inputs, routed, rows, x, paddedCols(dtype, gateUp.k), dtype);
     const Rows hidden = rowsIn(memory.hidden, rows, roundUp(gateUp.n, kBf16Depth), dtype);
-    const Rows output = rowsIn(memory.outputs, rows, down.n, DType::F32);
+    const Rows output{rowAt(outputs, memory.starts[expert], DType::F32), rows, outputs.stride};
     runGateUp(pool, set, products, gateUp, experts.activation, input, hidden);
     runLinear(pool, set, products, down, hidden, output, false);
-    addWeighted(pool, set, routed, output, down.n, out);
   }
+  addOutputs(pool, set, memory, experts, outputs, out);
 }
 
 }  // namespace svc::cpu

@@ -19,15 +19,22 @@ struct ExpertsMemory {
   /// [tokens, topK]
   std::vector<int32_t> ids;
   std::vector<float> weights;
-  /// Those of expert e are routed[starts[e]] up to routed[starts[e + 1]], in the order of the tokens.
+  /// Those of expert e, counted from the rank's first, are routed[starts[e]] up to routed[starts[e + 1]], in the order of the tokens.
   std::vector<int> starts;
   std::vector<RoutedRow> routed;
-  /// Of one expert: its rows of x, between its products, and after them.
-  Pages inputs, hidden, outputs;
+  /// Those of a token are places[firsts[token]] up to places[firsts[token + 1]], indices of `routed` in the order of ids.
+  std::vector<int> firsts, places;
+  /// Of one expert: its rows of x, and between its products.
+  Pages inputs, hidden;
+  /// Of all routed rows.
+  Pages outputs;
+  /// Of each thread: sums of groups of one token.
+  std::vector<std::vector<float>> sums;
 };
 
-/// out [tokens, n] f32 = the weighted outputs of the token's experts, summed in the order of their ids, so that a token's sum
-/// does not depend on its company. x [tokens, k] has the weights' input format.
+/// out [tokens, n] f32 = the weighted outputs of the token's experts, so that a token's sum does not depend on its company: those of a
+/// group (`firstOfGroup`) are summed in the order of their ids, and the groups as a binary tree. A group without any is -0, which
+/// changes no sum. x [tokens, k] has the weights' input format.
 void runExperts(ThreadPool&, const KernelSet&, ProductMemory&, ExpertsMemory&, const Experts&, Rows logits, Rows x, Rows out);
 
 }  // namespace svc::cpu

@@ -62,6 +62,7 @@ void runGatherColumns(ThreadPool& pool, RankMember& member, DType dtype, const s
   const auto element = static_cast<int64_t>(elementBytes(dtype));
   const int64_t cols = std::accumulate(widths.begin(), widths.end(), int64_t{0});
   const auto gather = [&](std::span<const RankPart> parts) {
+    if (out.data == nullptr) return;
     eachRow(pool, out.rows, cols, [&](int64_t row) {
       char* to = out.data + row * out.stride * element;
       for (size_t rank = 0; rank < parts.size(); ++rank) {

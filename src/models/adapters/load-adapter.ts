@@ -55,7 +55,7 @@ export function* loadAdapter(
     for (const target of loraTargets) {
       const numbers = numbersOf(target, modules, dtype);
       if (numbers === null) continue;
-      addTo(hash, target, numbers);
+      for (const module of modulesOf(target, modules)) addTo(hash, module, dtype);
       target.add(id, ops.makeLora(numbers));
       yield;
     }
@@ -72,10 +72,10 @@ export function unloadAdapter(id: number, targets: readonly LoraTarget[]): void 
   for (const target of targets) target.remove(id);
 }
 
-function addTo(hash: Hash, { pieces }: LoraTarget, numbers: LoraNumbers): void {
-  const { k, a, scales, parts, b } = numbers;
-  hash.update(JSON.stringify([pieces, k, parts]));
-  for (const values of [a, scales, b]) hash.update(values);
+/** The whole module, of which a rank may have a part: instances of other degrees have the same digest. */
+function addTo(hash: Hash, { name, rank, scale, a, b }: AdapterModule, dtype: ComputeDType): void {
+  hash.update(JSON.stringify([keyOf(name), rank, scale, a.shape, b.shape]));
+  for (const matrix of [a, b]) hash.update(readTensor(matrix, dtype));
 }
 
 type Modules = ReadonlyMap<string, AdapterModule>;
@@ -125,11 +125,17 @@ function unknownModule(folder: string, module: string, known: readonly string[])
   return new ModelLoadError(`${folder}: ${module}: ${reason}; those of this model are ${kinds.join(', ')}`);
 }
 
+/** Those of a product, each once. */
+function modulesOf({ pieces }: LoraTarget, modules: Modules): AdapterModule[] {
+  const own = pieces.map((piece) => modules.get(piece.module));
+  return [...new Set(own)].filter((module) => module !== undefined);
+}
+
 /** Null where no module of the product is adapted. */
 function numbersOf(target: LoraTarget, modules: Modules, dtype: ComputeDType): LoraNumbers | null {
   const { pieces, k, n, isGateUp } = target;
   const own = pieces.map((piece) => modules.get(piece.module));
-  const adapted = [...new Set(own)].filter((module) => module !== undefined);
+  const adapted = modulesOf(target, modules);
   if (adapted.length === 0) return null;
   const parts: LoraPart[] = [];
   const matrices: Float32Array[] = [];

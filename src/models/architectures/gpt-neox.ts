@@ -85,12 +85,14 @@ const neoxMlp = plainMlp({ up: 'dense_h_to_4h', down: 'dense_4h_to_h' });
 function headwiseQkv({ config, weights }: LayerContext, name: string): ColumnParallelLinears {
   const { numHeads, headDim: n, hiddenSize, qkvBias: bias } = config;
   const rows = 3 * numHeads * n;
+  const own = weights.share.of(numHeads);
   const parts = [0, 1, 2].flatMap((kind) =>
-    Array.from({ length: numHeads }, (_, head) => ({
+    Array.from({ length: own.count }, (_, head) => ({
       name,
       n,
       bias,
-      within: { rows, first: (3 * head + kind) * n },
+      within: { rows, first: (3 * (own.first + head) + kind) * n },
+      shared: null,
     })),
   );
   return weights.columns(parts, hiddenSize);

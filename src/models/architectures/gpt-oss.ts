@@ -47,7 +47,7 @@ const attention: LoadBlock = (context, layer, prefix) =>
   attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
     output: outputProjection(context, `${prefix}.o_proj`),
-    sinks: context.weights.vector(`${prefix}.sinks`, context.config.numHeads),
+    sinks: context.weights.headNumbers(`${prefix}.sinks`, context.config.numHeads),
   });
 
 const feedForward: LoadBlock = ({ config, weights }, _layer, prefix) => {
@@ -56,11 +56,12 @@ const feedForward: LoadBlock = ({ config, weights }, _layer, prefix) => {
   const shape = { count, hiddenSize, intermediateSize };
   // Converters take the one tensor apart.
   const isApart = weights.has(`${prefix}.experts.0.gate_proj`);
-  const experts = Array.from({ length: count }, (_, index) =>
+  const parts = Array.from({ length: count }, (_, index) =>
     isApart
       ? weights.expert(expertAt(`${prefix}.experts.${index}`), hiddenSize, intermediateSize, true)
       : weights.stackedExpert(`${prefix}.experts`, shape, index),
   );
+  const experts = weights.mixture(parts, routing, 'clamped_swiglu');
   const router = weights.router({ name: `${prefix}.router`, n: count, bias: true }, hiddenSize);
-  return new Mixture(router, weights.mixture(experts, routing, 'clamped_swiglu'));
+  return new Mixture(router, experts);
 };

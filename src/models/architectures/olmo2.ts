@@ -45,5 +45,9 @@ const olmo2Attention: LoadBlock = (context, layer, prefix) => {
 
 function normOfAll({ config, weights }: LayerContext, name: string, heads: number): QueryKeyNorm {
   const weight = weights.vector(`${name}.weight`, heads * config.headDim);
-  return ({ ops }, x) => ops.rmsNorm(x, weight, config.normEps, 'f32');
+  const widths = weights.share.widths(heads * config.headDim);
+  return ({ ops }, x) => {
+    const normed = ops.rmsNorm(ops.gatherColumns(x, widths), weight, config.normEps, 'f32');
+    return ops.split(normed, widths)[ops.ranks.rank]!;
+  };
 }

@@ -8,11 +8,11 @@ import type { ColumnParallelLinears, RowParallelLinear } from './linear.ts';
 import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
 
-/** q or k [tokens, heads * headDim] f32 -> the same, normalised; it may be done in place. */
+/** q or k [tokens, heads of the rank * headDim] f32 -> the same, normalised; it may be done in place. */
 export type QueryKeyNorm = (step: Step, x: Tensor) => Tensor;
 
 interface AttentionParts {
-  /** Queries, keys, values: [tokens, heads * headDim], [tokens, kvHeads * headDim] twice. */
+  /** Queries, keys, values of this rank: [tokens, heads * headDim], [tokens, kvHeads * headDim] twice. */
   readonly qkv: ColumnParallelLinears;
   readonly output: RowParallelLinear;
   readonly queryNorm?: QueryKeyNorm | undefined;
@@ -44,8 +44,9 @@ export function separateQkv({ config, weights }: LayerContext, prefix: string): 
 /** Queries, keys and values published as one tensor, in this order. */
 export function fusedQkv(context: LayerContext, name: string, isTransposed = false): ColumnParallelLinears {
   const { numHeads, numKvHeads, headDim, hiddenSize, qkvBias: bias } = context.config;
+  const shared = [numHeads, numKvHeads, numKvHeads].map((heads) => heads * headDim);
   const n = (numHeads + 2 * numKvHeads) * headDim;
-  return context.weights.columns([{ name, n, bias, isTransposed }], hiddenSize);
+  return context.weights.columns([{ name, n, bias, isTransposed, shared }], hiddenSize);
 }
 
 export function outputProjection(
@@ -96,8 +97,9 @@ class AttentionHeads {
   /** What the heads saw: -> [tokens, heads * headDim] in the format of the output projection. */
   apply(step: Step, h: Tensor): Tensor {
     const { qkv, queryNorm, keyNorm } = this.#parts;
-    const { numHeads, numKvHeads, headDim } = this.#context.config;
-    const widths = [numHeads, numKvHeads, numKvHeads].map((heads) => heads * headDim);
+    const { config, weights } = this.#context;
+    const [heads, kvHeads] = [config.numHeads, config.numKvHeads].map((all) => weights.share.of(all).count);
+    const widths = [heads!, kvHeads!, kvHeads!].map((count) => count * config.headDim);
     const [q, k, v] = qkv.apply(step, h, widths);
     return this.#attend(step, queryNorm?.(step, q!) ?? q!, keyNorm?.(step, k!) ?? k!, v!);
   }

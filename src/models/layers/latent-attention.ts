@@ -2,7 +2,8 @@
 //
 // Keys and values of a head are products of the latent, k = W_UK c and v = W_UV c. Neither is ever computed: q·(W_UK c) is
 // (W_UKᵀ q)·c, and the weighted sum of values is W_UV times that of latents. So all heads share one KV head, whose key is the
-// latent and the rotated key side by side, and whose value is the same; prefill and decode compute alike.
+// latent and the rotated key side by side, and whose value is the same; prefill and decode compute alike. Ranks share the heads, and each
+// has the latents of all tokens.
 // Source: DeepSeek-AI, "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model", 2024, 2.1.
 
 import type { ComputeDType } from '../../ops/dtype.ts';
@@ -22,7 +23,7 @@ export const loadLatentAttention: LoadBlock = (context, layer, prefix) => {
   const { hiddenSize, numHeads, attentionOutputBias: bias } = config;
   const latent = config.latent!;
   const { rank, nopeDim, ropeDim, valueDim } = latent;
-  const compressed = { name: `${prefix}.kv_a_proj_with_mqa`, n: rank + ropeDim, bias };
+  const compressed = { name: `${prefix}.kv_a_proj_with_mqa`, n: rank + ropeDim, bias, shared: null };
   const heads = new LatentHeads(context, layer, latent, {
     queries: loadQueries(context, latent, prefix),
     compress: weights.column(compressed, hiddenSize),
@@ -49,7 +50,7 @@ function loadQueries({ config, weights }: LayerContext, latent: LatentConfig, pr
   const { nopeDim, ropeDim, queryRank } = latent;
   const n = numHeads * (nopeDim + ropeDim);
   if (queryRank === null) return weights.column({ name: `${prefix}.q_proj`, n }, hiddenSize);
-  const down = weights.column({ name: `${prefix}.q_a_proj`, n: queryRank, bias }, hiddenSize);
+  const down = weights.column({ name: `${prefix}.q_a_proj`, n: queryRank, bias, shared: null }, hiddenSize);
   const norm = weights.vector(`${prefix}.q_a_layernorm.weight`, queryRank);
   const up = weights.column({ name: `${prefix}.q_b_proj`, n }, queryRank);
   return {

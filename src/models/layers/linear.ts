@@ -1,8 +1,8 @@
-// The products of a layer by the way in which ranks would share them: each rank computes some columns of the output, or
-// takes a part of the input and the ranks' products are summed. Today there is one rank.
+// The products of a layer by the way in which ranks share them. Each rank computes some columns of the output; a row-parallel product
+// first brings together what the ranks have made of its input, and then its output.
 
 import type { ComputeDType } from '../../ops/dtype.ts';
-import type { Activation, Tensor } from '../../ops/ops.ts';
+import type { Activation, Ops, Tensor } from '../../ops/ops.ts';
 import type { GateUpWeight, LinearWeight } from '../../ops/weights.ts';
 import type { LoraTarget } from '../adapters/lora-target.ts';
 import type { Step } from './step.ts';
@@ -75,30 +75,45 @@ export class GateUpLinear {
   }
 }
 
-/** A rank multiplies its own columns of the input; the product is whole once it is summed over the ranks. */
+/** How many columns each rank has of what goes into a row-parallel product, and of what comes out of it. */
+interface RowParallelWidths {
+  readonly inputs: readonly number[];
+  readonly outputs: readonly number[];
+}
+
+/**
+ * A rank has its own columns of the input, made by column-parallel products, and in the end the whole output. Ranks that multiplied
+ * what they have and summed their products would send more: sums are f32.
+ */
 export class RowParallelLinear {
   readonly #weight: LinearWeight;
   readonly #target: LoraTarget | null;
+  readonly #widths: RowParallelWidths;
 
-  constructor(weight: LinearWeight, target: LoraTarget | null = null) {
+  constructor(weight: LinearWeight, target: LoraTarget | null, widths: RowParallelWidths) {
     this.#weight = weight;
     this.#target = target;
+    this.#widths = widths;
   }
 
   get inputDType(): ComputeDType {
     return this.#weight.inputDType;
   }
 
-  /** h [tokens, k] in `inputDType` -> the whole product, f32 [tokens, n]. */
+  /** h [tokens, own columns of k] in `inputDType` -> the whole product, f32 [tokens, n]. */
   apply({ ops, inputs }: ProductStep, h: Tensor): Tensor {
-    return ops.linear(h, this.#weight, lorasOf(this.#target, inputs));
+    const own = ops.linear(this.#whole(ops, h), this.#weight, lorasOf(this.#target, inputs));
+    return ops.gatherColumns(own, this.#widths.outputs);
   }
 
-  /**
-   * Adds the whole product to x [tokens, n] f32, the residual stream. With one rank the product is whole at once, and the
-   * backend adds it on the way.
-   */
+  /** Adds the whole product to x [tokens, n] f32, the residual stream. */
   addTo(x: Tensor, { ops, inputs }: ProductStep, h: Tensor): void {
-    ops.addLinear(x, h, this.#weight, lorasOf(this.#target, inputs));
+    const own = ops.split(x, this.#widths.outputs)[ops.ranks.rank]!;
+    ops.addLinear(own, this.#whole(ops, h), this.#weight, lorasOf(this.#target, inputs));
+    ops.shareColumns(x, this.#widths.outputs);
+  }
+
+  #whole(ops: Ops, h: Tensor): Tensor {
+    return ops.gatherColumns(h, this.#widths.inputs);
   }
 }

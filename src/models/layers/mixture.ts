@@ -33,13 +33,13 @@ export function loadMixture(
   const { hiddenSize, activation } = config;
   const prefixOfAll = `${prefix}.experts`;
   const isFused = weights.hasFusedExperts(prefixOfAll);
-  const experts = Array.from({ length: count }, (_, index) =>
+  const parts = Array.from({ length: count }, (_, index) =>
     isFused
       ? weights.fusedExpert(prefixOfAll, { count, hiddenSize, intermediateSize }, index)
       : weights.expert(expertAt(`${prefixOfAll}.${index}`, names), hiddenSize, intermediateSize),
   );
-  const router = weights.router({ name: `${prefix}.gate`, n: count }, hiddenSize);
-  return new Mixture(router, weights.mixture(experts, { ...routing, bias }, activation));
+  const experts = weights.mixture(parts, { ...routing, bias }, activation);
+  return new Mixture(weights.router({ name: `${prefix}.gate`, n: count }, hiddenSize), experts);
 }
 
 /** The names of the projections of the expert `prefix`. */
@@ -47,7 +47,7 @@ export function expertAt(prefix: string, { gate, up, down } = USUAL_NAMES): Expe
   return { gate: `${prefix}.${gate}`, up: `${prefix}.${up}`, down: `${prefix}.${down}` };
 }
 
-/** One expert for every token, which counts as much as the sigmoid of its gate says: a mixture of one. */
+/** One expert for every token, which counts as much as the sigmoid of its gate says: a mixture of one. Each rank has all of it. */
 export function loadGatedExpert(
   { config, weights }: LayerContext,
   prefix: string,
@@ -56,18 +56,21 @@ export function loadGatedExpert(
   const { hiddenSize, activation } = config;
   const expert = weights.expert(expertAt(prefix), hiddenSize, intermediateSize);
   const routing = { topK: 1, scores: 'sigmoid', isNormalized: false } as const;
-  const gate = weights.router({ name: gateName, n: 1 }, hiddenSize);
-  return new Mixture(gate, weights.mixture([expert], routing, activation));
+  const experts = weights.mixture([expert], routing, activation, false);
+  return new Mixture(weights.router({ name: gateName, n: 1 }, hiddenSize), experts, false);
 }
 
 /** The sum of weight * expert(h) over the experts that router(h) chooses. */
 export class Mixture implements Block {
   readonly #router: ColumnParallelLinear;
   readonly #experts: Experts;
+  readonly #isShared: boolean;
 
-  constructor(router: ColumnParallelLinear, experts: Experts) {
+  /** @param isShared whether ranks share the experts; else each has all. */
+  constructor(router: ColumnParallelLinear, experts: Experts, isShared = true) {
     this.#router = router;
     this.#experts = experts;
+    this.#isShared = isShared;
   }
 
   get inputDType(): ComputeDType {
@@ -75,7 +78,9 @@ export class Mixture implements Block {
   }
 
   apply(step: Step, h: Tensor): Tensor {
-    return step.ops.experts(h, this.#router.apply(step, h), this.#experts);
+    const sum = step.ops.experts(h, this.#router.apply(step, h), this.#experts);
+    if (this.#isShared) step.ops.sumRanks(sum);
+    return sum;
   }
 
   addTo(x: Tensor, step: Step, h: Tensor): void {

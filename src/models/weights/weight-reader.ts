@@ -29,6 +29,7 @@ import {
   RowParallelLinear,
 } from '../layers/linear.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
+import { RankShare } from '../rank-share.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import { type ExpertParts, fusedExpert, type StackedShape, stackedExpert } from './stacked-experts.ts';
 import { WidenedBlocks } from './widened-blocks.ts';
@@ -42,6 +43,8 @@ export interface Projection {
   readonly within?: { readonly rows: number; readonly first: number };
   /** Whether the weight is published as [k, n]. */
   readonly isTransposed?: boolean;
+  /** Rows, one range after the other, of which ranks share each by itself; left out, all are one range. Null: each rank has all. */
+  readonly shared?: readonly number[] | null;
 }
 
 /** The projections of an expert. */
@@ -72,6 +75,8 @@ interface WeightFormats {
 
 export class WeightReader {
   readonly dtype: ComputeDType;
+  /** What of the model is loaded here. */
+  readonly share: RankShare;
   readonly #products: WeightFormat;
   readonly #head: WeightFormat;
   readonly #published: PublishedQuantization | null;
@@ -86,6 +91,7 @@ export class WeightReader {
   constructor(checkpoint: Checkpoint, ops: Ops, { dtype, products, head, published }: WeightFormats) {
     this.#checkpoint = checkpoint;
     this.#ops = ops;
+    this.share = new RankShare(ops.ranks);
     this.dtype = dtype;
     this.#products = products;
     this.#head = head;
@@ -108,25 +114,31 @@ export class WeightReader {
   }
 
   column(projection: Projection, k: number): ColumnParallelLinear {
-    return this.#column([projection], [this.#part(projection, k)], k);
+    const own = this.#ownRows(projection);
+    return this.#column(own, this.#parts(own, k), k);
   }
 
   /** Projections of one input: one product, but where blocks of several formats cannot be packed side by side. */
   columns(projections: readonly Projection[], k: number): ColumnParallelLinears {
-    const parts = projections.map((projection) => this.#part(projection, k));
+    const own = projections.flatMap((projection) => this.#ownRows(projection));
+    const parts = this.#parts(own, k);
     const products = hasMixedBlocks(parts)
-      ? projections.map((projection, i) => this.#column([projection], [parts[i]!], k))
-      : [this.#column(projections, parts, k)];
+      ? own.map((projection, i) => this.#column([projection], [parts[i]!], k))
+      : [this.#column(own, parts, k)];
     return new ColumnParallelLinears(products);
   }
 
   row(projection: Projection, k: number): RowParallelLinear {
-    return new RowParallelLinear(this.#rowParallel(this.#part(projection, k)), this.#target([projection], k));
+    const [own] = this.#ownRows(projection);
+    const weight = this.#rowParallel(this.#part(own!, k));
+    const widths = { inputs: this.share.widths(k), outputs: this.share.widths(projection.n) };
+    return new RowParallelLinear(weight, this.#target([own!], k), widths);
   }
 
   gateUp(gate: Projection, up: Projection, k: number, activation: Activation): GateUpLinear {
-    const weight = this.#gateUp(this.#part(gate, k), this.#part(up, k));
-    return new GateUpLinear(weight, activation, this.#target([gate, up], k, true));
+    const own = [gate, up].flatMap((projection) => this.#ownRows(projection));
+    const [first, second] = this.#parts(own, k);
+    return new GateUpLinear(this.#gateUp(first!, second!), activation, this.#target(own, k, true));
   }
 
   /** The router of a mixture stays in the format to compute in: it decides, and is small. */
@@ -150,22 +162,22 @@ export class WeightReader {
   }
 
   /** An MLP with a gate as an expert of a mixture: gate and up [inner, hidden], down [hidden, inner]. */
-  expert({ gate, up, down }: ExpertNames, hidden: number, inner: number, bias = false): Expert {
-    return this.#expert({
+  expert({ gate, up, down }: ExpertNames, hidden: number, inner: number, bias = false): ExpertParts {
+    return {
       gate: this.#part({ name: gate, n: inner, bias }, hidden),
       up: this.#part({ name: up, n: inner, bias }, hidden),
       down: this.#part({ name: down, n: hidden, bias }, inner),
-    });
+    };
   }
 
   /** Expert `index` of those that GPT-OSS publishes as one tensor, under names that begin with `prefix`. */
-  stackedExpert(prefix: string, shape: StackedShape, index: number): Expert {
-    return this.#expert(stackedExpert(this.#checkpoint, prefix, shape, index));
+  stackedExpert(prefix: string, shape: StackedShape, index: number): ExpertParts {
+    return stackedExpert(this.#checkpoint, prefix, shape, index);
   }
 
   /** The same of other architectures, whose gates are before what they let through. */
-  fusedExpert(prefix: string, shape: StackedShape, index: number): Expert {
-    return this.#expert(fusedExpert(this.#checkpoint, prefix, shape, index));
+  fusedExpert(prefix: string, shape: StackedShape, index: number): ExpertParts {
+    return fusedExpert(this.#checkpoint, prefix, shape, index);
   }
 
   /** Whether the experts under names that begin with `prefix` are published as one tensor. */
@@ -178,8 +190,20 @@ export class WeightReader {
     return this.#checkpoint.has(`${name}.weight`);
   }
 
-  mixture(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
-    return this.#ops.makeExperts(experts, routing, activation);
+  /**
+   * Loads the experts that are this rank's.
+   * @param isShared whether ranks share them; else each has all.
+   */
+  mixture(
+    parts: readonly ExpertParts[],
+    routing: Routing,
+    activation: GatedActivation,
+    isShared = true,
+  ): Experts {
+    const total = parts.length;
+    const { first, count } = isShared ? this.share.experts(total) : { first: 0, count: total };
+    const experts = parts.slice(first, first + count).map((part) => this.#expert(part));
+    return this.#ops.makeExperts(experts, routing, activation, { first, total });
   }
 
   /**
@@ -193,7 +217,8 @@ export class WeightReader {
     if (this.has(`${name}.0.key`)) return this.#convertedLatentHeads(name, shape, load);
     const rows = keyDim + valueDim;
     const all = this.#floats({ name, n: numHeads * rows }, rank);
-    const heads = Array.from({ length: numHeads }, (_, head) => head * rows);
+    const own = this.share.of(numHeads);
+    const heads = Array.from({ length: own.count }, (_, head) => (own.first + head) * rows);
     return {
       keyWeights: heads.map((first) =>
         load({ kind: 'transposed', shape: [rank, keyDim], tensor: narrow(all, 0, first, keyDim) }),
@@ -210,11 +235,13 @@ export class WeightReader {
     { numHeads, rank, keyDim, valueDim }: LatentHeads,
     load: (weight: LinearWeightSource) => LinearWeight,
   ) {
-    const heads = Array.from({ length: numHeads }, (_, head) => `${name}.${head}`);
-    const loadAll = (kind: string, shape: readonly number[]): LinearWeight[] =>
-      heads.map((head) =>
-        load({ kind: 'plain', tensor: this.#checkpoint.find(`${head}.${kind}.weight`, shape) }),
+    const { first, count } = this.share.of(numHeads);
+    const loadAll = (kind: string, shape: readonly number[]): LinearWeight[] => {
+      const heads = Array.from({ length: numHeads }, (_, head) =>
+        this.#checkpoint.find(`${name}.${head}.${kind}.weight`, shape),
       );
+      return heads.slice(first, first + count).map((tensor) => load({ kind: 'plain', tensor }));
+    };
     return { keyWeights: loadAll('key', [rank, keyDim]), valueWeights: loadAll('value', [valueDim, rank]) };
   }
 
@@ -226,23 +253,47 @@ export class WeightReader {
     return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + missing));
   }
 
-  /** A row [headDim] of each head, one after the other. */
+  /** A row [headDim] of each head of this rank, one after the other. */
   headVectors(name: string, numHeads: number, headDim: number): Vector {
-    return this.#ops.loadVector(
-      reshape(this.#checkpoint.find(name, [numHeads, headDim]), [numHeads * headDim]),
-    );
+    const all = reshape(this.#checkpoint.find(name, [numHeads, headDim]), [numHeads * headDim]);
+    const { first, count } = this.share.of(numHeads);
+    return this.#ops.loadVector(narrow(all, 0, first * headDim, count * headDim));
+  }
+
+  /** A number of each head of this rank. */
+  headNumbers(name: string, numHeads: number): Vector {
+    const { first, count } = this.share.of(numHeads);
+    return this.#ops.loadVector(narrow(this.#checkpoint.find(name, [numHeads]), 0, first, count));
   }
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
   embedding(table: Projection, hidden: number): LinearWeight {
-    const parts = [this.#own(table, hidden)];
+    const parts = this.#ownRows(table).map((own) => this.#own(own, hidden));
     return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
   }
 
   /** [vocab, hidden], which a step reads whole; it may be the embeddings as well. */
   head(projection: Projection, hidden: number): LinearWeight {
-    const parts = [this.#part(projection, hidden)];
+    const parts = this.#parts(this.#ownRows(projection), hidden);
     return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
+  }
+
+  /** The rows of a projection that are this rank's, of each range that ranks share by itself. */
+  #ownRows(projection: Projection): Projection[] {
+    const { n, within, shared = [n] } = projection;
+    if (this.share.isAlone || shared === null) return [projection];
+    const rows = within?.rows ?? n;
+    let begin = within?.first ?? 0;
+    return shared.map((length) => {
+      const own = this.share.of(length);
+      const first = begin + own.first;
+      begin += length;
+      return { ...projection, n: own.count, within: { rows, first } };
+    });
+  }
+
+  #parts(projections: readonly Projection[], k: number): LinearPart[] {
+    return projections.map((projection) => this.#part(projection, k));
   }
 
   #column(projections: readonly Projection[], parts: readonly LinearPart[], k: number): ColumnParallelLinear {

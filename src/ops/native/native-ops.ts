@@ -5,7 +5,7 @@ import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import { expectHeads } from '../expected-weights.ts';
-import type { Expert, Experts, Routing } from '../experts.ts';
+import type { Expert, ExpertRange, Experts, Routing } from '../experts.ts';
 import { valuesFor } from '../kv-rows.ts';
 import { checkEdits, checkIdLists, checkLogprobRows, checkMasks } from '../logit-checks.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
@@ -30,6 +30,7 @@ import type {
   Tensor,
   TokenIds,
   TokenMasks,
+  VocabularyRange,
 } from '../ops.ts';
 import type { RankPlace } from '../ranks.ts';
 import type { Segments } from '../segments.ts';
@@ -104,13 +105,18 @@ export class NativeOps implements Ops {
     return new NativeVector(this.#native, this.#native.makeVector(values), values.length);
   }
 
-  makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
+  makeExperts(
+    experts: readonly Expert[],
+    routing: Routing,
+    activation: GatedActivation,
+    range: ExpertRange = { first: 0, total: experts.length },
+  ): Experts {
     const own = experts.map(({ gateUp, down }) => ({
       gateUp: this.#own('makeExperts', gateUp, NativeGateUp),
       down: this.#own('makeExperts', down, NativeLinear),
     }));
     const bias = routing.bias ? this.#own('makeExperts', routing.bias, NativeVector) : null;
-    return this.#guard(() => new NativeExperts(this.#native, own, bias, routing, activation));
+    return this.#guard(() => new NativeExperts(this.#native, own, bias, routing, activation, range));
   }
 
   makeLora(numbers: LoraNumbers): Lora {
@@ -176,10 +182,12 @@ export class NativeOps implements Ops {
     }
   }
 
-  embedding({ ids, sampled }: TokenIds, table: LinearWeight): Tensor {
-    const { index, k } = this.#own('embedding', table, NativeLinear);
+  embedding({ ids, sampled }: TokenIds, table: LinearWeight, range?: VocabularyRange): Tensor {
+    const { index, n, k } = this.#own('embedding', table, NativeLinear);
+    const { first, total } = range ?? { first: 0, total: n };
     const out = this.#arena.allocate(ids.length, k, 'f32');
-    this.#guard(() => this.#native.embedding(index, ids, this.#unread('embedding', sampled), ...argsOf(out)));
+    const tokens = this.#unread('embedding', sampled);
+    this.#guard(() => this.#native.embedding(index, total, first, ids, tokens, ...argsOf(out)));
     return out;
   }
 
@@ -312,9 +320,9 @@ export class NativeOps implements Ops {
   }
 
   experts(x: Tensor, logits: Tensor, experts: Experts): Tensor {
-    const { index, count, n, k, inputDType: dtype } = this.#own('experts', experts, NativeExperts);
+    const { index, total, n, k, inputDType: dtype } = this.#own('experts', experts, NativeExperts);
     const input = this.#padded(expectTensor('experts', 'x', x, { cols: k, dtype }));
-    const scores = expectTensor('experts', 'logits', logits, { rows: x.rows, cols: count, dtype: 'f32' });
+    const scores = expectTensor('experts', 'logits', logits, { rows: x.rows, cols: total, dtype: 'f32' });
     const out = this.#arena.allocate(x.rows, n, 'f32');
     this.#guard(() => this.#native.experts(index, ...argsOf(scores), ...argsOf(input), ...argsOf(out)));
     return out;
@@ -466,14 +474,14 @@ export class NativeOps implements Ops {
     if (this.ranks.size > 1) this.#guard(() => this.#native.sumRanks(...argsOf(input)));
   }
 
-  gatherColumns(x: Tensor, widths: readonly number[]): Tensor {
+  gatherColumns(x: Tensor, widths: readonly number[], isWanted = true): Tensor {
     const input = expectTensor('gatherColumns', 'x', x, {
       cols: ownWidth('gatherColumns', widths, this.ranks),
     });
     if (this.ranks.size === 1) return x;
     const cols = widths.reduce((sum, width) => sum + width, 0);
-    const out = this.#arena.allocate(x.rows, cols, x.dtype);
-    this.#gather(input, widths, out);
+    const out = isWanted ? this.#arena.allocate(x.rows, cols, x.dtype) : input;
+    this.#gather(input, widths, out, isWanted);
     return out;
   }
 
@@ -483,13 +491,13 @@ export class NativeOps implements Ops {
     const all = expectTensor('shareColumns', 'x', x, { cols });
     if (this.ranks.size === 1) return;
     const first = widths.slice(0, this.ranks.rank).reduce((sum, width) => sum + width, 0);
-    this.#gather(all.view(first, own), widths, all);
+    this.#gather(all.view(first, own), widths, all, true);
   }
 
-  #gather(x: NativeTensor, widths: readonly number[], out: NativeTensor): void {
-    const isBf16 = x.dtype === 'bf16';
+  #gather(x: NativeTensor, widths: readonly number[], out: NativeTensor, isWanted: boolean): void {
+    const tensors = [...argsOf(x), ...argsOf(out)] as const;
     this.#guard(() =>
-      this.#native.gatherColumns(isBf16, Int32Array.from(widths), ...argsOf(x), ...argsOf(out)),
+      this.#native.gatherColumns(x.dtype === 'bf16', Int32Array.from(widths), isWanted, ...tensors),
     );
   }
 

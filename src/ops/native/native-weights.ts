@@ -4,7 +4,7 @@ import { ModelLoadError, NotAvailableError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
 import { expectGateUp, expectParts, expectVector, rectangleOf } from '../expected-weights.ts';
-import { type Experts, expectExperts, type Routing } from '../experts.ts';
+import { type ExpertRange, type Experts, expectExperts, type Routing } from '../experts.ts';
 import type { GatedActivation, KvCache, KvCacheShape } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import type { Segments } from '../segments.ts';
@@ -103,7 +103,7 @@ export class NativeVector extends Handle implements Vector {
 }
 
 export class NativeExperts extends Handle implements Experts {
-  readonly count: number;
+  readonly total: number;
   readonly k: number;
   readonly n: number;
   readonly inputDType: ComputeDType;
@@ -114,12 +114,15 @@ export class NativeExperts extends Handle implements Experts {
     bias: NativeVector | null,
     routing: Routing,
     activation: GatedActivation,
+    range: ExpertRange,
   ) {
-    const { count, k, n, inputDType } = expectExperts(experts, routing);
+    const { total, k, n, inputDType } = expectExperts(experts, routing, range);
     const { topK, scores, groups, isNormalized, scale = 1 } = routing;
     const index = native.makeExperts(
       Int32Array.from(experts, ({ gateUp }) => gateUp.index),
       Int32Array.from(experts, ({ down }) => down.index),
+      total,
+      range.first,
       activation,
       bias?.index ?? -1,
       topK,
@@ -131,7 +134,7 @@ export class NativeExperts extends Handle implements Experts {
       scale,
     );
     super(native, index);
-    this.count = count;
+    this.total = total;
     this.k = k;
     this.n = n;
     this.inputDType = inputDType;

@@ -1,49 +1,64 @@
 // Mixtures of experts of the reference backend: the definition of routing, and of the sum over a token's experts.
 
 import { ShapeError } from '../../errors.ts';
-import { type Expert, type Experts, expectExperts, type Routing } from '../experts.ts';
+import {
+  type Expert,
+  type ExpertRange,
+  type Experts,
+  expectExperts,
+  firstOfExpertGroup,
+  NUM_EXPERT_GROUPS,
+  type Routing,
+} from '../experts.ts';
 import type { GatedActivation, Tensor } from '../ops.ts';
+import { sumOfSegments } from '../segments.ts';
 import type { Vector } from '../weights.ts';
 import { gateUp, linear } from './linear.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
 import { expectVector } from './vector.ts';
 
 export class RefExperts implements Experts {
-  readonly count: number;
+  readonly total: number;
   readonly k: number;
   readonly n: number;
   readonly inputDType: Experts['inputDType'];
   readonly experts: readonly Expert[];
   readonly routing: Routing;
   readonly activation: GatedActivation;
+  readonly first: number;
 
-  constructor(experts: readonly Expert[], routing: Routing, activation: GatedActivation) {
-    const { count, k, n, inputDType } = expectExperts(experts, routing);
-    this.count = count;
+  constructor(experts: readonly Expert[], routing: Routing, activation: GatedActivation, range: ExpertRange) {
+    const { total, k, n, inputDType } = expectExperts(experts, routing, range);
+    this.total = total;
     this.k = k;
     this.n = n;
     this.inputDType = inputDType;
     this.experts = experts;
+    this.first = range.first;
     this.routing = routing;
     this.activation = activation;
   }
 }
 
-/** x [tokens, k] -> f32 [tokens, n]: the weighted outputs of each token's experts, summed in the order of their ids. */
+/** x [tokens, k] -> f32 [tokens, n]: the weighted outputs of each token's experts, of those that are here, summed by groups. */
 export function experts(x: Tensor, logits: Tensor, mixture: Experts): RefTensor {
   if (!(mixture instanceof RefExperts)) throw new ShapeError('experts', 'experts of this backend', 'others');
-  const { count, k, n, inputDType, routing, activation } = mixture;
+  const { total, k, n, inputDType, routing, activation, first } = mixture;
   const input = expectTensor('experts', 'x', x, { cols: k, dtype: inputDType });
-  const scores = expectTensor('experts', 'logits', logits, { rows: x.rows, cols: count, dtype: 'f32' });
+  const scores = expectTensor('experts', 'logits', logits, { rows: x.rows, cols: total, dtype: 'f32' });
   const out = RefTensor.zeros(x.rows, n, 'f32');
   for (let token = 0; token < x.rows; token++) {
     const row = new RefTensor(input.row(token), 1, k, inputDType);
-    const sum = out.row(token);
+    const groups = Array.from({ length: NUM_EXPERT_GROUPS }, () => new Float32Array(n).fill(-0));
     for (const { id, weight } of route(scores.row(token), routing).sort((a, b) => a.id - b.id)) {
-      const expert = mixture.experts[id]!;
+      const expert = mixture.experts[id - first];
+      if (expert === undefined) continue;
+      const group = groups.findIndex((_, index) => id < firstOfExpertGroup(total, index + 1));
+      const sum = groups[group]!;
       const output = linear(gateUp(row, expert.gateUp, activation), expert.down);
       for (const [i, value] of output.data.entries()) sum[i] = sum[i]! + weight * value;
     }
+    out.row(token).set(groups[0]!.map((_, i) => sumOfSegments(groups.map((group) => group[i]!))));
   }
   return out;
 }

@@ -5,7 +5,7 @@ import { ConfigError, ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { ComputeDType, WeightFormat } from '../dtype.ts';
 import { expectVector } from '../expected-weights.ts';
-import type { Expert, Experts, Routing } from '../experts.ts';
+import type { Expert, ExpertRange, Experts, Routing } from '../experts.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
@@ -28,6 +28,7 @@ import type {
   Tensor,
   TokenIds,
   TokenMasks,
+  VocabularyRange,
 } from '../ops.ts';
 import { NO_TOKEN } from '../ops.ts';
 import { ALONE } from '../ranks.ts';
@@ -79,8 +80,13 @@ export class ReferenceOps implements Ops {
     return new RefVector(values.slice());
   }
 
-  makeExperts(experts: readonly Expert[], routing: Routing, activation: GatedActivation): Experts {
-    return new RefExperts(experts, routing, activation);
+  makeExperts(
+    experts: readonly Expert[],
+    routing: Routing,
+    activation: GatedActivation,
+    range: ExpertRange = { first: 0, total: experts.length },
+  ): Experts {
+    return new RefExperts(experts, routing, activation, range);
   }
 
   makeLora(numbers: LoraNumbers): Lora {
@@ -146,8 +152,12 @@ export class ReferenceOps implements Ops {
     return { read: () => {} };
   }
 
-  embedding(tokens: TokenIds, table: LinearWeight): Tensor {
-    return this.#keep(embedding(knownIds(tokens), table));
+  embedding(
+    tokens: TokenIds,
+    table: LinearWeight,
+    range: VocabularyRange = { first: 0, total: table.n },
+  ): Tensor {
+    return this.#keep(embedding(knownIds(tokens), table, range));
   }
 
   rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
