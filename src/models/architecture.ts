@@ -2,6 +2,7 @@
 
 import type { KvDType } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
+import type { LayerRange } from './layer-range.ts';
 import type { Model } from './model.ts';
 import type { ConfigFile, ModelConfig } from './model-config.ts';
 import type { TensorNames } from './tensor-names.ts';
@@ -22,6 +23,8 @@ export interface LoadContext {
   readonly config: ModelConfig;
   readonly ops: Ops;
   readonly weights: WeightReader;
+  /** Those that are computed here: all, or those of one stage. */
+  readonly layers: LayerRange;
   /** What the checkpoint calls the parts of the model. */
   readonly names: TensorNames;
   /** Of keys and values in the cache. */

@@ -29,27 +29,32 @@ interface DecoderDesign {
 export async function loadDecoder(context: LoadContext, design: DecoderDesign): Promise<Decoder> {
   const { config, weights, names, progress } = context;
   const { vocabSize, hiddenSize, numLayers, pooling } = config;
+  const { first, end } = context.layers;
+  const [isFirst, isLast] = [first === 0, end === numLayers];
   const isTied = config.tieWordEmbeddings && pooling === null;
-  const done = (steps: number, what: string) => progress(steps / (numLayers + 2), what);
+  const done = (steps: number, what: string) => progress(steps / (end - first + 2), what);
   const { maxModelLen, servedLength } = context;
   // First: threads of the backend may be reading packed weights already.
   const ropeTables = servedLength === null ? makeRopeTables(context, maxModelLen) : new Map();
-  const layerContext: LayerContext = { config, weights, ropeTables };
+  const layerContext: LayerContext = { config, weights, ropeTables, kvLayerOf: (layer) => layer - first };
   const table = { name: names.embedding, n: vocabSize };
-  const embedding = isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize);
-  const positions = names.positions
-    ? weights.embedding({ name: names.positions, n: config.maxPositionEmbeddings, shared: null }, hiddenSize)
-    : null;
+  const loadTable = () => (isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize));
+  const embedding = isFirst ? loadTable() : null;
+  const positions =
+    isFirst && names.positions
+      ? weights.embedding({ name: names.positions, n: config.maxPositionEmbeddings, shared: null }, hiddenSize)
+      : null;
   await done(1, 'embeddings');
   const layers: Layer[] = [];
-  for (let layer = 0; layer < numLayers; layer++) {
+  for (let layer = first; layer < end; layer++) {
     layers.push(design.layer(layerContext, layer, `${names.layers}.${layer}`));
-    await done(layer + 2, `layer ${layer + 1} of ${numLayers}`);
+    await done(layer - first + 2, `layer ${layer + 1} of ${numLayers}`);
   }
-  const finalNorm = (design.norm ?? rmsNorm)(layerContext, names.finalNorm!);
-  const head = pooling ? null : isTied ? embedding : loadHead(context);
+  const finalNorm = isLast ? (design.norm ?? rmsNorm)(layerContext, names.finalNorm!) : null;
+  const loadOutput = () => (isTied ? (embedding ?? loadTable()) : loadHead(context));
+  const head = pooling || !isLast ? null : loadOutput();
   const poolingHead = pooling && loadPoolingHead(context, pooling);
-  await done(numLayers + 2, 'output head');
+  await done(end - first + 2, 'output head');
   if (servedLength !== null) makeRopeTables(context, await servedLength(), ropeTables);
   return new Decoder(context, { embedding, positions, layers, finalNorm, head, poolingHead });
 }
@@ -89,13 +94,14 @@ export function makeRopeTables(
 }
 
 interface DecoderParts {
-  /** [vocab, hidden] */
-  readonly embedding: LinearWeight;
+  /** [vocab, hidden]; null where an earlier stage has it. */
+  readonly embedding: LinearWeight | null;
   /** [max positions, hidden]; null where positions are not learned. */
   readonly positions: LinearWeight | null;
   readonly layers: readonly Layer[];
-  readonly finalNorm: Norm;
-  /** [vocab, hidden]; the very embeddings where the two are tied. Null where the rows are pooled. */
+  /** Null where a later stage has it. */
+  readonly finalNorm: Norm | null;
+  /** [vocab, hidden]; the very embeddings where the two are tied. Null where the rows are pooled, or a later stage has it. */
   readonly head: LinearWeight | null;
   readonly poolingHead: PoolingHead | null;
 }
@@ -153,17 +159,7 @@ class Decoder implements Model {
     const ops = this.#ops;
     const parts = this.#parts;
     const step: Step = { ops, inputs: ops.beginStep(cache, inputs) };
-    const total = this.config.vocabSize;
-    const { first } = this.#share.of(total);
-    const x = ops.embedding(inputs.tokens, parts.embedding, { first, total });
-    ops.sumRanks(x);
-    if (this.#embeddingScale !== 1) ops.scale(x, this.#embeddingScale);
-    const { positions } = parts;
-    if (positions !== null) {
-      ops.scope(() =>
-        ops.addScaled(x, ops.embedding({ ids: inputs.positions, sampled: null }, positions), 1),
-      );
-    }
+    const x = inputs.hidden ?? this.#embed(inputs);
     for (const [index, layer] of parts.layers.entries()) {
       ops.scope(() => layer(x, step));
       inputs.onLayer?.(index);
@@ -171,9 +167,27 @@ class Decoder implements Model {
     return x;
   }
 
+  #embed(inputs: ForwardInputs): Tensor {
+    const ops = this.#ops;
+    const { embedding, positions } = this.#parts;
+    if (embedding === null) throw new Error('the embeddings are with an earlier stage');
+    const total = this.config.vocabSize;
+    const { first } = this.#share.of(total);
+    const x = ops.embedding(inputs.tokens, embedding, { first, total });
+    ops.sumRanks(x);
+    if (this.#embeddingScale !== 1) ops.scale(x, this.#embeddingScale);
+    if (positions !== null) {
+      ops.scope(() =>
+        ops.addScaled(x, ops.embedding({ ids: inputs.positions, sampled: null }, positions), 1),
+      );
+    }
+    return x;
+  }
+
   logits(hidden: Tensor, rows: Int32Array): Tensor {
     const ops = this.#ops;
     const { finalNorm, head } = this.#parts;
+    if (finalNorm === null) throw new Error('the output head is with a later stage');
     const wanted = ops.gatherRows(hidden, rows);
     const { vocabSize, logitScale, logitSoftcap } = this.config;
     if (head === null) return finalNorm({ ops }, wanted, 'f32');

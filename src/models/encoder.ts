@@ -37,6 +37,8 @@ export async function loadEncoder(context: LoadContext, design: EncoderDesign): 
     config,
     weights,
     ropeTables: makeRopeTables(context, context.maxModelLen),
+    // All share the memory of one.
+    kvLayerOf: () => 0,
   };
   const root = names.layers.slice(0, -config.tensorNames.layers.length);
   const embedding = weights.embedding({ name: names.embedding, n: config.vocabSize }, hiddenSize);

@@ -6,6 +6,7 @@ import { type ComputeDType, formatName, type KvDType, type WeightFormat } from '
 import type { Ops } from '../ops/ops.ts';
 import type { RankPlace } from '../ops/ranks.ts';
 import { kvCacheShape } from './decoder.ts';
+import { allLayers, type LayerRange } from './layer-range.ts';
 import type { Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingChoice } from './pooling/pooling-config.ts';
@@ -32,6 +33,8 @@ export interface LoadOptions {
    * Asked once the weights are in memory: the longest context that will be served, at most `maxModelLen`; null or absent is that.
    */
   readonly servedLength?: ((model: ModelShape) => Promise<number>) | null;
+  /** Of a decoder, the layers to load, with what is before the first one and after the last; absent is all. */
+  readonly layers?: LayerRange;
   /** What it is to be served as; absent is what its files say. */
   readonly choice?: PoolingChoice;
   /** Called before a weight is read; what it throws ends the load. */
@@ -83,6 +86,7 @@ async function loadFrom(
     kvCacheShape: (blocks, size) => kvCacheShape(config, kvDType, blocks, size, share),
   };
   options.onOpen?.(shape);
+  const layers = options.layers ?? allLayers(config);
   const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({
     fingerprint: source.fingerprint(),
@@ -91,7 +95,7 @@ async function loadFrom(
       dtype,
       formatName(formats.products),
       formatName(formats.head),
-      ...kindOf(config),
+      ...kindOf(config, layers),
       ...placeOf(ops.ranks),
     ],
   });
@@ -108,6 +112,7 @@ async function loadFrom(
     ops,
     weights,
     names,
+    layers,
     kvDType,
     maxModelLen: options.maxModelLen,
     servedLength: servedLength && (() => servedLength(shape)),
@@ -115,16 +120,17 @@ async function loadFrom(
   });
   checkpoint.expectUnchanged();
   const stretched = stretchNote(source.path, config, options.maxModelLen);
-  for (const note of [judgeUnused(checkpoint, config, names), weights.widenedBlocks, stretched]) {
+  for (const note of [judgeUnused(checkpoint, config, names, layers), weights.widenedBlocks, stretched]) {
     if (note !== null) options.onWarning?.(note);
   }
   options.packedCache?.close();
   return model;
 }
 
-/** A model that pools has other weights packed than one that generates, of the same files. */
-function kindOf({ pooling }: ModelConfig): string[] {
-  return pooling === null ? [] : [pooling.task];
+/** A model that pools has other weights packed than one that generates, of the same files, and a stage those of its layers. */
+function kindOf({ pooling, numLayers }: ModelConfig, { first, end }: LayerRange): string[] {
+  const stage = end - first < numLayers ? [`layers ${first} to ${end}`] : [];
+  return pooling === null ? stage : [pooling.task];
 }
 
 /** Each rank has other weights packed, of the same files. */

@@ -10,6 +10,8 @@ import type { PoolingHead } from './pooling/pooling-head.ts';
 export interface ForwardInputs extends StepArrays {
   /** [tokens] */
   readonly tokens: TokenIds;
+  /** f32 [tokens, hidden] as the layers before left them, where these are of an earlier stage; they are changed. */
+  readonly hidden?: Tensor | undefined;
   /** [tokens] which of the texts of its sequence a token belongs to, 0 or 1; left out, all are of the first. */
   readonly tokenTypes?: Int32Array | undefined;
   /** Called after the ops of each layer. */

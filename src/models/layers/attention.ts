@@ -89,7 +89,7 @@ class AttentionHeads {
   constructor(context: LayerContext, layer: number, parts: AttentionParts) {
     this.#context = context;
     this.#layer = layer;
-    this.#kvLayer = context.config.encoder === null ? layer : 0;
+    this.#kvLayer = context.kvLayerOf(layer);
     this.#parts = parts;
     this.#rope = context.config.layerRopes[layer] ?? null;
   }

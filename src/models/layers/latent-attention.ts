@@ -73,13 +73,21 @@ interface LatentParts {
 class LatentHeads {
   readonly #config: ModelConfig;
   readonly #layer: number;
+  /** Where its keys and values are. */
+  readonly #kvLayer: number;
   readonly #latent: LatentConfig;
   readonly #parts: LatentParts;
   readonly #ropeTables: LayerContext['ropeTables'];
 
-  constructor({ config, ropeTables }: LayerContext, layer: number, latent: LatentConfig, parts: LatentParts) {
+  constructor(
+    { config, ropeTables, kvLayerOf }: LayerContext,
+    layer: number,
+    latent: LatentConfig,
+    parts: LatentParts,
+  ) {
     this.#config = config;
     this.#layer = layer;
+    this.#kvLayer = kvLayerOf(layer);
     this.#latent = latent;
     this.#parts = parts;
     this.#ropeTables = ropeTables;
@@ -93,8 +101,8 @@ class LatentHeads {
   apply(step: Step, h: Tensor): Tensor {
     const { ops, inputs } = step;
     const { keyWeights, valueWeights } = this.#parts;
-    const layer = this.#layer;
-    const scale = this.#config.attentionScales[layer]!;
+    const layer = this.#kvLayer;
+    const scale = this.#config.attentionScales[this.#layer]!;
     const key = this.#key(step, h);
     ops.storeKv(key, null, inputs, layer);
     const seen = ops.attention(this.#query(step, h, keyWeights), inputs, { layer, scale, window: null });

@@ -2,6 +2,7 @@
 // describe it.
 
 import { ModelLoadError } from '../../errors.ts';
+import type { LayerRange } from '../layer-range.ts';
 import type { ModelConfig } from '../model-config.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import type { TensorNames } from '../tensor-names.ts';
@@ -37,7 +38,7 @@ export function expectNoMoreLayers(
 }
 
 /**
- * Once the model has all that it asks for.
+ * Once the model has all that it asks for. Of a stage only its own layers are judged: the rest may be another's.
  * @returns what a person should know of the rest, null where there is nothing.
  * @throws ModelLoadError where a layer has tensors that this architecture does not compute with.
  */
@@ -45,8 +46,12 @@ export function judgeUnused(
   checkpoint: Checkpoint,
   config: ModelConfig,
   { head, layers }: TensorNames,
+  range: LayerRange,
 ): string | null {
+  const isStage = range.end - range.first < config.numLayers;
+  const isOfOthers = (layer: number): boolean => isStage && (layer < range.first || layer >= range.end);
   const isHarmless = (name: string): boolean =>
+    isOfOthers(layerOf(name, layers)) ||
     COMPUTED.test(name) ||
     layerOf(name, layers) >= config.numLayers ||
     ((config.tieWordEmbeddings || config.pooling !== null) && name === `${head}.weight`) ||
