@@ -83,6 +83,11 @@ type NativeGatedActivation = NativeActivation | 'clamped_swiglu';
  * Ops that return their position run later, in the order of the calls: what they fill is there once `await` is true,
  * what they are given may be used again at once.
  */
+/** Only the addon sees into it. */
+export interface NativeStageLink {
+  readonly isStageLink: never;
+}
+
 export interface NativeBackend {
   /** Sums over k are those of `segments` ranges of it: ops/segments.ts. */
   loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat, segments: number): number;
@@ -267,6 +272,11 @@ export interface NativeBackend {
   /** Waits for all ops before it, as `write` does. */
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
   /** Fills `values` when it runs. */
+  /** What another backend sends over it, this one receives: up to `capacity` tensors are on their way. */
+  makeStageLink(capacity: number): NativeStageLink;
+  sendHidden(...rest: [...x: TensorArgs, link: NativeStageLink]): StreamPosition;
+  /** Over a link that this backend made. */
+  receiveHidden(...rest: [...out: TensorArgs, link: NativeStageLink]): StreamPosition;
   readLater(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): StreamPosition;
   write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;

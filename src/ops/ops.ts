@@ -225,6 +225,12 @@ export interface DeviceMemory {
   readonly reservedBytes: number;
 }
 
+/** Carries hidden states from the backend of one stage to that of the next, in order. */
+export interface StageLink {
+  /** So many steps may be on their way. */
+  readonly capacity: number;
+}
+
 export interface Ops {
   readonly backend: 'cpu' | 'cuda' | 'reference';
   /** The hardware that runs the arithmetic, for the start-up report: `avx512-bf16, 2 threads`. */
@@ -401,6 +407,18 @@ export interface Ops {
 
   /** Rows of x, in the order of `rows`, as a new tensor of the same dtype. */
   gatherRows(x: Tensor, rows: Int32Array): Tensor;
+
+  /** A link that this backend receives from, and another one of its kind sends to. */
+  makeStageLink(capacity: number): StageLink;
+
+  /** x [tokens, hidden] f32, copied, goes to the stage that `link` belongs to. */
+  sendHidden(link: StageLink, x: Tensor): void;
+
+  /**
+   * What is sent next over a link of this backend -> f32 [rows, cols]. Where it will never come, since the sender has failed or ended,
+   * this op fails.
+   */
+  receiveHidden(link: StageLink, rows: number, cols: number): Tensor;
 
   /** logits [rows, vocab] f32: in the given rows every token but the listed ones becomes -Infinity, in place. */
   restrictLogits(logits: Tensor, allowed: IdLists): void;

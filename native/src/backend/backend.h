@@ -29,6 +29,8 @@ struct Rows {
   int64_t stride;
 };
 
+class StageLink;
+
 /// The memory of the activations. JavaScript hands out offsets; `data` need not be an address of this process.
 struct ArenaMemory {
   char* data;
@@ -233,6 +235,11 @@ class Backend {
   virtual StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) = 0;
   /// `tokens` of rank 0 on all ranks, once the op runs.
   virtual StreamPosition shareSampled(int32_t* tokens, int64_t count) = 0;
+
+  /// A copy of x f32 goes to the stage at the other end of the link, which is told where that will never come.
+  virtual StreamPosition sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) = 0;
+  /// Waits for what is sent next, f32.
+  virtual StreamPosition receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) = 0;
 
   /// `values` is filled when the op runs.
   virtual StreamPosition readLater(DType dtype, Rows x, int64_t cols, float* values) = 0;

@@ -24,7 +24,10 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   /// Defines the class `name`; `factory` makes the backend of each object.
   static Napi::Function define(Napi::Env env, const char* name, Factory factory);
   explicit BackendObject(const Info& info);
-  ~BackendObject() override { finishSaving(); }
+  ~BackendObject() override {
+    finishSaving();
+    closeLinks();
+  }
 
  private:
   using Method = Napi::Value (BackendObject::*)(const Info&);
@@ -138,6 +141,13 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value shareSampled(const Info&);
   RankMember& rankMember(const Args&);
 
+  // stages.cc
+  Napi::Value makeStageLink(const Info&);
+  Napi::Value sendHidden(const Info&);
+  Napi::Value receiveHidden(const Info&);
+  /// Afterwards no op waits for an earlier stage.
+  void closeLinks();
+
   // probes.cc
   Napi::Value readBandwidth(const Info&);
   Napi::Value matrixPeak(const Info&);
@@ -154,6 +164,8 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   std::vector<const KvCache*> caches_;
   /// Null where freed: ops that use one share it until they have run.
   std::vector<std::shared_ptr<const Lora>> loras_;
+  /// That this stage receives from.
+  std::vector<std::shared_ptr<StageLink>> links_;
   /// The step that began last, and the number of steps so far.
   Backend::Step step_;
   int64_t stepId_ = 0;

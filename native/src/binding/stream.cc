@@ -53,6 +53,7 @@ Napi::Value BackendObject::graphs(const Info& info) {
 /// close(): ends the running op, drops the ops after it, and frees everything.
 Napi::Value BackendObject::close(const Info& info) {
   finishSaving();
+  closeLinks();
   // They are in memory of the backend's device.
   loras_.clear();
   backend_.reset();

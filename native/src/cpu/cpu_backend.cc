@@ -5,6 +5,7 @@
 #include "cpu/finite.h"
 #include "cpu/logits.h"
 #include "cpu/sampling.h"
+#include "stages/stage_link.h"
 
 namespace svc::cpu {
 namespace {
@@ -207,6 +208,38 @@ StreamPosition CpuBackend::sample(Rows logits, int vocab, SamplingRows rows, int
   return stream_.record([this, logits, vocab, rows = std::move(rows), tokens] {
     runSample(pool_, kernels_, logits, vocab, rows, tokens);
   });
+}
+
+namespace {
+
+/// What a stage owes the next one. An op that failed before it, or the end of the stream, drops the debt: the next stage is told.
+class Owed {
+ public:
+  explicit Owed(std::shared_ptr<StageLink> link) : link_(std::move(link)) {}
+  ~Owed() {
+    if (!isPaid_) link_->close("the pipeline stage before it has failed or ended");
+  }
+  Owed(const Owed&) = delete;
+  Owed& operator=(const Owed&) = delete;
+
+  void pay(Rows x, int64_t cols) {
+    link_->send(x, cols);
+    isPaid_ = true;
+  }
+
+ private:
+  const std::shared_ptr<StageLink> link_;
+  bool isPaid_ = false;
+};
+
+}  // namespace
+
+StreamPosition CpuBackend::sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) {
+  return stream_.record([owed = std::make_shared<Owed>(std::move(link)), x, cols] { owed->pay(x, cols); });
+}
+
+StreamPosition CpuBackend::receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) {
+  return stream_.record([link = std::move(link), out, cols] { link->receive(out, cols); });
 }
 
 StreamPosition CpuBackend::readLater(DType dtype, Rows x, int64_t cols, float* values) {

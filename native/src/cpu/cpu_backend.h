@@ -97,6 +97,9 @@ class CpuBackend final : public Backend {
   StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) override;
   StreamPosition shareSampled(int32_t* tokens, int64_t count) override;
 
+  StreamPosition sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) override;
+  StreamPosition receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) override;
+
   void read(DType dtype, Rows x, int64_t cols, float* values) override;
   void write(DType dtype, const float* values, int64_t cols, Rows out) override;
 

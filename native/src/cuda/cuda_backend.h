@@ -114,6 +114,8 @@ class CudaBackend final : public Backend {
   StreamPosition sumRanks(Rows x, int64_t cols) override;
   StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) override;
   StreamPosition shareSampled(int32_t* tokens, int64_t count) override;
+  StreamPosition sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) override;
+  StreamPosition receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) override;
   void openPackedEntry(const std::string& path, const std::string& key) override;
   const Weight& loadPacked(const std::string& name) override;
   void closePackedEntry() override {}

@@ -24,6 +24,7 @@ import type {
   SampledTokens,
   SamplingRows,
   Scope,
+  StageLink,
   StepArrays,
   StepInputs,
   StepLoras,
@@ -40,6 +41,7 @@ import { asOpsError } from './native-errors.ts';
 import { NativeLora } from './native-lora.ts';
 import { NativePackedWeights } from './native-packed-weights.ts';
 import { NativePending, NativeSampledTokens } from './native-pending.ts';
+import { NativeStageLink } from './native-stage-link.ts';
 import { NativeStepInputs } from './native-step.ts';
 import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
 import { NativeExperts, NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
@@ -402,6 +404,24 @@ export class NativeOps implements Ops {
     const input = expectTensor('gatherRows', 'x', x, {});
     const out = this.#arena.allocate(rows.length, x.cols, x.dtype);
     this.#guard(() => this.#native.gatherRows(x.dtype === 'bf16', rows, ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  makeStageLink(capacity: number): StageLink {
+    return new NativeStageLink(this.#native, this.#native.makeStageLink(capacity), capacity);
+  }
+
+  sendHidden(link: StageLink, x: Tensor): void {
+    const input = expectTensor('sendHidden', 'x', x, { dtype: 'f32' });
+    if (!(link instanceof NativeStageLink))
+      throw new ShapeError('sendHidden', 'a link of a native backend', link.constructor.name);
+    this.#guard(() => this.#native.sendHidden(...argsOf(input), link.link));
+  }
+
+  receiveHidden(link: StageLink, rows: number, cols: number): Tensor {
+    const own = this.#own('receiveHidden', link, NativeStageLink);
+    const out = this.#arena.allocate(rows, cols, 'f32');
+    this.#guard(() => this.#native.receiveHidden(...argsOf(out), own.link));
     return out;
   }
 

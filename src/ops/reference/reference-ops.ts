@@ -22,6 +22,7 @@ import type {
   SampledTokens,
   SamplingRows,
   Scope,
+  StageLink,
   StepArrays,
   StepInputs,
   StepLoras,
@@ -48,6 +49,7 @@ import { headLayerNorm, layerNorm, layerNormInPlace, qkNorm, rmsNorm } from './n
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
+import { linkOf, RefStageLink } from './stage-link.ts';
 import { RefStepInputs } from './step-inputs.ts';
 import { storeKv } from './store-kv.ts';
 import { RefVector } from './vector.ts';
@@ -267,6 +269,18 @@ export class ReferenceOps implements Ops {
       out.data.set(input.row(from), to * x.cols);
     }
     return this.#keep(out);
+  }
+
+  makeStageLink(capacity: number): StageLink {
+    return new RefStageLink(capacity);
+  }
+
+  sendHidden(link: StageLink, x: Tensor): void {
+    linkOf('sendHidden', link).send(expectTensor('sendHidden', 'x', x, { dtype: 'f32' }));
+  }
+
+  receiveHidden(link: StageLink, rows: number, cols: number): Tensor {
+    return this.#keep(linkOf('receiveHidden', link).receive(rows, cols));
   }
 
   restrictLogits(logits: Tensor, allowed: IdLists): void {
