@@ -127,11 +127,13 @@ export interface EngineConfig {
   readonly gpuMemoryUtilization: number;
   /** Ranks that the model is cut over, each with threads and memory of its own. */
   readonly tensorParallelSize: TensorParallelSize;
+  /** Stages that the layers are in, each with threads and memory of its own. */
+  readonly pipelineParallelSize: number;
   /** Engines of the process: each has a copy of the model, and an equal part of threads and KV memory. */
   readonly dataParallelSize: number;
   /** Of the engine that gets this; null where it has all, or the engines are still to be told apart. */
   readonly share: EngineShare | null;
-  /** Of all engines and ranks together; null is one a physical core. */
+  /** Of all engines, ranks and stages together; null is one a physical core. */
   readonly numThreads: number | null;
   /** Null is `auto` for several ranks on several NUMA nodes, else `nobind`. */
   readonly cpuBind: CpuBind | null;

@@ -138,7 +138,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   harmless('--pt-load-map-location', 'value', 'weights are read from *.safetensors'),
 
   // Several devices and machines.
-  refused('--pipeline-parallel-size -pp', 'value', ONE_PROCESS, 'use 1', ['1']),
   refused('--data-parallel-rank -dpn', 'value', ONE_PROCESS, MORE_INSTANCES, ['0']),
   refused('--data-parallel-start-rank -dpr', 'value', ONE_PROCESS, MORE_INSTANCES, ['0']),
   refused('--data-parallel-size-local -dpl', 'value', ONE_PROCESS, 'use --data-parallel-size', ['1']),

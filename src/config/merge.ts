@@ -112,6 +112,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     kvCacheMemoryBytes: values.kvCacheMemoryBytes,
     gpuMemoryUtilization: values.gpuMemoryUtilization,
     tensorParallelSize: values.tensorParallelSize,
+    pipelineParallelSize: values.pipelineParallelSize,
     dataParallelSize: dataParallelSize(values),
     share: null,
     numThreads: values.numThreads,

@@ -311,7 +311,7 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'cpu: native kernels; cuda: an NVIDIA GPU (see docs/guides/gpu.md); reference: plain TypeScript, slow; auto: cuda where a GPU is there that can compute the model, else cpu',
     }),
     numThreads: optional(integer(1, 1024), {
-      help: 'threads of the kernels, shared among the ranks of --tensor-parallel-size',
+      help: 'threads of the kernels, shared among the ranks of --tensor-parallel-size or the stages of --pipeline-parallel-size',
       defaultText: 'one a physical core',
       env: 'SVC_NUM_THREADS',
     }),
@@ -328,9 +328,14 @@ export const SERVE_OPTIONS = new OptionTable({
       aliases: ['-tp'],
       env: 'SVC_TENSOR_PARALLEL_SIZE',
     }),
+    pipelineParallelSize: option(integer(1, 8), 1, {
+      help: 'stages that the layers are in, each with threads and memory of its own, which compute several steps at the same time; the answers are the same',
+      aliases: ['-pp'],
+      env: 'SVC_PIPELINE_PARALLEL_SIZE',
+    }),
     cpuBind: optional(cpuBind(), {
-      help: 'processors that the threads of each rank of each engine are bound to, such as 0-3|4-7: a thread each; auto shares the cores, node by node; nobind binds none',
-      defaultText: 'auto for several ranks on several NUMA nodes, else nobind',
+      help: 'processors that the threads of each rank or stage of each engine are bound to, such as 0-3|4-7: a thread each; auto shares the cores, node by node; nobind binds none',
+      defaultText: 'auto for several ranks or stages on several NUMA nodes, else nobind',
       env: 'SVC_CPU_BIND',
     }),
     dataParallelSize: option(integer(1, 1024), 1, {

@@ -40,10 +40,10 @@ function threadsPerRank({ numThreads }: ThreadOptions, numRanks: number, { grant
   if (count > 0) return count;
   throw new ConfigError(
     numThreads === null
-      ? `${numRanks} ranks (--tensor-parallel-size times --data-parallel-size) are more than the ${granted} cores that svc may use ` +
-          `here: each rank computes on cores of its own; use at most ${granted}, or let ranks share cores with --num-threads ` +
-          `${numRanks}, which is slow`
-      : `--num-threads ${numThreads} has no thread for each of ${numRanks} ranks: use at least ${numRanks}`,
+      ? `${numRanks} ranks or stages (--tensor-parallel-size times --pipeline-parallel-size times --data-parallel-size) are more ` +
+          `than the ${granted} cores that svc may use here: each computes on cores of its own; use at most ${granted}, or let ` +
+          `them share cores with --num-threads ${numRanks}, which is slow`
+      : `--num-threads ${numThreads} has no thread for each of ${numRanks} ranks or stages: use at least ${numRanks}`,
     { param: numThreads === null ? 'tensor-parallel-size' : 'num-threads' },
   );
 }
@@ -75,7 +75,7 @@ function listed(
     new ConfigError(`--cpu-bind ${shown} ${why}`, { param: 'cpu-bind' });
   if (lists.length !== numRanks) {
     throw refuse(
-      `has ${lists.length} lists for ${numRanks} ranks: give one list a rank, with | between them`,
+      `has ${lists.length} lists for ${numRanks} ranks or stages: give one list each, with | between them`,
     );
   }
   const all = lists.flat();

@@ -10,7 +10,7 @@ import { missingForCuda, openCudaDevice } from './native/cuda-device.ts';
 import { NativeOps } from './native/native-ops.ts';
 import { openRankGroup as openNativeGroup } from './native/rank-group.ts';
 import type { Ops } from './ops.ts';
-import type { RankGroup, RankSeat } from './ranks.ts';
+import type { RankGroup, RankPlace, RankSeat } from './ranks.ts';
 import { ReferenceOps } from './reference/reference-ops.ts';
 
 interface SelectedOps {
@@ -48,6 +48,27 @@ export function openRankGroup(size: number, deadlineMs = RANK_DEADLINE_MS): Rank
  */
 export function selectOps(options: DeviceOptions, seat?: RankSeat): SelectedOps {
   return seat === undefined ? selectAlone(options) : selectRank(options, seat);
+}
+
+/**
+ * Backends for pipeline stages, each with its share of the threads.
+ * @throws as `selectOps`, and ConfigError for a GPU or for fewer threads than stages.
+ */
+export function selectStages(options: DeviceOptions, numStages: number): SelectedOps[] {
+  if (options.device === 'cuda') {
+    throw new ConfigError(
+      '--pipeline-parallel-size is not available with --device cuda: use --device cpu, or leave it out',
+      { param: 'pipeline-parallel-size' },
+    );
+  }
+  const stages = Array.from({ length: numStages }, (_, index) => index);
+  if (options.device === 'reference') return stages.map(() => selectAlone(options));
+  const native = loadNative();
+  expectNoGpuBackend(options.attention, '');
+  return stages.map((index) => {
+    const place = { rank: index, size: numStages };
+    return openCpu(native, options, `stage ${index + 1} of ${numStages}`, undefined, place);
+  });
 }
 
 function selectRank(options: DeviceOptions, seat: RankSeat): SelectedOps {
@@ -127,8 +148,14 @@ function openCuda({ enforceEager, attention }: DeviceOptions, reason: string): S
   return { ops: new NativeOps(device), reason, warning: null };
 }
 
-function openCpu(native: Native, options: DeviceOptions, reason: string, seat?: RankSeat): SelectedOps {
-  const ops = new NativeOps(openCpuDevice(native, options, seat));
+function openCpu(
+  native: Native,
+  options: DeviceOptions,
+  reason: string,
+  seat?: RankSeat,
+  place?: RankPlace,
+): SelectedOps {
+  const ops = new NativeOps(openCpuDevice(native, options, seat, place));
   return { ops, reason, warning: tooManyThreads(options.numThreads) };
 }
 

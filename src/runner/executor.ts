@@ -8,7 +8,7 @@ import type { RowEdits } from '../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 import type { Proposer } from '../speculation/proposer.ts';
 
-/** What one rank computes with, and what it has in memory. */
+/** What one rank, or stage, computes with, and what it has in memory. */
 export interface RankShare {
   /** Instruction set and threads: `avx512-bf16, 2 threads`. */
   readonly compute: string;
@@ -33,7 +33,7 @@ export interface EngineInfo {
   readonly modelFingerprint: string;
   /** Instruction set and threads, of all ranks: `avx512-bf16, 2 threads`. */
   readonly compute: string;
-  /** One where the model is in one piece. */
+  /** Of each rank, or of each stage; one where the model is in one piece. */
   readonly ranks: readonly RankShare[];
   readonly backendReason: string;
   /** Over all ranks. */

@@ -39,6 +39,8 @@ export interface CacheDesign {
   readonly shape: KvCacheShape;
   /** [groups] See `BlockGroups`. */
   readonly windows: readonly (number | null)[];
+  /** That of each stage, where the layers are in several; left out, there is one. */
+  readonly stages?: readonly KvCacheShape[];
 }
 
 /**
@@ -103,7 +105,7 @@ export function chooseNumBlocks(
   const { blockSize, maxNumBatchedTokens } = config;
   const groups = { blockSize, windows: design.windows };
   const perRequest = mostBlocks(groups, maxModelLen, maxNumBatchedTokens);
-  const blockBytes = kvBlockBytes(design.shape) * memory.numRanks;
+  const blockBytes = designBytes(design) * memory.numRanks;
   const fitting = Math.floor(memory.bytes / blockBytes);
   const numBlocks =
     config.kvCacheMemoryBytes === null ? Math.min(fitting, perRequest * config.maxNumSeqs) : fitting;
@@ -124,13 +126,22 @@ export function chooseNumBlocks(
  */
 export function longestFitting(
   { blockSize, maxNumBatchedTokens }: BudgetConfig,
-  { shape, windows }: CacheDesign,
+  design: CacheDesign,
   modelLimit: number,
   memory: CacheMemory,
 ): number {
-  const numBlocks = Math.floor(memory.bytes / (kvBlockBytes(shape) * memory.numRanks));
-  const longest = longestSequence({ blockSize, windows }, Math.max(0, numBlocks), maxNumBatchedTokens);
+  const numBlocks = Math.floor(memory.bytes / (designBytes(design) * memory.numRanks));
+  const longest = longestSequence(
+    { blockSize, windows: design.windows },
+    Math.max(0, numBlocks),
+    maxNumBatchedTokens,
+  );
   return Math.min(modelLimit, Math.max(blockSize, longest));
+}
+
+/** Bytes of one block in all stages. */
+function designBytes({ shape, stages = [shape] }: CacheDesign): number {
+  return stages.reduce((sum, one) => sum + kvBlockBytes(one), 0);
 }
 
 /** Bytes of one block over all its rows, without what a backend adds to align it. */

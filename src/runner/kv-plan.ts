@@ -2,7 +2,9 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { groupLayers } from '../models/layer-groups.ts';
+import { divideLayers } from '../models/layer-range.ts';
 import type { ModelShape } from '../models/model.ts';
+import { stageShape } from '../models/staged-model.ts';
 import type { Ops } from '../ops/ops.ts';
 import {
   type CacheDesign,
@@ -47,7 +49,9 @@ export class KvPlan {
   /** Of a cache with one block. */
   design(model: ModelShape): CacheDesign {
     const { ofLayers: layerGroups, windows } = groupLayers(model.config);
-    return { shape: { ...model.kvCacheShape(1, this.#config.blockSize), layerGroups }, windows };
+    const shape = { ...model.kvCacheShape(1, this.#config.blockSize), layerGroups };
+    const ranges = divideLayers(model.config, this.#config.pipelineParallelSize);
+    return { shape, windows, stages: ranges.map((layers) => stageShape(shape, layers)) };
   }
 
   get #memory(): CacheMemory {

@@ -84,7 +84,7 @@ async function loadOn(
     draftSource && (await loadDraftModel(draftSource, ops, config, plan.maxModelLen(model), listeners));
   plan.draftBytes = draft?.kvBytes ?? 0;
   plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
-  const adapters = loadAdapters(config, model, ops, onProgress);
+  const adapters = loadAdapters(config, model, onProgress);
   if (config.kvCacheMemoryBytes === null) {
     const limits = { ...config, maxModelLen: plan.maxModelLen(model), hasAdapters: adapters.length > 0 };
     plan.activationBytes = takeActivations(ops, model, plan.design(model), limits);
@@ -132,7 +132,15 @@ async function loadOn(
   if ((config.share?.rank ?? 0) === 0) void packedCache?.keep();
   const { pooling } = model.config;
   if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, parts }, pooling);
-  return new ModelRunner(info, ops, model, { cache, parts }, draft?.draftModel ?? null, adapters, onWarning);
+  return new ModelRunner(
+    info,
+    [ops],
+    model,
+    { cache, parts },
+    draft?.draftModel ?? null,
+    adapters,
+    onWarning,
+  );
 }
 
 interface Loaded {
@@ -144,7 +152,11 @@ interface Loaded {
   readonly windows: EngineInfo['windows'];
 }
 
-function describe({ config, ops, model, fingerprint, maxModelLen, windows }: Loaded, numBlocks: number) {
+/** What does not depend on where the model is computed, and what the backend says of itself. */
+export function describe(
+  { config, ops, model, fingerprint, maxModelLen, windows }: Loaded,
+  numBlocks: number,
+) {
   const { blockSize, maxNumBatchedTokens, modelPath } = config;
   const { architecture, pooling, encoder, vocabSize } = model.config;
   return {
@@ -185,15 +197,14 @@ function compatibilityOf({ config, ops, model, fingerprint, maxModelLen, windows
 }
 
 /** Those of the configuration, known by their places. */
-function loadAdapters(
+export function loadAdapters(
   { lora }: EngineConfig,
   model: Model,
-  ops: Ops,
   onProgress: NonNullable<LoadListeners['onProgress']>,
 ): LoadedAdapter[] {
   return (lora?.modules ?? []).map(({ name, path }, id) => {
     onProgress(1, `adapter ${name}`);
-    const loading = loadAdapter({ id, path, maxRank: lora!.maxLoraRank }, model, ops);
+    const loading = loadAdapter({ id, path, maxRank: lora!.maxLoraRank }, model);
     let part = loading.next();
     while (part.done !== true) part = loading.next();
     return part.value;
@@ -201,7 +212,10 @@ function loadAdapters(
 }
 
 /** @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters. */
-function expectPossible({ speculative, kvTransfer, lora }: EngineConfig, { pooling }: ModelConfig): void {
+export function expectPossible(
+  { speculative, kvTransfer, lora }: EngineConfig,
+  { pooling }: ModelConfig,
+): void {
   const given = { 'speculative-config': speculative, 'kv-transfer-config': kvTransfer, 'lora-modules': lora };
   const option = Object.entries(given).find(([, value]) => value !== null)?.[0];
   if (pooling === null || option === undefined) return;
@@ -214,7 +228,7 @@ function expectPossible({ speculative, kvTransfer, lora }: EngineConfig, { pooli
 }
 
 /** Null where none is configured, or the backend packs nothing. */
-function openPackedCache(
+export function openPackedCache(
   { packedCache: folder, packedCacheSize: maxBytes }: EngineConfig,
   { packedWeights, backend }: Ops,
   onWarning: (message: string) => void,

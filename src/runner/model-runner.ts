@@ -31,6 +31,19 @@ export interface KvMemory {
 /** What a rank that is not the first knows of them. */
 const NO_LOGPROBS: Pending<readonly null[]> = { read: () => [] };
 
+/** The failure of the first stage that has failed: those after it only say that it did not go on. */
+function failedStage(stages: readonly Ops[], error: unknown): unknown {
+  for (const [index, ops] of stages.entries()) {
+    try {
+      ops.mark().read();
+    } catch (cause) {
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      return new Error(`pipeline stage ${index + 1} of ${stages.length} failed: ${reason}`, { cause });
+    }
+  }
+  return error;
+}
+
 /** A forward pass that has been started and not sampled yet. */
 interface ForwardPass extends LaunchedForward {
   readonly step: ScheduledStep;
@@ -42,7 +55,9 @@ export class ModelRunner implements Executor {
   readonly info: EngineInfo;
   readonly draftModel: DraftModel | null;
   readonly adapters: readonly LoadedAdapter[];
+  /** That of the stage that samples. */
   readonly #ops: Ops;
+  readonly #stages: readonly Ops[];
   readonly #model: Model;
   readonly #kv: KvMemory;
   readonly #onWarning: (message: string) => void;
@@ -52,9 +67,10 @@ export class ModelRunner implements Executor {
   /** Steps that have not been read, the oldest first. */
   readonly #inFlight: InFlightStep[] = [];
 
+  /** @param stages what the stages of the model are computed on; one where it is in one piece */
   constructor(
     info: EngineInfo,
-    ops: Ops,
+    stages: readonly Ops[],
     model: Model,
     kv: KvMemory,
     draftModel: DraftModel | null,
@@ -62,7 +78,8 @@ export class ModelRunner implements Executor {
     onWarning: (message: string) => void = () => {},
   ) {
     this.info = info;
-    this.#ops = ops;
+    this.#ops = stages.at(-1)!;
+    this.#stages = stages;
     this.#model = model;
     this.#kv = kv;
     this.draftModel = draftModel;
@@ -75,7 +92,8 @@ export class ModelRunner implements Executor {
   }
 
   get busySeconds(): number | null {
-    return this.#ops.busySeconds;
+    // Later stages wait for it.
+    return this.#stages[0]!.busySeconds;
   }
 
   forward(step: ScheduledStep, planPoint: number): void {
@@ -95,7 +113,9 @@ export class ModelRunner implements Executor {
       const sampled = this.#sampleLastRows(pass, edits);
       if (sampled !== null) this.#requests.noteSampled(pass.step, sampled.tokens);
       const { step, planPoint, knownLogprobs } = pass;
-      this.#inFlight.push({ step, planPoint, sampled, knownLogprobs });
+      // With several stages no step is over before it is computed, even if nothing is sampled: so many are on their way.
+      const computed = this.#stages.length > 1 ? this.#ops.mark() : null;
+      this.#inFlight.push({ step, planPoint, sampled, knownLogprobs, computed });
     } finally {
       pass.scope.close();
     }
@@ -110,11 +130,15 @@ export class ModelRunner implements Executor {
     if (warning !== null) this.#onWarning(warning);
     const oldest = this.#inFlight.shift();
     if (oldest === undefined) throw new Error('no step is in flight to be read');
-    return readStep(oldest);
+    try {
+      return readStep(oldest);
+    } catch (error) {
+      throw this.#stages.length > 1 ? failedStage(this.#stages, error) : error;
+    }
   }
 
   loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void> {
-    return loadAdapter(spec, this.#model, this.#ops);
+    return loadAdapter(spec, this.#model);
   }
 
   unloadAdapter(adapterId: number): void {
@@ -122,7 +146,7 @@ export class ModelRunner implements Executor {
   }
 
   close(): void {
-    this.#ops.close();
+    for (const ops of this.#stages) ops.close();
   }
 
   /** Steps of single tokens come again and again, and may have rows more for it. */

@@ -11,7 +11,6 @@ import { type LoadedAdapter, loadAdapter, unloadAdapter } from '../../src/models
 import { type LoadOptions, loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
-import type { Ops } from '../../src/ops/ops.ts';
 import { TINY_PROJECTIONS, type TinyAdapterOptions, writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
@@ -30,8 +29,8 @@ const manifest = z.object({
 const ID = 5;
 const MAX_RANK = 32;
 
-function load(path: string, model: Model, ops: Ops, { id = ID, maxRank = MAX_RANK } = {}): LoadedAdapter {
-  const loading = loadAdapter({ id, path, maxRank }, model, ops);
+function load(path: string, model: Model, { id = ID, maxRank = MAX_RANK } = {}): LoadedAdapter {
+  const loading = loadAdapter({ id, path, maxRank }, model);
   let part = loading.next();
   while (part.done !== true) part = loading.next();
   return part.value;
@@ -56,7 +55,7 @@ describe.each(availableBackends)('adapters that PEFT has computed, on %s', (back
     let model: Model;
     beforeAll(async () => {
       model = await loading;
-      load(folder, model, ops);
+      load(folder, model);
     });
     const logitsOf = (id: string) => readGolden(join(folder, 'golden.safetensors'), `${id}.logits`);
 
@@ -79,7 +78,7 @@ describe.each(availableBackends)('adapters that PEFT has computed, on %s', (back
       const ids = cases[0]!.input_ids;
       const expected = new ModelSession(plain.ops, await plain.loading, ids.length).run(ids, 1);
       expect(new ModelSession(ops, model, ids.length).run(ids, 1)).toEqual(expected);
-      load(folder, model, ops, { id: 9 });
+      load(folder, model, { id: 9 });
       unloadAdapter(9, model.loraTargets);
       expect(new ModelSession(ops, model, ids.length, 9).run(ids, 1)).toEqual(expected);
       plain.ops.close();
@@ -90,7 +89,7 @@ describe.each(availableBackends)('adapters that PEFT has computed, on %s', (back
       for (const quantization of [null, 'int8'] as const) {
         const rounded = openModel(fixture(`goldens/${base}`), backend, { dtype: 'bfloat16', quantization });
         const roundedModel = await rounded.loading;
-        load(folder, roundedModel, rounded.ops);
+        load(folder, roundedModel);
         const { id, input_ids: ids } = cases[1]!;
         const { shape, values } = logitsOf(id);
         const got = new ModelSession(rounded.ops, roundedModel, ids.length, ID).run(ids, shape[0]!);
@@ -121,11 +120,11 @@ describe('an adapter that is refused', () => {
     writeTinyAdapter(path, { projections: { 'self_attn.q_proj': [64, 64] }, ...options });
     return path;
   };
-  const tryLoad = (path: string) => () => load(path, model, ops);
+  const tryLoad = (path: string) => () => load(path, model);
   const expectRefusal = (path: string, message: RegExp): void => {
     let refusal: unknown;
     try {
-      load(path, model, ops);
+      load(path, model);
     } catch (error) {
       refusal = error;
     }
@@ -253,10 +252,10 @@ describe('an adapter that is refused', () => {
 
   it('names its contents by a digest: equal for equal numbers, whatever its folder', () => {
     const [first, same, other] = [{ seed: 1 }, { seed: 1 }, { seed: 2 }].map(adapter);
-    const digests = [first, same, other].map((path) => load(path!, model, ops).digest);
+    const digests = [first, same, other].map((path) => load(path!, model).digest);
     expect(digests[1]).toBe(digests[0]);
     expect(digests[2]).not.toBe(digests[0]);
-    const scaled = load(adapter({ seed: 1, config: { lora_alpha: 1 } }), model, ops);
+    const scaled = load(adapter({ seed: 1, config: { lora_alpha: 1 } }), model);
     expect(scaled.digest).not.toBe(digests[0]);
   });
 });

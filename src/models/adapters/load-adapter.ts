@@ -4,7 +4,6 @@ import { createHash, type Hash } from 'node:crypto';
 import { ModelLoadError } from '../../errors.ts';
 import type { ComputeDType } from '../../ops/dtype.ts';
 import type { LoraNumbers, LoraPart } from '../../ops/lora.ts';
-import type { Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
 import { narrow } from '../../ops/weights.ts';
 import {
@@ -46,7 +45,6 @@ interface AdaptableModel {
 export function* loadAdapter(
   { id, path, maxRank }: AdapterSpec,
   { loraTargets, dtype }: AdaptableModel,
-  ops: Ops,
 ): Generator<void, LoadedAdapter, void> {
   const files = openAdapter(path, maxRank);
   const modules = placed(files, path, loraTargets);
@@ -56,7 +54,7 @@ export function* loadAdapter(
       const numbers = numbersOf(target, modules, dtype);
       if (numbers === null) continue;
       for (const module of modulesOf(target, modules)) addTo(hash, module, dtype);
-      target.add(id, ops.makeLora(numbers));
+      target.add(id, numbers);
       yield;
     }
     files.expectUnchanged();

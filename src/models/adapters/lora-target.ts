@@ -1,8 +1,8 @@
 // A product of the model that adapters may add to: of which published modules its columns are, and what the loaded adapters
 // add to it.
 
-import type { Lora } from '../../ops/lora.ts';
-import type { StepInputs, StepLoras } from '../../ops/ops.ts';
+import type { Lora, LoraNumbers } from '../../ops/lora.ts';
+import type { Ops, StepInputs, StepLoras } from '../../ops/ops.ts';
 
 /** Columns of a product: `n` rows of the module's weight [rows, k], from row `first` on. */
 export interface TargetPiece {
@@ -18,9 +18,12 @@ export class LoraTarget {
   readonly pieces: readonly TargetPiece[];
   readonly k: number;
   readonly isGateUp: boolean;
+  readonly #ops: Pick<Ops, 'makeLora'>;
   readonly #loras = new Map<number, Lora>();
 
-  constructor(pieces: readonly TargetPiece[], k: number, isGateUp = false) {
+  /** @param ops that the product is of */
+  constructor(ops: Pick<Ops, 'makeLora'>, pieces: readonly TargetPiece[], k: number, isGateUp = false) {
+    this.#ops = ops;
     this.pieces = pieces;
     this.k = k;
     this.isGateUp = isGateUp;
@@ -33,8 +36,8 @@ export class LoraTarget {
   }
 
   /** From the next step on, what `adapter` adds. */
-  add(adapter: number, lora: Lora): void {
-    this.#loras.set(adapter, lora);
+  add(adapter: number, numbers: LoraNumbers): void {
+    this.#loras.set(adapter, this.#ops.makeLora(numbers));
   }
 
   /** No step with `adapter` may begin any more. */

@@ -304,7 +304,7 @@ export class WeightReader {
     const pieces = projections.map(({ name: module, n, within }): TargetPiece => {
       return { module, rows: within?.rows ?? n, first: within?.first ?? 0, n };
     });
-    const target = new LoraTarget(pieces, k, isGateUp);
+    const target = new LoraTarget(this.#ops, pieces, k, isGateUp);
     this.loraTargets.push(target);
     return target;
   }

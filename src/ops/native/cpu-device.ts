@@ -15,13 +15,19 @@ type CpuOptions = Pick<EngineConfig, 'numThreads' | 'cpuBind' | 'cpuIsa'> & Engi
 
 /**
  * @param seat among ranks; left out where it is alone
+ * @param place whose share of the threads it gets, of all that have threads of their own; left out, that of the rank
  * @throws ConfigError for an instruction set that this processor lacks, a wrong number of threads, or processors to bind them to that
  *   are not there.
  */
-export function openCpuDevice(native: Native, options: CpuOptions, seat?: RankSeat): NativeDevice {
+export function openCpuDevice(
+  native: Native,
+  options: CpuOptions,
+  seat?: RankSeat,
+  place: RankPlace = seat ?? ALONE,
+): NativeDevice {
   const isa = chooseIsa(native, options.cpuIsa);
   const ranks = seat ?? ALONE;
-  const threads = threadsOf(native, options, ranks);
+  const threads = threadsOf(native, options, place);
   const { count, cpus } = threads;
   return {
     native: new native.CpuBackend(

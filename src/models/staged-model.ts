@@ -1,0 +1,172 @@
+// A model whose layers are in stages, each on a backend of its own with threads and memory of its own. One thread gives all of them
+// their ops; each stage takes the hidden states of a step from the one before it, so that several steps are computed at the same time.
+
+import type { ComputeDType, KvDType } from '../ops/dtype.ts';
+import type { KvCache, KvCacheShape, Ops, StageLink, Tensor } from '../ops/ops.ts';
+import type { LoraTarget } from './adapters/lora-target.ts';
+import { kvCacheShape } from './decoder.ts';
+import { divideLayers, type LayerRange } from './layer-range.ts';
+import { type LoadOptions, loadModel } from './load-model.ts';
+import type { ForwardInputs, Model } from './model.ts';
+import type { ModelConfig } from './model-config.ts';
+import type { ModelSource } from './source/model-source.ts';
+import type { PackedCache } from './weights/packed-cache.ts';
+
+/** Where a stage is computed. */
+export interface StagePlace {
+  readonly ops: Ops;
+  /** See `LoadOptions`. */
+  readonly packedCache: PackedCache | null;
+}
+
+/** The KV memory of all stages: a block has the same number in each. */
+export class StagedKvCache implements KvCache {
+  /** Of all layers. */
+  readonly shape: KvCacheShape;
+  readonly stages: readonly KvCache[];
+
+  constructor(shape: KvCacheShape, stages: readonly KvCache[]) {
+    this.shape = shape;
+    this.stages = stages;
+  }
+
+  get layerBlockBytes(): number {
+    return this.stages[0]!.layerBlockBytes;
+  }
+}
+
+/** The part of a cache that a stage has: its layers, in those of the groups that these are of. */
+export function stageShape(shape: KvCacheShape, layers: LayerRange): KvCacheShape {
+  const groups = groupsOf(shape, layers);
+  const layerGroups = ofStage(shape, layers).map((group) => groups.indexOf(group));
+  return { ...shape, layers: layers.end - layers.first, layerGroups };
+}
+
+/** The groups of all layers that a stage has layers of, in order. */
+function groupsOf(shape: KvCacheShape, layers: LayerRange): number[] {
+  return [...new Set(ofStage(shape, layers))].sort((a, b) => a - b);
+}
+
+/** [layers of the stage] the group of each. */
+function ofStage({ layerGroups }: KvCacheShape, { first, end }: LayerRange): readonly number[] {
+  return layerGroups?.slice(first, end) ?? new Array<number>(end - first).fill(0);
+}
+
+/**
+ * Loads one stage after the other; the last of `places` samples.
+ * @throws ModelLoadError and ConfigError as `loadModel`.
+ */
+export async function loadStagedModel(
+  source: ModelSource,
+  places: readonly StagePlace[],
+  config: ModelConfig,
+  { onProgress = () => {}, ...options }: Omit<LoadOptions, 'packedCache' | 'layers' | 'servedLength'>,
+): Promise<StagedModel> {
+  const stages: Stage[] = [];
+  for (const [index, layers] of divideLayers(config, places.length).entries()) {
+    const { ops, packedCache } = places[index]!;
+    const model = await loadModel(source, ops, {
+      ...options,
+      packedCache,
+      layers,
+      onProgress: (fraction, what) => onProgress((index + fraction) / places.length, what),
+    });
+    stages.push({ ops, model, layers, link: index === 0 ? null : ops.makeStageLink(places.length) });
+  }
+  return new StagedModel(stages);
+}
+
+interface Stage {
+  readonly ops: Ops;
+  readonly model: Model;
+  readonly layers: LayerRange;
+  /** From the stage before; null for the first. */
+  readonly link: StageLink | null;
+}
+
+export class StagedModel implements Model {
+  readonly config: ModelConfig;
+  readonly dtype: ComputeDType;
+  readonly kvDType: KvDType;
+  readonly weightFormat: string;
+  readonly weightBytes: number;
+  readonly shortContext: number | null;
+  readonly loraTargets: readonly LoraTarget[];
+  readonly poolingHead = null;
+  readonly #stages: readonly Stage[];
+
+  constructor(stages: readonly Stage[]) {
+    const models = stages.map(({ model }) => model);
+    const { config, dtype, kvDType, shortContext } = models[0]!;
+    this.config = config;
+    this.dtype = dtype;
+    this.kvDType = kvDType;
+    this.shortContext = shortContext;
+    this.weightFormat = [...new Set(models.flatMap((one) => one.weightFormat.split('+')))].join('+');
+    this.weightBytes = models.reduce((sum, one) => sum + one.weightBytes, 0);
+    this.loraTargets = models.flatMap((one) => one.loraTargets);
+    this.#stages = stages;
+  }
+
+  /** [stages] */
+  get stages(): readonly Pick<Stage, 'layers' | 'model'>[] {
+    return this.#stages;
+  }
+
+  kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
+    return kvCacheShape(this.config, this.kvDType, blocks, blockSize);
+  }
+
+  makeKvCache(shape: KvCacheShape, isShared: boolean): StagedKvCache {
+    const caches = this.#stages.map(({ ops, layers }) =>
+      ops.makeKvCache(stageShape(shape, layers), isShared),
+    );
+    return new StagedKvCache(shape, caches);
+  }
+
+  /** Gives each stage its ops of the step. @returns the hidden states that the last stage will have. */
+  forward(inputs: ForwardInputs, cache: KvCache): Tensor {
+    if (!(cache instanceof StagedKvCache)) throw new Error('a model in stages has a cache in stages');
+    const numStages = this.#stages.length;
+    for (const [index, stage] of this.#stages.slice(0, -1).entries()) {
+      const next = this.#stages[index + 1]!;
+      stage.ops.scope(() => {
+        stage.ops.sendHidden(next.link!, this.#forward(stage, inputs, cache, index));
+      });
+    }
+    return this.#forward(this.#stages[numStages - 1]!, inputs, cache, numStages - 1);
+  }
+
+  logits(hidden: Tensor, rows: Int32Array): Tensor {
+    return this.#stages.at(-1)!.model.logits(hidden, rows);
+  }
+
+  #forward(stage: Stage, inputs: ForwardInputs, cache: StagedKvCache, index: number): Tensor {
+    const { ops, model, layers, link } = stage;
+    const numRows = inputs.positions.length;
+    const hidden = link === null ? undefined : ops.receiveHidden(link, numRows, this.config.hiddenSize);
+    const own = ofGroups(inputs, groupsOf(cache.shape, layers));
+    return model.forward({ ...own, hidden }, cache.stages[index]!);
+  }
+}
+
+/** What a stage needs of the arrays of a step. Its tokens are known. */
+function ofGroups(inputs: ForwardInputs, groups: readonly number[]): ForwardInputs {
+  const { tokens, positions, slotMapping, batch } = inputs;
+  const { numSequences, maxBlocks, blockTables } = batch;
+  return {
+    ...inputs,
+    tokens: { ids: tokens.ids, sampled: null },
+    slotMapping: selectGroups(slotMapping, groups, positions.length),
+    batch: { ...batch, blockTables: selectGroups(blockTables, groups, numSequences * maxBlocks) },
+  };
+}
+
+/** @param values [all groups, stride] */
+function selectGroups(values: Int32Array, groups: readonly number[], stride: number): Int32Array {
+  if (groups.length * stride === values.length) return values;
+  const selected = new Int32Array(groups.length * stride);
+  for (const [index, group] of groups.entries())
+    selected.set(values.subarray(group * stride, (group + 1) * stride), index * stride);
+  return selected;
+}
