@@ -23,6 +23,7 @@ import { responsivenessSection } from './responsiveness.ts';
 import { saveResults } from './results.ts';
 import { serveSection } from './serve.ts';
 import { speculationSection } from './speculation.ts';
+import { stagesSection } from './stages.ts';
 import { stepSection } from './step.ts';
 import { structuredOutputSection } from './structured-output.ts';
 import { throughputSection } from './throughput.ts';
@@ -49,6 +50,7 @@ const SECTIONS = {
   step: stepSection,
   load: loadSection,
   throughput: throughputSection,
+  stages: stagesSection,
   trace: traceSection,
   serve: serveSection,
   hangups: hangUpSection,

@@ -78,13 +78,13 @@ describe('options of other servers', () => {
 
   it('are explained where they ask for nothing', () => {
     expect(
-      notices('--swap_space', '4', '--no-enable-chunked-prefill', '-pp=1', '--enable-auto-tool-choice'),
+      notices('--swap_space', '4', '--no-enable-chunked-prefill', '-dpn=0', '--enable-auto-tool-choice'),
     ).toEqual([
       expect.stringMatching(/^--swap_space 4 has no effect: .*nothing is swapped$/),
       expect.stringMatching(
         /^--no-enable-chunked-prefill has no effect: prompts are always computed in chunks/,
       ),
-      expect.stringMatching(/^-pp 1 has no effect: /),
+      expect.stringMatching(/^-dpn 0 has no effect: /),
       expect.stringMatching(/^--enable-auto-tool-choice has no effect: models may choose to call functions/),
     ]);
   });
@@ -95,7 +95,7 @@ describe('options of other servers', () => {
     expect(refusal).toThrow(
       '--num-gpu-blocks-override 512 is not available in svc: the KV cache is sized in bytes; use --kv-cache-memory-bytes',
     );
-    expect(() => notices('-pp', '2')).toThrow(/^-pp 2 is not available in svc: .*; use 1$/);
+    expect(() => notices('-dpr', '2')).toThrow(/^-dpr 2 is not available in svc: /);
   });
 
   it('say what to do wherever some value is refused', () => {

@@ -201,7 +201,7 @@ describe('a rank whose thread ends', needsNative, () => {
 
 it('refuses more ranks than cores, unless they may share them', needsNative, async () => {
   await expect(start(8, { numThreads: 4 })).rejects.toThrow(
-    '--num-threads 4 has no thread for each of 8 ranks: use at least 8',
+    '--num-threads 4 has no thread for each of 8 ranks or stages: use at least 8',
   );
   const all = { numThreads: null, cpuBind: [[0]] };
   await expect(start(2, all)).rejects.toThrow('--cpu-bind 0 has 1 lists for 2 ranks');
