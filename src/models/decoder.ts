@@ -42,7 +42,10 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const embedding = isFirst ? loadTable() : null;
   const positions =
     isFirst && names.positions
-      ? weights.embedding({ name: names.positions, n: config.maxPositionEmbeddings, shared: null }, hiddenSize)
+      ? weights.embedding(
+          { name: names.positions, n: config.maxPositionEmbeddings, shared: null },
+          hiddenSize,
+        )
       : null;
   await done(1, 'embeddings');
   const layers: Layer[] = [];
