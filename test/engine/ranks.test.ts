@@ -5,9 +5,11 @@ import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { EngineConfig, TensorParallelSize } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { ModelLoadError } from '../../src/errors.ts';
+import type { LoadedAdapter } from '../../src/models/adapters/load-adapter.ts';
 import { openRankGroup } from '../../src/ops/select.ts';
 import { RankLink } from '../../src/runner/ranks/rank-link.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
+import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
@@ -120,6 +122,48 @@ describe('a model cut over ranks', needsNative, () => {
   });
 });
 
+describe('an adapter of a model that is cut over ranks', needsNative, () => {
+  const lora = { modules: [], maxLoras: 4, maxLoraRank: 8 };
+  const path = newFolder();
+  beforeAll(() =>
+    writeTinyAdapter(path, {
+      projections: {
+        'self_attn.q_proj': [256, 128],
+        'self_attn.o_proj': [128, 256],
+        'mlp.up_proj': [256, 128],
+        'mlp.down_proj': [128, 256],
+      },
+    }),
+  );
+
+  /** Loads it while other requests run. */
+  async function load(core: EngineCore, folder: string): Promise<LoadedAdapter> {
+    const loaded = new Promise<LoadedAdapter>((onLoaded, onRefused) =>
+      core.addAdapter({ id: 7, path: folder, maxRank: 8 }, { onLoaded, onRefused }),
+    );
+    while (core.tendAdapters()) core.step();
+    while (core.hasUnfinished) core.step();
+    return await loaded;
+  }
+
+  const asked = { ...REQUESTS[20]!, adapterId: 7 };
+
+  it('is loaded into all of them between steps, and gives the answers of one rank', async () => {
+    const outcomes = [];
+    for (const degree of [1, 2] as const) {
+      const core = await start(degree, { lora });
+      core.scheduler.add(REQUESTS[31]!);
+      const { digest } = await load(core, path);
+      const answer = generate(core, [asked, REQUESTS[5]!]).get(asked.id);
+      core.retireAdapter(7);
+      core.tendAdapters();
+      outcomes.push({ digest, answer, again: await load(core, path) });
+    }
+    expect(outcomes[1]).toEqual(outcomes[0]);
+    await expect(load(open.at(-1)!, newFolder())).rejects.toThrow(ModelLoadError);
+  });
+});
+
 describe('a rank whose thread ends', needsNative, () => {
   /** The thread of rank 1, once it is there. */
   const follower = (): Worker => threads[0]!;
@@ -190,6 +234,7 @@ describe('a rank whose thread ends', needsNative, () => {
         onWarning() {},
         onProposed() {},
         onReady() {},
+        onAdapterDone() {},
         onFailure: resolve,
       };
       new RankLink(config, seats[1]!, listeners);

@@ -1,11 +1,16 @@
 // The ranks beside rank 0, as rank 0 sees them: a thread each, which load at the same time, compute every step, and fail together.
 
 import type { EngineConfig } from '../../config/engine-config.ts';
+import type { AdapterSpec, LoadedAdapter } from '../../models/adapters/load-adapter.ts';
 import type { RankGroup } from '../../ops/ranks.ts';
 import { openRankGroup } from '../../ops/select.ts';
 import type { LoadListeners, LoadPlace } from '../load-runner.ts';
 import type { LoadedRank, ToRank } from './messages.ts';
 import { RankLink } from './rank-link.ts';
+
+/** Between two looks whether followers have loaded an adapter. */
+const PAUSE_MS = 1;
+const NOBODY_WAKES = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
 
 export class Followers {
   readonly #group: RankGroup;
@@ -17,6 +22,8 @@ export class Followers {
   #proposed: number[] = [];
   /** [followers] */
   readonly #loaded: LoadedRank[] = [];
+  /** What followers have answered to the adapter that is being loaded. */
+  #adaptersDone: (Error | null)[] = [];
   readonly #warnings = new Set<string>();
   #failure: Error | null = null;
   /** Ends the wait of `#until`. */
@@ -40,6 +47,7 @@ export class Followers {
             this.#loaded[seat.rank - 1] = loaded;
             this.#wake();
           },
+          onAdapterDone: (error) => void this.#adaptersDone.push(error),
           onFailure: (error) => this.#fail(error),
         }),
     );
@@ -69,6 +77,28 @@ export class Followers {
   send(message: ToRank): void {
     if (this.#failure !== null) throw this.#failure;
     for (const link of this.#links) link.send(message);
+  }
+
+  /**
+   * Has them load an adapter while `own` loads that of rank 0; at its turns steps may be sent.
+   * @throws ModelLoadError of any rank, once all have answered: some may have it then.
+   */
+  *loadAdapter(
+    spec: AdapterSpec,
+    own: Generator<void, LoadedAdapter, void>,
+  ): Generator<void, LoadedAdapter, void> {
+    this.#adaptersDone = [];
+    this.send({ type: 'loadAdapter', spec });
+    const outcome = yield* outcomeOf(own);
+    while (this.#adaptersDone.length < this.#links.length) {
+      Atomics.wait(NOBODY_WAKES, 0, 0, PAUSE_MS);
+      if (this.hearFailure() !== null) throw this.#failure;
+      yield;
+    }
+    const refusal = this.#adaptersDone.find((error) => error !== null);
+    if ('error' in outcome) throw outcome.error;
+    if (refusal !== undefined) throw refusal;
+    return outcome.adapter;
   }
 
   /** What has ended one of them, if one has said it by now: where the thread that calls has not been on its event loop. */
@@ -121,5 +151,15 @@ export class Followers {
     this.#group.break(error.message);
     this.#wake();
     this.#listeners.onFailure?.(error);
+  }
+}
+
+function* outcomeOf(
+  loading: Generator<void, LoadedAdapter, void>,
+): Generator<void, { readonly adapter: LoadedAdapter } | { readonly error: unknown }, void> {
+  try {
+    return { adapter: yield* loading };
+  } catch (error) {
+    return { error };
   }
 }

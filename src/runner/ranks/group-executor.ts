@@ -71,11 +71,17 @@ class GroupExecutor implements Executor {
     return this.#among(() => this.#leader.read());
   }
 
-  loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void> {
-    return this.#leader.loadAdapter(spec);
+  *loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void> {
+    try {
+      return yield* this.#followers.loadAdapter(spec, this.#leader.loadAdapter(spec));
+    } catch (error) {
+      this.unloadAdapter(spec.id);
+      throw error;
+    }
   }
 
   unloadAdapter(adapterId: number): void {
+    this.#followers.send({ type: 'unloadAdapter', adapterId });
     this.#leader.unloadAdapter(adapterId);
   }
 

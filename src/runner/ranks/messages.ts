@@ -3,6 +3,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { EngineConfig } from '../../config/engine-config.ts';
 import type { KvMemoryPart } from '../../kv-transfer/connector.ts';
+import type { AdapterSpec } from '../../models/adapters/load-adapter.ts';
 import type { RankSeat } from '../../ops/ranks.ts';
 import type { ScheduledStep } from '../../scheduler/scheduled-step.ts';
 import type { PackedError } from '../../util/packed-error.ts';
@@ -21,6 +22,9 @@ export type ToRank =
   /** The least of what all ranks have proposed. */
   | { readonly type: 'agreed'; readonly value: number }
   | { readonly type: 'step'; readonly step: ScheduledStep }
+  /** Answered with `adapterDone`; steps that come meanwhile do not name it. */
+  | { readonly type: 'loadAdapter'; readonly spec: AdapterSpec }
+  | { readonly type: 'unloadAdapter'; readonly adapterId: number }
   | { readonly type: 'close' };
 
 /** What a follower has loaded. */
@@ -35,4 +39,6 @@ export type FromRank =
   | { readonly type: 'warning'; readonly message: string }
   | { readonly type: 'proposed'; readonly value: number }
   | ({ readonly type: 'ready' } & LoadedRank)
+  /** `error` is null where the adapter is loaded. */
+  | { readonly type: 'adapterDone'; readonly error: PackedError | null }
   | { readonly type: 'failed'; readonly error: PackedError };

@@ -12,6 +12,8 @@ interface RankListeners {
   onWarning(message: string): void;
   onProposed(value: number): void;
   onReady(loaded: LoadedRank): void;
+  /** Null where the adapter that it was sent is loaded. */
+  onAdapterDone(error: Error | null): void;
   /** It has failed or ended by itself. Called once. */
   onFailure(error: Error): void;
 }
@@ -80,6 +82,9 @@ export class RankLink {
         break;
       case 'ready':
         this.#listeners.onReady(message);
+        break;
+      case 'adapterDone':
+        this.#listeners.onAdapterDone(message.error && unpackError(message.error));
         break;
       case 'failed':
         this.#fail(unpackError(message.error));

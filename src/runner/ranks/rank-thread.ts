@@ -3,6 +3,7 @@
 // is nothing to compute.
 
 import { workerData } from 'node:worker_threads';
+import type { LoadedAdapter } from '../../models/adapters/load-adapter.ts';
 import { packError } from '../../util/packed-error.ts';
 import type { Executor } from '../executor.ts';
 import { type LoadListeners, loadRunner } from '../load-runner.ts';
@@ -45,25 +46,50 @@ async function agree(own: () => number): Promise<number> {
   return answer.value;
 }
 
-/** Computes what rank 0 sends until it says `close`. */
+/** Does what rank 0 says until it says `close`. */
 async function follow(executor: Executor): Promise<void> {
   let numInFlight = 0;
   const read = (numLeft: number): void => {
     for (; numInFlight > numLeft; numInFlight -= 1) executor.read();
   };
+  let loading: Generator<void, LoadedAdapter, void> | null = null;
   while (true) {
-    const message = numInFlight === 0 ? await inbox.next() : inbox.nextWithin(PATIENCE_MS);
-    if (message === null) {
-      read(0);
-      continue;
+    const isIdle = numInFlight === 0 && loading === null;
+    const message = isIdle ? await inbox.next() : inbox.nextWithin(loading === null ? PATIENCE_MS : 0);
+    switch (message?.type) {
+      case undefined:
+        if (loading === null) read(0);
+        else if (isLoaded(loading)) loading = null;
+        break;
+      case 'step':
+        executor.forward(message.step, 1);
+        executor.sample([]);
+        numInFlight += 1;
+        read(1);
+        break;
+      case 'loadAdapter':
+        loading = executor.loadAdapter(message.spec);
+        break;
+      case 'unloadAdapter':
+        executor.unloadAdapter(message.adapterId);
+        break;
+      case 'close':
+        return;
+      case 'agreed':
+        throw new Error('rank 0 answered a proposal that nobody made');
     }
-    if (message.type === 'close') return;
-    if (message.type !== 'step') throw new Error(`rank 0 sent ${message.type} to a rank that computes`);
-    executor.forward(message.step, 1);
-    executor.sample([]);
-    numInFlight += 1;
-    read(1);
   }
+}
+
+/** Loads one more part of an adapter. @returns whether it was the last one, of which rank 0 has been told. */
+function isLoaded(loading: Generator<void, LoadedAdapter, void>): boolean {
+  try {
+    if (loading.next().done !== true) return false;
+    send({ type: 'adapterDone', error: null });
+  } catch (error) {
+    send({ type: 'adapterDone', error: packError(error) });
+  }
+  return true;
 }
 
 function send(message: FromRank): void {

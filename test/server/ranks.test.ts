@@ -1,0 +1,48 @@
+// A server whose model is cut over two ranks.
+
+import { once } from 'node:events';
+import { afterEach, describe, expect, it } from 'vitest';
+import { modelFolder } from '../../src/models/model-folder.ts';
+import { answersOf, mixedRequests } from '../disagg/mixed-requests.ts';
+import { needsNative } from '../helpers/needs.ts';
+import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
+import { bodyOf, startTestServer } from './test-server.ts';
+
+const started: SvcProcess[] = [];
+afterEach(() => {
+  for (const { child } of started.splice(0)) child.kill('SIGKILL');
+});
+
+describe('a server with two ranks', needsNative, () => {
+  it('gives 200 mixed requests the bytes that one rank gives', async () => {
+    const requests = mixedRequests(200, 13);
+    const folder = await modelFolder('');
+    const answers = [];
+    for (const tensorParallelSize of [1, 2] as const) {
+      const svc = await startTestServer({ folder, engine: { tensorParallelSize, numThreads: 2 } });
+      answers.push(await answersOf(svc.url, requests, 16));
+      const { engine } = await bodyOf(await fetch(`${svc.url}/version`));
+      expect(engine).toMatchObject({ ranks: { length: tensorParallelSize } });
+      await svc.close();
+    }
+    for (const [index, answer] of answers[1]!.entries()) {
+      expect(answer, JSON.stringify(requests[index])).toEqual(answers[0]![index]);
+    }
+  });
+
+  it('tells what each rank has, and ends with an error that names the rank that ends', async () => {
+    const hook = new URL('../helpers/rank-killer.mjs', import.meta.url).href;
+    const args = [await modelFolder(''), '-tp', '2', '--num-threads', '2', '--no-ui'];
+    const svc = await startServeProcess(args, { NODE_OPTIONS: `--import=${hook}` });
+    started.push(svc);
+    await expect.poll(svc.stderr).toMatch(/^ {2}backend +cpu: 2 ranks: .*, 1 thread \(/m);
+    expect(svc.stderr()).toMatch(
+      /^ {2}ranks +2, each with [\d.]+ MiB of weights and [\d.]+ .iB of KV cache$/m,
+    );
+    const exited = once(svc.child, 'exit');
+    svc.child.kill('SIGUSR2');
+    const [code] = await exited;
+    expect(code).toBe(1);
+    expect(svc.stderr()).toMatch(/the engine has died: rank 1: its thread has ended/);
+  });
+});
