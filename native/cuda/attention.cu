@@ -111,6 +111,7 @@ struct Attention {
     constexpr int kPieces = kColumns / 8;
     const KvRow& kv = p.kv;
     const int32_t* table = p.blockTables + static_cast<int64_t>(tile.sequence) * p.maxBlocks;
+#pragma unroll(kWidth == 256 ? 1 : 2)  // heads of 256 have no registers left
     for (int i = thread(); i < kKvTile * kPieces; i += threads()) {
       const int at = i / kPieces, piece = i % kPieces, position = tileIndex * kKvTile + at;
       const int from = column + piece * 8;
@@ -273,19 +274,6 @@ struct Attention {
     }
   }
 
-  /// Calls use(column of the head, matrix, number of the thread in it) for each that the head has.
-  template <class Use>
-  __device__ void eachColumn(int half, const Use& use) {
-#pragma unroll
-    for (int d = 0; d < kColumns; ++d) {
-#pragma unroll
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        const int column = firstColumn + d * 8 + lane() % 4 * 2 + i % 2;
-        if (column < p.kv.headDim) use(column, d, i);
-      }
-    }
-  }
-
   /// Leaves the state of a chunk for svcAttentionCombine or svcAttentionMerge.
   __device__ void storePartial(int index) {
     sumWeights();
@@ -296,7 +284,7 @@ struct Attention {
       const int before = kIsScheduled ? firstColumn : 0;
       partial[0] = chunk[half].largest;
       partial[1] = chunk[half].weight;
-      eachColumn(half, [&](int column, int d, int i) { partial[2 + column - before] = sums[d][i]; });
+      eachColumn(*this, half, [&](int column, int d, int i) { partial[2 + column - before] = sums[d][i]; });
     }
   }
 
@@ -315,7 +303,7 @@ struct Attention {
       if (!isRow(half)) continue;
       const float factor = finish(total[half], p.sinks, headOf(half));
       uint16_t* out = static_cast<uint16_t*>(p.out) + tokenOf(half) * p.outStride + static_cast<int64_t>(headOf(half)) * p.kv.headDim;
-      eachColumn(half, [&](int column, int d, int i) { out[column] = resultOf(totals[d * 4 + i], factor); });
+      eachColumn(*this, half, [&](int column, int d, int i) { out[column] = resultOf(totals[d * 4 + i], factor); });
     }
   }
 };

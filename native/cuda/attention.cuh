@@ -58,6 +58,20 @@ __device__ inline int sequenceOf(const AttentionParams& p, int token) {
   return low;
 }
 
+/// Calls use(column of the head, matrix, number of the thread in it) for what a thread has of one of its two rows: of the matrices of `Owner`,
+/// as `multiplyAdd` leaves them, the columns that the head has.
+template <class Owner, class Use>
+__device__ __forceinline__ void eachColumn(const Owner& owner, int half, const Use& use) {
+#pragma unroll
+  for (int d = 0; d < Owner::kColumns; ++d) {
+#pragma unroll
+    for (int i = 2 * half; i < 2 * half + 2; ++i) {
+      const int column = owner.firstColumn + d * 8 + lane() % 4 * 2 + i % 2;
+      if (column < owner.p.kv.headDim) use(column, d, i);
+    }
+  }
+}
+
 /// Rows of kWidth numbers of bf16 in shared memory; pieces of 16 bytes are swapped, so that eight rows are in different banks.
 template <int kWidth>
 __device__ __forceinline__ uint16_t* pieceOf(uint16_t* tile, int row, int piece) {
