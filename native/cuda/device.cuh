@@ -8,6 +8,9 @@
 #ifdef __CUDACC__
 
 #define SVC_KERNEL(name, Params, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name(const Params p)
+/// Of arguments with tensor maps, which are read where the launch has left them.
+#define SVC_TENSOR_KERNEL(name, Params, threads) \
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Params p)
 
 namespace svc::cuda {
 

@@ -6,7 +6,7 @@
 
 namespace svc::cuda {
 
-template <int kWidth>
+template <int kWidth, KvForm kForm>
 struct LatentAttention {
   static constexpr int kColumns = kWidth / kLatentWarps / 8;  // matrices of 8 that a warp adds up
   static constexpr int kKeys = kKvTile / kLatentWarps / 8;
@@ -16,8 +16,7 @@ struct LatentAttention {
   const int stages;
   const AttentionTile tile;
   const int blockRows, parts, kvHead, firstHead, numHeads, firstColumn;
-  Sight all;                    // of the tile
-  Sight sight[2];
+  Sight all;  // of the tile
   Progress total[2], chunk[2];
   float totals[kColumns][4];
   float sums[kColumns][4];
@@ -35,9 +34,8 @@ struct LatentAttention {
         firstColumn(warp() % kLatentWarps * kColumns * 8) {
     all = {sightOf(p, tile.sequence, tile.firstToken).first,
            sightOf(p, tile.sequence, tile.firstToken + tile.numTokens - 1).last};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      sight[half] = isRow(half) ? sightOf(p, tile.sequence, tile.firstToken + rowOf(half) / numHeads) : Sight{0, -1};
+    for (int row = thread(); row < blockRows; row += threads()) {
+      sights()[row] = isRowAt(row) ? sightOf(p, tile.sequence, tile.firstToken + row / numHeads) : Sight{0, -1};
     }
   }
 
@@ -46,7 +44,9 @@ struct LatentAttention {
   /// [rows][warps]
   __device__ static float* largestOf(int row) { return numbersOf(row); }
   __device__ static float* weightOf(int row) { return numbersOf(kLatentRows + row); }
-  __device__ static uint16_t* weights() { return reinterpret_cast<uint16_t*>(numbersOf(2 * kLatentRows)); }
+  /// [rows]: registers are few.
+  __device__ static Sight* sights() { return reinterpret_cast<Sight*>(numbersOf(2 * kLatentRows)); }
+  __device__ static uint16_t* weights() { return reinterpret_cast<uint16_t*>(sights() + kLatentRows); }
   __device__ static uint16_t* keysAt(int stage) { return weights() + kLatentRows * kKvTile + stage * kKvTile * kWidth; }
   __device__ uint16_t* keysOf(int tileIndex) const { return keysAt(stages > 1 ? tileIndex % 2 : 0); }
   __device__ uint16_t* queries() const { return keysAt(stages); }
@@ -79,6 +79,7 @@ struct LatentAttention {
     beginRows();
     for (int i = begin; i < end; ++i) {
       waitForCopies<0>();
+      expandTile<kWidth, kForm>(keysOf(i));
       __syncthreads();
       if (stages > 1 && i + 1 < end) load(i + 1);
       attendTile(i);
@@ -107,7 +108,7 @@ struct LatentAttention {
       const bool isSeen = position >= all.first && position <= all.last && from < kv.headDim;
       uint16_t* const to = pieceOf<kWidth>(keysOf(tileIndex), at, from / 8);
       if (isSeen) {
-        copyPiece<KvForm::Bf16>(to, KvPlace(kv, table[position / kv.blockSize], 0, kvHead, position % kv.blockSize), from);
+        copyPiece<kForm>(to, KvPlace(kv, table[position / kv.blockSize], 0, kvHead, position % kv.blockSize), from);
       } else {
         copyAsync16(to, kv.data, 0);
       }
@@ -170,6 +171,7 @@ struct LatentAttention {
   __device__ void scale(int tileIndex) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const Sight sight = sights()[rowOf(half)];
       float largest = -kInfinity;
 #pragma unroll
       for (int n = 0; n < kKeys; ++n) {
@@ -179,7 +181,7 @@ struct LatentAttention {
           score *= p.scale;
           if (p.softcap > 0.0f) score = p.softcap * hyperbolicTangent(score / p.softcap);
           const int position = tileIndex * kKvTile + (part() * kKeys + n) * 8 + lane() % 4 * 2 + i % 2;
-          if (position < sight[half].first || position > sight[half].last) score = -kInfinity;
+          if (position < sight.first || position > sight.last) score = -kInfinity;
           largest = largest < score ? score : largest;
         }
       }
@@ -264,19 +266,6 @@ struct LatentAttention {
     beginChunk();
   }
 
-  /// Calls use(column of the head, matrix, number of the thread in it) for each that the head has.
-  template <class Use>
-  __device__ void eachColumn(int half, const Use& use) {
-#pragma unroll
-    for (int d = 0; d < kColumns; ++d) {
-#pragma unroll
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        const int column = firstColumn + d * 8 + lane() % 4 * 2 + i % 2;
-        if (column < p.kv.headDim) use(column, d, i);
-      }
-    }
-  }
-
   __device__ void storePartial(int index) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -285,7 +274,7 @@ struct LatentAttention {
       float* partial = p.partials + (row * p.maxChunks + index) * (p.kv.headDim + 2);
       partial[0] = chunk[half].largest;
       partial[1] = chunk[half].weight;
-      eachColumn(half, [&](int column, int d, int i) { partial[2 + column] = sums[d][i]; });
+      eachColumn(*this, half, [&](int column, int d, int i) { partial[2 + column] = sums[d][i]; });
     }
   }
 
@@ -296,12 +285,18 @@ struct LatentAttention {
       const int head = headAt(rowOf(half));
       const float factor = finish(total[half], p.sinks, head);
       uint16_t* out = static_cast<uint16_t*>(p.out) + tokenAt(rowOf(half)) * p.outStride + int64_t{head} * p.kv.headDim;
-      eachColumn(half, [&](int column, int d, int i) { out[column] = resultOf(totals[d][i], factor); });
+      eachColumn(*this, half, [&](int column, int d, int i) { out[column] = resultOf(totals[d][i], factor); });
     }
   }
 };
 
-SVC_KERNEL(svcLatent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64>(p).run(); }
-SVC_KERNEL(svcLatent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576>(p).run(); }
+SVC_KERNEL(svcLatent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Bf16>(p).run(); }
+SVC_KERNEL(svcLatent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Bf16>(p).run(); }
+
+SVC_KERNEL(svcFp8Latent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Fp8>(p).run(); }
+SVC_KERNEL(svcFp8Latent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Fp8>(p).run(); }
+
+SVC_KERNEL(svcInt8Latent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Int8>(p).run(); }
+SVC_KERNEL(svcInt8Latent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Int8>(p).run(); }
 
 }  // namespace svc::cuda

@@ -130,6 +130,28 @@ inline Launch combineLaunch(const LinearParams& p) {
   return rowLaunch(isWhole(p) ? "svcWholeCombine" : "svcLinearCombine", p.rows, p.activation < 0 ? p.n : p.n / 2);
 }
 
+/// On Hopper, of many rows: kWideWeights rows of the weight and `tokens` of x that a block multiplies at a time, and the levels of the tree of
+/// segments that wait in shared memory.
+struct WideTile {
+  int tokens, stages, waiting;
+};
+constexpr int kWideWeights = 128, kWideThreads = 384;
+/// Registers of a thread that copies, and of one of two groups that multiply: all together those that a multiprocessor has.
+constexpr int kWideCopyRegisters = 40, kWideProductRegisters = 232;
+constexpr WideTile wideTile(bool hasSegments) { return hasSegments ? WideTile{128, 3, 2} : WideTile{256, 4, 0}; }
+constexpr int wideTiles(const LinearParams& p) {
+  return ceilDiv(p.n, kWideWeights) * ceilDiv(p.rows, wideTile(p.segments > 1).tokens);
+}
+inline Launch launchOf(const WideLinearParams& p, int multiprocessors) {
+  const WideTile tile = wideTile(p.product.segments > 1);
+  const int tiles = wideTiles(p.product), barriers = 2 * tile.stages * 8;
+  const int numbers = tile.stages * (kWideWeights + tile.tokens) * kTileK * 2 + tile.waiting * kWideWeights * tile.tokens * 4;
+  return {p.product.segments > 1 ? "svcWideSegments" : "svcWideLinear",
+          {static_cast<uint32_t>(tiles < multiprocessors ? tiles : multiprocessors), 1, 1},
+          kWideThreads,
+          static_cast<uint32_t>(numbers + barriers)};
+}
+
 /// A block for each row.
 inline Launch launchOf(const QuantizeRowsParams& p) {
   return {"svcQuantizeRows", {static_cast<uint32_t>(p.rows), 1, 1}, kRowThreads, 0};
@@ -301,7 +323,7 @@ inline Launch combineLaunch(const AttentionParams& p) {
 constexpr int kLatentWarps = 4, kLatentRows = 32, kLatentThreads = kLatentRows / 16 * kLatentWarps * 32, kLatentMaxHeadDim = 576;
 constexpr int latentWidth(int headDim) { return headDim <= 64 ? 64 : kLatentMaxHeadDim; }
 constexpr uint32_t latentSharedBytes(int width, int rows, int stages) {
-  const int numbers = kLatentRows * kLatentWarps * 2, weights = kLatentRows * kKvTile;
+  const int numbers = kLatentRows * (kLatentWarps * 2 + 2), weights = kLatentRows * kKvTile;
   return static_cast<uint32_t>(numbers * 4 + (weights + stages * kKvTile * width + rows * width) * 2);
 }
 /// Rows of a block: as many as it has memory for.
@@ -325,7 +347,9 @@ inline Launch launchOf(const LatentAttentionParams& p, const AttentionPlan& plan
   const AttentionParams& attention = p.attention;
   const int width = latentWidth(attention.kv.headDim), rows = plan.warps / kLatentWarps * 16;
   const int parts = latentParts(attention.heads / attention.kv.kvHeads, rows);
-  return {width == 64 ? "svcLatent64" : "svcLatent576",
+  constexpr const char* kNames[][2] = {
+      {"svcLatent64", "svcLatent576"}, {"svcFp8Latent64", "svcFp8Latent576"}, {"svcInt8Latent64", "svcInt8Latent576"}};
+  return {kNames[static_cast<int>(attention.kv.form) - static_cast<int>(KvForm::Bf16)][width == 64 ? 0 : 1],
           {static_cast<uint32_t>(attention.numTiles), static_cast<uint32_t>(attention.kv.kvHeads * parts),
            attention.partials == nullptr ? 1u : static_cast<uint32_t>(attention.maxChunks)},
           static_cast<uint32_t>(plan.warps * 32),

@@ -227,7 +227,8 @@ struct Product {
     beginProducts(sums[0]);
 #pragma unroll
     for (int k = 0; k < kColumns; k += 16) multiplyAddLater(sums[0], mine, tokens, k);
-    waitForProducts(sums[0]);
+    endProducts();
+    waitForProducts<0>(sums[0]);
   }
 #else
   template <int kColumns>

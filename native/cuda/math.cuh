@@ -114,6 +114,18 @@ __device__ __forceinline__ float activated(int activation, float x) {
   }
 }
 
+/// Calls use<activation>() with a constant.
+template <class Use>
+__device__ __forceinline__ void withActivation(int activation, const Use& use) {
+  switch (activation) {
+    case 0: return use.template operator()<0>();
+    case 1: return use.template operator()<1>();
+    case 2: return use.template operator()<2>();
+    case 3: return use.template operator()<3>();
+    default: return use.template operator()<4>();
+  }
+}
+
 /// `activation` as svc::GatedActivation numbers them: the last one is that of gpt-oss, clamped.
 __device__ __forceinline__ float gated(int activation, float gate, float up) {
   if (activation != 4) return activated(activation, gate) * up;

@@ -201,6 +201,17 @@ struct LinearParams {
   int32_t activation;  // svc::GatedActivation, or -1: no gate
 };
 
+/// A matrix of numbers of bf16, and the boxes that are copied of it, in the words of the driver (cuTensorMapEncodeTiled).
+struct alignas(64) TensorMap {
+  uint64_t words[16];
+};
+
+/// A product of bf16 on Hopper, in which one block takes all segments: `weight` and `x` are the same matrices as those of `product`.
+struct WideLinearParams {
+  TensorMap weight, x;
+  LinearParams product;
+};
+
 /// The weight of a group of rows: where its numbers (of int8 pairs, of codes bytes), its bias and its scales begin, counted from those of the
 /// first group that has any. Not their addresses: those of a device are known to kernels by their arguments alone.
 struct GroupWeight {

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "cuda/driver_api.h"
+#include "cuda/params.h"
 
 namespace svc::cuda {
 
@@ -52,6 +53,13 @@ static_assert(kAttributeVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANA
 static_assert(kFunctionPtxVersion == CU_FUNC_ATTRIBUTE_PTX_VERSION);
 static_assert(kFunctionBinaryVersion == CU_FUNC_ATTRIBUTE_BINARY_VERSION);
 static_assert(kFunctionMaxDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
+static_assert(alignof(TensorMap) >= 64);
+static_assert(kTensorBf16 == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+static_assert(kTensorInterleaveNone == CU_TENSOR_MAP_INTERLEAVE_NONE);
+static_assert(kTensorSwizzle128 == CU_TENSOR_MAP_SWIZZLE_128B);
+static_assert(kTensorL2Promotion256 == CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+static_assert(kTensorFillZero == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 static_assert(kAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
 static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
 static_assert(kGranularityRecommended == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);

@@ -281,7 +281,7 @@ describe('what is declared of the driver', () => {
     'has the sizes and values of the header of the CUDA toolkit',
     needs(existsSync(`${toolkit}/cuda.h`), 'the CUDA toolkit is not installed'),
     () => {
-      const args = ['-std=c++20', '-fsyntax-only', `-I${native}/src`, '-isystem', toolkit];
+      const args = ['-std=c++20', '-fsyntax-only', `-I${native}/src`, `-I${native}`, '-isystem', toolkit];
       const compiled = spawnSync('g++', [...args, `${native}/test/cuda-declarations.cc`], {
         encoding: 'utf8',
       });

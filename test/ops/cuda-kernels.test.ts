@@ -75,7 +75,7 @@ describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {
   }, 120_000);
 
   it.each([
-    ['a wait for products', /^ +waitForProducts\(sums\[0\]\);$/m],
+    ['a wait for products', /^ +waitForProducts<0>\(sums\[0\]\);$/m],
     ['a wait for copies', /^ +waitForCopies<kStages - 2>\(\);$/m],
     ['a barrier before a tile is read', /^ +__syncthreads\(\);$/m],
   ])(
@@ -86,6 +86,41 @@ describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {
       compileChanged(changed, [{ file: 'linear.cu', from: line, to: '' }], WARPGROUPS);
       const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-linear')));
       expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
+    },
+    120_000,
+  );
+});
+
+describe('the CUDA kernels for many rows on Hopper', needsCompiler, () => {
+  const compile = (library: string, from: RegExp) =>
+    compileChanged(library, [{ file: 'linear_wide.cu', from, to: '' }], ['SVC_EMULATE_WARPGROUPS']);
+
+  let library: string;
+  beforeAll(() => {
+    library = join(folder, 'wide.so');
+    compile(library, /^/);
+  }, 120_000);
+
+  it('have the bytes of the others, in every order of threads and of copies', async () => {
+    const outputs = await Promise.all(ORDERS.map((order) => check(library, order, 'wide')));
+    expect(outputs).toEqual(ORDERS.map(() => ({ ...outputs[0], stderr: '', code: 0 })));
+    expect(outputs[0]?.stdout).toMatch(/svcWideLinear [0-9a-f]{16}/);
+  }, 120_000);
+
+  it.each([
+    ['a wait for a tile that is copied', /^ +waitForRound\(full\(.*$/m],
+    ['a wait for room for a tile', /^ +waitForRound\(empty\(.*$/m],
+    ['a wait before a tile is given back', /^ +waitForProducts<1>\(sums\);$/m],
+    ['a wait for the products of a segment', /^ +waitForProducts<0>\(sums\);$/m],
+  ])(
+    'have other results in some order without %s',
+    async (_, line) => {
+      const changed = join(folder, 'changed.so');
+      compile(changed, line);
+      const expected = await check(library, 'forward', 'bytes-of-wide');
+      const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-wide')));
+      expect(expected.stdout).toMatch(/^(?:wide [0-9a-f]{16}\n){2}$/);
+      expect(wrong.filter(({ stdout }) => stdout !== expected.stdout)).not.toEqual([]);
     },
     120_000,
   );

@@ -14,7 +14,6 @@ void expectServed(const KvCacheShape& shape) {
   const auto refuse = [](const std::string& what) {
     throw NotAvailable(what + " not available yet with --device cuda: use --device cpu");
   };
-  if (shape.keysAreValues && elementBytes(shape.format) == 1) refuse("latent keys of 8 bits are");
   const bool isKnown = shape.format == KvFormat::F32 ||
                        (shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1));
   if (!isKnown) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");

@@ -45,6 +45,12 @@ constexpr int kFunctionPtxVersion = 5;
 constexpr int kFunctionBinaryVersion = 6;
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 
+constexpr int kTensorBf16 = 9;
+constexpr int kTensorInterleaveNone = 0;
+constexpr int kTensorSwizzle128 = 3;
+constexpr int kTensorL2Promotion256 = 3;
+constexpr int kTensorFillZero = 0;
+
 constexpr int kAllocationPinned = 1;
 constexpr int kLocationDevice = 1;
 constexpr int kGranularityRecommended = 1;
@@ -120,6 +126,8 @@ using HostFunction = void (*)(void* data);
   X(cuModuleGetFunction, (Function* function, Module module, const char* name))                            \
   X(cuFuncGetAttribute, (int* value, int attribute, Function function))                                    \
   X(cuFuncSetAttribute, (Function function, int attribute, int value))                                     \
+  X(cuTensorMapEncodeTiled, (void* map, int type, uint32_t rank, void* data, const uint64_t* sizes, const uint64_t* strides, \
+                             const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int promotion, int fill)) \
   X(cuLaunchKernel, (Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, \
                      unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** arguments, void** extra)) \
   X(cuLaunchHostFunc, (StreamHandle stream, HostFunction function, void* data))                            \

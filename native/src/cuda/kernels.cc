@@ -10,7 +10,8 @@ constexpr uint32_t kPlainSharedBytes = 48 << 10;
 constexpr const char* kNames[] = {
     "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcRope", "svcStoreKv", "svcAttention64", "svcAttention128",
     "svcAttention256", "svcAttentionCombine", "svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256",
-    "svcAttentionMerge", "svcLatent64", "svcLatent576", "svcPackHeads", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
+    "svcAttentionMerge", "svcLatent64", "svcLatent576", "svcFp8Latent64", "svcFp8Latent576",
+    "svcInt8Latent64", "svcInt8Latent576", "svcPackHeads", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
     "svcLinearCombine", "svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64",
     "svcGroupedLinear128", "svcCodedGroups8", "svcCodedGroups16", "svcCodedGroups32", "svcCodedGroups64", "svcCodedGroups128",
     "svcWholeGroups8", "svcWholeGroups16", "svcWholeGroups32", "svcWholeGroups64", "svcWholeGroups128", "svcCodedLinear8", "svcCodedLinear16", "svcCodedLinear32", "svcCodedLinear64", "svcCodedLinear128",
@@ -20,6 +21,9 @@ constexpr const char* kNames[] = {
     "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale",
     "svcSoftcap",
     "svcCopyBlocks", "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
+
+/// Those that a GPU of Hopper has beside them.
+constexpr const char* kNamesOfHopper[] = {"svcWideLinear", "svcWideSegments"};
 
 bool isPtx(const std::string& path) { return path.ends_with(".ptx"); }
 
@@ -87,6 +91,10 @@ void Kernels::findAll() {
     }
     driver_.check(result, "find a kernel");
     kernels_.emplace(name, Kernel{function, kPlainSharedBytes});
+  }
+  for (const char* const name : kNamesOfHopper) {
+    Function function = nullptr;
+    if (driver_.cuModuleGetFunction(&function, module_, name) == kSuccess) kernels_.emplace(name, Kernel{function, kPlainSharedBytes});
   }
   if (missing.empty()) return;
   throw Unavailable("the kernels of " + path_ + " are of another version (they lack " + missing + "): run `npm run build`");

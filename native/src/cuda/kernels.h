@@ -21,6 +21,9 @@ class Kernels {
   /// Whether the driver made the machine code: then its bits are the driver's.
   bool areCompiledByDriver() const { return areCompiledByDriver_; }
 
+  /// Whether those for products of many rows are there: on Hopper alone.
+  bool areWide() const { return kernels_.contains("svcWideLinear"); }
+
   /// The kernel that `launch` names, with as much shared memory as it asks for. Throws DriverError.
   Function functionOf(const Launch& launch);
 

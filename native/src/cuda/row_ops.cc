@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "cuda/cuda_backend.h"
+#include "cuda/tensor_map.h"
 
 namespace svc::cuda {
 namespace {
@@ -89,6 +90,13 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
   params.rows = x.rows;
   if (weight.format == WeightFormat::F32) return run(f32Launch(params), params);
   expectAligned(x);
+  if (isWide(weight, params)) {
+    const int tokens = wideTile(params.segments > 1).tokens;
+    const Driver& driver = device_.driver();
+    const WideLinearParams wide{tensorMap(driver, params.weight, params.n, params.k, params.weightStride, kWideWeights),
+                                tensorMap(driver, params.x, params.rows, params.k, params.xStride, tokens), params};
+    return run(launchOf(wide, multiprocessors_), wide);
+  }
   planLinear(params);
   const size_t partialBytes = roundUp(linearPartialBytes(params.rows, params.n, params.segments), kPieceBytes);
   char* const memory = reinterpret_cast<char*>(scratch(partialBytes + inputBytes(weight, x.rows)));
@@ -97,6 +105,11 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
   launch(launchOf(params, sharedBytes_), params);
   if (needsCombine(params)) launch(combineLaunch(params), params);
   return stream_.endOp();
+}
+
+bool CudaBackend::isWide(const DeviceWeight& weight, const LinearParams& params) const {
+  constexpr int kManyRows = 128;
+  return kernels_.areWide() && weight.format == WeightFormat::Bf16 && params.rows > kManyRows && 2 * wideTiles(params) >= multiprocessors_;
 }
 
 size_t CudaBackend::inputBytes(const DeviceWeight& weight, int rows) {

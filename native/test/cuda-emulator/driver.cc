@@ -30,6 +30,7 @@
 #include <thread>
 #include <vector>
 
+#include "../simt/tensor_map.h"
 #include "cuda/driver_api.h"
 #include "cuda/params.h"
 
@@ -248,14 +249,21 @@ void fillWithNaN(char* data, size_t bytes) {
   if (bytes <= kMostFilled) std::memset(data, 0xff, bytes);
 }
 
+/// As arguments of kernels may have to be aligned.
+struct alignas(64) ParamLine {
+  uint64_t words[8];
+};
+
 /// Copies the arguments of a kernel with the host's addresses in the place of the device's; false where one of them is freed.
-bool translate(const void* params, size_t bytes, std::vector<uint64_t>& words) {
-  words.assign((bytes + 7) / 8, 0);
-  std::memcpy(words.data(), params, bytes);
-  for (uint64_t& word : words) {
-    if (!isOfDevice(word)) continue;
-    if (!emulator().device.contains(word, 1)) return false;
-    word -= kDeviceBits;
+bool translate(const void* params, size_t bytes, std::vector<ParamLine>& lines) {
+  lines.assign((bytes + sizeof(ParamLine) - 1) / sizeof(ParamLine), {});
+  std::memcpy(lines.data(), params, bytes);
+  for (ParamLine& line : lines) {
+    for (uint64_t& word : line.words) {
+      if (!isOfDevice(word)) continue;
+      if (!emulator().device.contains(word, 1)) return false;
+      word -= kDeviceBits;
+    }
   }
   return true;
 }
@@ -537,15 +545,15 @@ std::function<void()> launchOf(const KernelNode& node) {
   const auto first = static_cast<const char*>(arguments[0]);
   std::vector<char> params(first, first + function->kernel->paramBytes);
   return [node, params = std::move(params)] {
-    std::vector<uint64_t> words;
+    std::vector<ParamLine> lines;
     if (emulator().failure != kSuccess) return;
-    if (!translate(params.data(), params.size(), words)) {
+    if (!translate(params.data(), params.size(), lines)) {
       emulator().failure = kErrorIllegalAddress;
       return;
     }
     const unsigned grid[] = {node.gridX, node.gridY, node.gridZ}, block[] = {node.blockX, node.blockY, node.blockZ};
-    node.function->kernel->run(grid, block, node.sharedBytes, words.data());
-    if (node.function->copiesBlocks) flipSome(*reinterpret_cast<const CopyBlocksParams*>(words.data()));
+    node.function->kernel->run(grid, block, node.sharedBytes, lines.data());
+    if (node.function->copiesBlocks) flipSome(*reinterpret_cast<const CopyBlocksParams*>(lines.data()));
   };
 }
 
@@ -557,6 +565,20 @@ SVC_EXPORT cuLaunchKernel(Function function, unsigned gridX, unsigned gridY, uns
   auto launch = launchOf({function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, nullptr, nullptr, nullptr});
   if (launch == nullptr) return kErrorInvalidValue;
   stream->append(std::move(launch));
+  return kSuccess;
+}
+
+SVC_EXPORT cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* data, const uint64_t* sizes, const uint64_t* strides,
+                                  const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int, int fill) {
+  const auto address = reinterpret_cast<DeviceAddress>(data);
+  const bool isKnown = type == kTensorBf16 && rank == 2 && steps[0] == 1 && steps[1] == 1 && interleave == kTensorInterleaveNone &&
+                       swizzle == kTensorSwizzle128 && fill == kTensorFillZero;
+  const bool isAligned = address % 16 == 0 && strides[0] % 16 == 0 && reinterpret_cast<uint64_t>(map) % 64 == 0;
+  const bool isBox = box[0] * 2 == 128 && box[1] >= 1 && box[1] <= 256;
+  if (!isKnown || !isAligned || !isBox || sizes[0] == 0 || sizes[1] == 0) return kErrorInvalidValue;
+  if (!emulator().device.contains(address, (sizes[1] - 1) * strides[0] + sizes[0] * 2)) return kErrorInvalidValue;
+  const simt::TensorMap made{address, sizes[0], sizes[1], strides[0], box[0], box[1]};
+  std::memcpy(map, &made, sizeof made);
   return kSuccess;
 }
 

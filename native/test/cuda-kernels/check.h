@@ -14,6 +14,7 @@
 
 #include "cuda/launch.h"
 #include "test/simt/simt.h"
+#include "test/simt/tensor_map.h"
 
 namespace svc::cuda {
 
@@ -103,6 +104,7 @@ void report(const std::string& name, const std::vector<T>& values) {
 
 void checkRows(const Kernels& kernels);
 void checkLinear(const Kernels& kernels);
+void checkWide(const Kernels& kernels);
 void checkFormats(const Kernels& kernels);
 void checkAttention(const Kernels& kernels);
 void checkLogits(const Kernels& kernels);

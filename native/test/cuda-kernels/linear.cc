@@ -42,6 +42,35 @@ struct Product {
 
   /// Rows `first` to first + count - 1, as floats.
   Floats run(const Kernels& kernels, int first, int count, uint32_t sharedLimit) const {
+    return results(first, count, [&](LinearParams p) {
+      planLinear(p);
+      Floats partials(linearPartialBytes(count, shape.n, shape.segments) / 4);
+      p.partials = partials.data();
+      kernels.run(launchOf(p, sharedLimit), p);
+      if (needsCombine(p)) kernels.run(combineLaunch(p), p);
+    });
+  }
+
+  /// The first rows, by the kernels of Hopper.
+  Floats runWide(const Kernels& kernels, int count) const {
+    return results(0, count, [&](const LinearParams& p) {
+      const auto mapOf = [&](const uint16_t* data, int rows, int64_t stride, int boxRows) {
+        const simt::TensorMap matrix{reinterpret_cast<uint64_t>(data), static_cast<uint64_t>(p.k), static_cast<uint64_t>(rows),
+                                     static_cast<uint64_t>(stride) * 2, kTileK, static_cast<uint32_t>(boxRows)};
+        TensorMap map{};
+        std::memcpy(&map, &matrix, sizeof matrix);
+        return map;
+      };
+      constexpr int kMultiprocessors = 2;
+      const WideLinearParams wide{mapOf(p.weight, p.n, p.weightStride, kWideWeights),
+                                  mapOf(p.x, p.rows, p.xStride, wideTile(p.segments > 1).tokens), p};
+      kernels.run(launchOf(wide, kMultiprocessors), wide);
+    });
+  }
+
+  /// What `multiply` makes of the arguments of a product.
+  template <class Multiply>
+  Floats results(int first, int count, const Multiply& multiply) const {
     Floats out(before.begin() + first * shape.n, before.begin() + (first + count) * shape.n);
     Halves gated(static_cast<size_t>(count) * outCols());
     LinearParams p{};
@@ -56,11 +85,7 @@ struct Product {
     p.add = shape.add;
     p.activation = shape.activation;
     p.segments = shape.segments;
-    planLinear(p);
-    Floats partials(linearPartialBytes(count, shape.n, shape.segments) / 4);
-    p.partials = partials.data();
-    kernels.run(launchOf(p, sharedLimit), p);
-    if (needsCombine(p)) kernels.run(combineLaunch(p), p);
+    multiply(p);
     if (!isGated()) return out;
     Floats widened;
     for (const uint16_t half : gated) widened.push_back(fromBf16(half));
@@ -155,6 +180,30 @@ void checkLinear(const Kernels& kernels) {
   check(kernels, {gateUpRows(36), 520, true, false, 0});
   check(kernels, {gateUpRows(72), 64, true, false, 4});
   check(kernels, {gateUpRows(16), 33, false, false, 3});
+}
+
+/// The kernels for many rows on Hopper have the bytes of the others.
+void checkWide(const Kernels& kernels) {
+  constexpr int kRows = 300;
+  for (const Shape& shape : {Shape{200, 331, true, false, -1}, Shape{64, 40, false, true, -1}, Shape{140, 331, true, true, -1, 8},
+                             Shape{130, 72, false, false, -1, 4}, Shape{150, 330, false, true, -1, 2}, Shape{gateUpRows(70), 331, true, false, 0},
+                             Shape{gateUpRows(16), 64, false, false, 4}}) {
+    const Product product(shape, kRows);
+    const Floats expected = product.run(kernels, 0, kRows, kLimits[0]);
+    for (const int rows : {kRows, 130}) {
+      const Floats got = product.runWide(kernels, rows);
+      expectSame(got.data(), expected.data(), got.size(), "many rows of a weight of " + std::to_string(shape.n) + " by " + std::to_string(shape.k));
+    }
+    report("svcWideLinear", expected);
+  }
+}
+
+/// The bytes of products of several tiles, right or wrong.
+void reportWide(const Kernels& kernels) {
+  for (const int segments : {1, 8}) {
+    const Product product({260, 1024, false, true, -1, segments}, 150);
+    report("wide", product.runWide(kernels, 150));
+  }
 }
 
 /// The bytes of one product by the tiles for few rows and for many, right or wrong.

@@ -1,10 +1,11 @@
 // Checks the CUDA kernels of a library against plain definitions, and rows alone against rows among others.
-// Usage: cuda-kernels-check LIBRARY [rows|linear|formats|attention|logits|experts|bytes-of-linear]
+// Usage: cuda-kernels-check LIBRARY [rows|linear|formats|attention|logits|experts|wide|bytes-of-linear|bytes-of-wide]
 
 #include "check.h"
 
 namespace svc::cuda {
 void reportLinear(const Kernels& kernels);
+void reportWide(const Kernels& kernels);
 }
 
 int main(int count, char** arguments) {
@@ -14,6 +15,8 @@ int main(int count, char** arguments) {
     const Kernels kernels(arguments[1]);
     const std::string part = count > 2 ? arguments[2] : "";
     if (part == "bytes-of-linear") reportLinear(kernels);
+    if (part == "bytes-of-wide") reportWide(kernels);
+    if (part == "wide") checkWide(kernels);
     if (part == "" || part == "rows") checkRows(kernels);
     if (part == "" || part == "linear") checkLinear(kernels);
     if (part == "" || part == "formats") checkFormats(kernels);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cmath>
+#include <stdexcept>
 
 #include "simt.h"
+#include "tensor_map.h"
 
 namespace svc::cuda {
 
@@ -189,9 +191,40 @@ void multiplyAddLater(float (&c)[kTiles][4], const uint16_t* a, const uint16_t* 
   });
 }
 
-template <int kTiles>
+inline void endProducts() { simt::endProducts(); }
+/// A warp waits as one.
+template <int kGroupsLeft, int kTiles>
 void waitForProducts(float (&)[kTiles][4]) {
-  simt::waitForProducts();
+  simt::waitForProducts(kGroupsLeft);
+  syncWarp();
+}
+
+using Barrier = uint64_t;
+inline void beginBarrier(Barrier* barrier, int arrivals) { simt::beginBarrier(barrier, arrivals); }
+inline void showBarriers() {}
+inline void arrive(Barrier* barrier) { simt::arrive(barrier, 0); }
+inline void expectBytes(Barrier* barrier, int bytes) { simt::arrive(barrier, bytes); }
+inline void waitForRound(Barrier* barrier, int parity) { simt::waitForRound(barrier, parity); }
+template <int kRegisters>
+void giveRegisters() {}
+template <int kRegisters>
+void takeRegisters() {}
+
+/// Rows of 64 numbers with swapped pieces; what is past the edges of the matrix is zero.
+inline void copyBox(uint16_t* to, const TensorMap& map, int column, int row, Barrier* barrier) {
+  if ((reinterpret_cast<char*>(to) - dynamicShared()) % 1024 != 0) throw std::runtime_error("simt: a box must begin at a multiple of 1024 bytes");
+  simt::TensorMap matrix;
+  std::memcpy(&matrix, &map, sizeof matrix);
+  const auto copy = [=] {
+    for (uint32_t r = 0; r < matrix.boxRows; ++r) {
+      for (uint32_t c = 0; c < matrix.boxColumns; ++c) {
+        const bool isInside = row + r < matrix.rows && column + c < matrix.columns;
+        const auto* const from = reinterpret_cast<const uint16_t*>(matrix.address + (row + r) * matrix.rowBytes) + column + c;
+        to[r * matrix.boxColumns + ((c / 8 ^ r) & 7) * 8 + c % 8] = isInside ? *from : 0;
+      }
+    }
+  };
+  simt::boxLater(copy, barrier, static_cast<int>(matrix.boxRows * matrix.boxColumns * 2));
 }
 #endif
 

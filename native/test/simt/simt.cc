@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
+#include <map>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -124,12 +126,26 @@ struct Copy {
 };
 
 struct Fiber {
-  enum class State { Ready, InWarp, InBlock, Done };
+  enum class State { Ready, InWarp, InBlock, InRound, Done };
   Context context;
   State state;
   /// Groups of copies, the oldest first; the last one is still open.
   std::vector<std::vector<Copy>> copies;
-  std::vector<std::function<void()>> products;
+  std::vector<std::vector<std::function<void()>>> products;
+};
+
+struct RoundBarrier {
+  int arrivals, missing;
+  int bytes = 0;
+  unsigned rounds = 0;
+  std::vector<Fiber*> waiting = {};
+};
+
+/// A copy by the unit for boxes of tensors.
+struct BoxCopy {
+  std::function<void()> copy;
+  const void* barrier;
+  int bytes;
 };
 
 struct Warp {
@@ -181,15 +197,43 @@ class Block {
   }
 
   void productLater(std::function<void()> product) {
-    auto& products = fibers_[current_].products;
-    if (order_ == Order::Shuffled && products.empty() && random_() % 2 == 0) product();
-    else products.push_back(std::move(product));
+    auto& groups = fibers_[current_].products;
+    const bool isFirst = groups.size() == 1 && groups.front().empty();
+    if (order_ == Order::Shuffled && isFirst && random_() % 2 == 0) product();
+    else groups.back().push_back(std::move(product));
   }
 
-  void waitForProducts() {
-    auto& products = fibers_[current_].products;
-    for (const auto& product : products) product();
-    products.clear();
+  void endProducts() { fibers_[current_].products.emplace_back(); }
+
+  void waitForProducts(int groupsLeft) {
+    auto& groups = fibers_[current_].products;
+    while (static_cast<int>(groups.size()) > groupsLeft + 1) {
+      for (const auto& product : groups.front()) product();
+      groups.erase(groups.begin());
+    }
+  }
+
+  void beginBarrier(const void* barrier, int arrivals) { barriers_.insert_or_assign(barrier, RoundBarrier{arrivals, arrivals}); }
+
+  void arrive(const void* barrier, int bytesExpected) {
+    RoundBarrier& own = barriers_.at(barrier);
+    if (own.missing == 0) throw std::runtime_error("simt: more threads arrive at a barrier than it expects");
+    --own.missing;
+    own.bytes += bytesExpected;
+    endRound(own);
+  }
+
+  void waitForRound(const void* barrier, int parity) {
+    RoundBarrier& own = barriers_.at(barrier);
+    while (static_cast<int>(own.rounds & 1) == parity) {
+      own.waiting.push_back(&fibers_[current_]);
+      leave(Fiber::State::InRound);
+    }
+  }
+
+  void boxLater(BoxCopy box) {
+    boxes_.push_back(std::move(box));
+    if (order_ == Order::Shuffled && random_() % 2 == 0) landBox();
   }
 
   void commitCopies() { fibers_[current_].copies.emplace_back(); }
@@ -215,10 +259,12 @@ class Block {
     for (int i = 0; i < threads_; ++i) {
       fibers_[i].state = Fiber::State::Ready;
       fibers_[i].copies.assign(1, {});
-      fibers_[i].products.clear();
+      fibers_[i].products.assign(1, {});
       fibers_[i].context.begin(stacks_.of(i), &Block::body);
     }
     for (Warp& warp : warps_) warp.arrived = 0;
+    barriers_.clear();
+    boxes_.clear();
   }
 
   void begin(std::vector<int>& turns, int count) const {
@@ -234,7 +280,27 @@ class Block {
     for (const int warp : warpTurns_) {
       while (sweepWarp(warp)) hasRun = true;
     }
-    if (!hasRun) throw std::runtime_error("simt: all threads of a block wait for others");
+    if (hasRun) return;
+    if (boxes_.empty()) throw std::runtime_error("simt: all threads of a block wait for others");
+    landBox();
+  }
+
+  /// That copies land in their order is no promise, either.
+  void landBox() {
+    const auto box = boxes_.begin() + (order_ == Order::Shuffled ? static_cast<int>(random_() % boxes_.size()) : 0);
+    box->copy();
+    RoundBarrier& barrier = barriers_.at(box->barrier);
+    barrier.bytes -= box->bytes;
+    boxes_.erase(box);
+    endRound(barrier);
+  }
+
+  static void endRound(RoundBarrier& barrier) {
+    if (barrier.missing > 0 || barrier.bytes != 0) return;
+    barrier.missing = barrier.arrivals;
+    ++barrier.rounds;
+    for (Fiber* const fiber : barrier.waiting) fiber->state = Fiber::State::Ready;
+    barrier.waiting.clear();
   }
 
   /// Runs every lane that waits for no other up to its next meeting; false where there is none.
@@ -273,6 +339,8 @@ class Block {
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<int> laneTurns_, warpTurns_;
+  std::map<const void*, RoundBarrier> barriers_;
+  std::deque<BoxCopy> boxes_;
   struct alignas(16) Piece {
     uint64_t words[2];
   };
@@ -303,7 +371,12 @@ void syncBlock() { block().syncBlock(); }
 Lane meetWarp(const Lane& mine, WarpAct act) { return block().meetWarp(mine, act); }
 void copyLater(void* to, const void* from, int bytes, int bytesRead) { block().copyLater({to, from, bytes, bytesRead}); }
 void productLater(std::function<void()> product) { block().productLater(std::move(product)); }
-void waitForProducts() { block().waitForProducts(); }
+void endProducts() { block().endProducts(); }
+void waitForProducts(int groupsLeft) { block().waitForProducts(groupsLeft); }
+void beginBarrier(const void* barrier, int arrivals) { block().beginBarrier(barrier, arrivals); }
+void arrive(const void* barrier, int bytesExpected) { block().arrive(barrier, bytesExpected); }
+void waitForRound(const void* barrier, int parity) { block().waitForRound(barrier, parity); }
+void boxLater(std::function<void()> copy, const void* barrier, int bytes) { block().boxLater({std::move(copy), barrier, bytes}); }
 void commitCopies() { block().commitCopies(); }
 void waitForCopies(int groupsLeft) { block().waitForCopies(groupsLeft); }
 

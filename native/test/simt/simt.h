@@ -4,7 +4,7 @@
 // bytes hang on the order lacks a barrier.
 //
 // A cp.async lands when its group is waited for, and in the order `shuffled` some land at once: a kernel may rely on neither. So do products of
-// warpgroups, which the emulation has with SVC_EMULATE_WARPGROUPS alone.
+// warpgroups, and boxes of tensors, which land when nothing else can run; the emulation has both with SVC_EMULATE_WARPGROUPS alone.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,17 @@ using WarpAct = void (*)(Lane* lanes);
 /// Leaves `mine` for the warp's action, and returns what the action leaves for this lane.
 Lane meetWarp(const Lane& mine, WarpAct act);
 
-/// Of a matrix unit that works while its warps go on: in their order, at the latest when they are waited for.
+/// Of a matrix unit that works while its warps go on: in their order, at the latest when the group that `endProducts` ends is waited for.
 void productLater(std::function<void()> product);
-void waitForProducts();
+void endProducts();
+void waitForProducts(int groupsLeft);
+
+/// A barrier of rounds in shared memory: one ends when so many have arrived, and all bytes have come that they expect.
+void beginBarrier(const void* barrier, int arrivals);
+void arrive(const void* barrier, int bytesExpected);
+/// Returns once the round in progress is not one of this parity.
+void waitForRound(const void* barrier, int parity);
+void boxLater(std::function<void()> copy, const void* barrier, int bytes);
 
 void copyLater(void* to, const void* from, int bytes, int bytesRead);
 void commitCopies();
@@ -80,3 +88,4 @@ struct EmulatedKernel {
       }};                                                                                                           \
   }                                                                                                                 \
   static void name##Body(const Params& p)
+#define SVC_TENSOR_KERNEL SVC_KERNEL

@@ -1,0 +1,87 @@
+// The CUDA backend on an emulated Hopper GPU: products of many rows, by kernels of their own, have the bits of those of few.
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Ops, Tensor } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
+import { compileChanged } from '../helpers/changed-kernels.ts';
+import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { WeightFolder } from '../helpers/weight-file.ts';
+import { BF16_ROUNDING, expectClose, Random, sumTolerance } from './native-backends.ts';
+
+describe('products of many rows on Hopper', needsCudaEmulator, () => {
+  const weights = new WeightFolder();
+  const folder = mkdtempSync(join(tmpdir(), 'svc-wide-'));
+  let hopper: Ops;
+  beforeAll(() => {
+    const kernels = join(folder, 'hopper.so');
+    const changes = ['linear.cu', 'linear_wide.cu'].map((file) => ({ file, from: /^/, to: '' }));
+    compileChanged(kernels, changes, ['SVC_EMULATE_WARPGROUPS']);
+    const usual = process.env.SVC_CUDA_KERNELS;
+    process.env.SVC_CUDA_KERNELS = kernels;
+    hopper = openCuda();
+    process.env.SVC_CUDA_KERNELS = usual;
+  }, 120_000);
+  afterAll(() => {
+    hopper.close();
+    weights.remove();
+    rmSync(folder, { recursive: true });
+  });
+
+  const [rows, n, k] = [260, 136, 330];
+  const random = new Random(1);
+  const part = (): LinearPart =>
+    plainPart(weights.write([n, k], random.floats(n * k), 'bf16'), weights.write([n], random.floats(n)));
+  const x = random.floats(rows * k, 'bf16');
+  const residual = random.floats(rows * n);
+
+  /** Rows from `first` on, of what `compute` makes of them. */
+  function run(
+    ops: Ops,
+    first: number,
+    count: number,
+    compute: (ops: Ops, x: Tensor) => Tensor,
+  ): Float32Array {
+    const own = x.subarray(first * k, (first + count) * k);
+    return ops.scope(() => ops.read(compute(ops, ops.tensor(own, count, k, 'bf16'))));
+  }
+
+  function expectRowsAlike(width: number, compute: (ops: Ops, x: Tensor) => Tensor): void {
+    const all = run(hopper, 0, rows, compute);
+    for (const [first, count] of [
+      [0, 1],
+      [200, 60],
+      [100, 130],
+    ] as const) {
+      expect(run(hopper, first, count, compute)).toEqual(
+        all.subarray(first * width, (first + count) * width),
+      );
+    }
+    const expected = run(new ReferenceOps(), 0, rows, compute);
+    expectClose(all, expected, { ...sumTolerance(k), relative: 2 * BF16_ROUNDING });
+  }
+
+  it.each([1, 2, 8] as const)('have the bits of few rows, of %i segments', (segments) => {
+    const own = part();
+    expectRowsAlike(n, (ops, input) => ops.linear(input, ops.loadLinear([own], 'bf16', segments)));
+  });
+
+  it('have them of gate and up', () => {
+    const [gate, up] = [part(), part()];
+    expectRowsAlike(n, (ops, input) => ops.gateUp(input, ops.loadGateUp(gate, up, 'bf16'), 'silu'));
+  });
+
+  it('add to what is there', () => {
+    const own = part();
+    const compute = (ops: Ops) =>
+      ops.scope(() => {
+        const out = ops.tensor(residual, rows, n, 'f32');
+        ops.addLinear(out, ops.tensor(x, rows, k, 'bf16'), ops.loadLinear([own], 'bf16', 8));
+        return ops.read(out);
+      });
+    expectClose(compute(hopper), compute(new ReferenceOps()), sumTolerance(k));
+  });
+});
