@@ -226,8 +226,10 @@ class Instance {
     const { KvMemory, TransferEngine } = loadNative();
     this.memory = new KvMemory(LAYERS, numBlocks, PIECE_BYTES);
     const receiveBytes = receiveBlocks * LAYERS * PIECE_BYTES;
+    const token = this.memory.share();
+    const part = { token, layers: { first: 0, end: LAYERS }, heads: { first: 0, end: 1 } };
     const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
-    this.engine = new TransferEngine(this.memory.share(), options, (events) => {
+    this.engine = new TransferEngine([part], options, (events) => {
       for (const event of events) {
         this.#waiting.get(event.type)?.(event);
         this.#waiting.delete(event.type);

@@ -354,6 +354,30 @@ export interface NativeBackend {
   forkJoinSeconds(repeats: number): number;
 }
 
+/** How keys and values lie in a layer block: sections one after the other, each [heads][tiles of `tileTokens` tokens]. */
+export interface NativeLayerBlockShape {
+  readonly heads: number;
+  /** Of a block. */
+  readonly tokens: number;
+  readonly tileTokens: number;
+  /** [sections] Bytes of a tile. */
+  readonly tileBytes: readonly number[];
+}
+
+/** One part of the KV memory of an instance: the rows and the heads of each block that it holds. */
+export interface NativeKvPart {
+  /** Of `share` or `shareKvMemory`; can be used once. */
+  readonly token: bigint;
+  readonly layers: { readonly first: number; readonly end: number };
+  readonly heads: { readonly first: number; readonly end: number };
+}
+
+/** How blocks of two instances are cut into pieces: the heads into `shards` of one size, the tokens into runs of `tokens`. */
+export interface NativeCut {
+  readonly shards: number;
+  readonly tokens: number;
+}
+
 /** KV memory without a backend: what tests and instances without a model move. Layer blocks are [layer][block]. */
 export interface NativeKvMemory {
   /** See NativeBackend.shareKvMemory. */
@@ -376,9 +400,9 @@ export type NativeTransferEvent =
   | { readonly type: 'sent'; readonly send: number }
   /** Nothing reads the blocks of this send any more. */
   | { readonly type: 'sendClosed'; readonly send: number }
-  /** All layer blocks have come and are what was sent. */
+  /** All pieces have come and are what was sent. */
   | { readonly type: 'received'; readonly ticket: bigint }
-  /** A layer block is not what was sent, as it came (the rest goes on) or as it was copied. */
+  /** A piece is not what was sent, as it came (the rest goes on) or as it was copied. */
   | { readonly type: 'corrupt'; readonly ticket: bigint }
   /** Nothing writes into its places or reads them any more. */
   | { readonly type: 'receiveClosed'; readonly ticket: bigint }
@@ -401,7 +425,7 @@ interface NativeTransferOptions {
 export type Transport = 'shm' | 'tcp' | 'cuda-ipc';
 
 /**
- * Moves layer blocks between the KV memories of instances, on threads of its own. One JavaScript thread owns it; `onEvents`
+ * Moves pieces of blocks between the KV memories of instances, on threads of its own. One JavaScript thread owns it; `onEvents`
  * is called there with what has happened, until `close`. It does not keep the process alive.
  */
 export interface NativeTransferEngine {
@@ -412,26 +436,36 @@ export interface NativeTransferEngine {
     readonly 'cuda-ipc'?: string;
   };
 
-  /** Begins to connect; `linkUp` or `linkDown` follows. `sockets` is for tcp. @returns the link. */
-  connect(kind: Transport, address: string, sockets: number): number;
+  /**
+   * Begins to connect; `linkUp` or `linkDown` follows. `sockets` is for tcp, for each part.
+   * @param cut of this instance's blocks and the peer's; left out, the peer's memory is in parts as this one's
+   * @returns the link.
+   */
+  connect(kind: Transport, address: string, sockets: number, cut?: NativeCut): number;
   disconnect(link: number): void;
 
   /** A transfer of `numBlocks` blocks, which leave as they are saved. `send` is the caller's number. */
   openSend(send: number, numBlocks: number): void;
-  /** Sends blocks from index `firstBlock` on over `link`, those saved so far and those to come; from the beginning where called again. */
-  grant(send: number, link: number, ticket: bigint, firstBlock: number): void;
+  /**
+   * Sends runs of tokens of the link's cut over `link`, from index `first` of the transfer up to `end`, those saved so far and those to
+   * come; from the beginning where called again. Where blocks are not cut a run is a block. `end` left out, all.
+   */
+  grant(send: number, link: number, ticket: bigint, first: number, end?: number): void;
   /** `sendClosed` follows. */
   closeSend(send: number): void;
 
-  /** Lets blocks `firstBlock` .. `firstBlock + offsets.length` of a transfer come into the receive memory, all layers of a block one after the other. */
-  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array): void;
-  /** Layer blocks that have come so far. */
+  /**
+   * Lets blocks `firstBlock` .. `firstBlock + offsets.length` of a transfer come into the receive memory, all layers of a block one
+   * after the other. The last block has `lastTokens` tokens; left out, all.
+   */
+  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array, lastTokens?: number): void;
+  /** Pieces that have come so far. */
   progress(ticket: bigint): number;
   /** Ends its loads; `receiveClosed` follows: nothing writes into its places or reads them any more. */
   closeReceive(ticket: bigint): void;
   /**
    * Copies blocks from index `firstBlock` of the transfer on into `blocks` of the KV memory, as they come. `loaded` follows
-   * when all of the transfer has come and is copied, when a layer block was damaged since it came (after `corrupt`), or when
+   * when all of the transfer has come and is copied, when a piece was damaged since it came (after `corrupt`), or when
    * the receive is closed; nothing writes into `blocks` from then on.
    */
   load(load: number, ticket: bigint, firstBlock: number, blocks: Int32Array): void;
@@ -465,13 +499,13 @@ export interface Native {
   readonly KvMemory: new (
     layers: number,
     blocks: number,
-    layerBlockBytes: number,
+    /** A number of bytes is that of one head and one token. */
+    layerBlock: number | NativeLayerBlockShape,
     driver?: string,
     kernels?: string,
   ) => NativeKvMemory;
-  /** `memory` is a token of shareKvMemory. */
   readonly TransferEngine: new (
-    memory: bigint,
+    parts: readonly NativeKvPart[],
     options: NativeTransferOptions,
     onEvents: (events: readonly NativeTransferEvent[]) => void,
   ) => NativeTransferEngine;

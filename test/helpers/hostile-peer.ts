@@ -10,7 +10,7 @@ import {
 } from '../../src/kv-transfer/p2p/messages.ts';
 import { NativeMover } from '../../src/kv-transfer/p2p/native-mover.ts';
 import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
-import { COMPATIBILITY, type KvInstance, NUM_BLOCKS, WHOLE } from './kv-instance.ts';
+import { COMPATIBILITY, type KvInstance, LAYER_BLOCK, NUM_BLOCKS, WHOLE } from './kv-instance.ts';
 import { freePort } from './svc-process.ts';
 
 const nothing = () => {};
@@ -42,7 +42,7 @@ export class HostilePeer {
   static async start(): Promise<HostilePeer> {
     const port = await freePort();
     const { KvMemory } = loadNative();
-    const memory = new KvMemory(COMPATIBILITY.layers, NUM_BLOCKS, COMPATIBILITY.layerBlockBytes);
+    const memory = new KvMemory(COMPATIBILITY.layers, NUM_BLOCKS, LAYER_BLOCK);
     const mover = new NativeMover(
       {
         parts: [{ ...WHOLE, token: memory.share() }],

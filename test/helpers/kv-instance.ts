@@ -13,7 +13,7 @@ import type {
 } from '../../src/kv-transfer/connector.ts';
 import { DEADLINES, type Deadlines } from '../../src/kv-transfer/p2p/deadlines.ts';
 import { P2pConnector } from '../../src/kv-transfer/p2p/p2p-connector.ts';
-import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
+import { loadNative, type NativeKvMemory, type NativeLayerBlockShape } from '../../src/native/native.ts';
 import { freePort } from './svc-process.ts';
 
 export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferConfig {
@@ -45,6 +45,8 @@ export const COMPATIBILITY: KvCompatibility = {
   heads: 4,
   layerBlockBytes: 512,
 };
+/** As that of a processor lies, but for the size of its tiles: keys, then values. */
+export const LAYER_BLOCK: NativeLayerBlockShape = { heads: 4, tokens: 4, tileTokens: 2, tileBytes: [32, 32] };
 /** KV memory in one part. */
 export const WHOLE: KvPartPlace = {
   layers: { first: 0, end: COMPATIBILITY.layers },
@@ -106,10 +108,10 @@ export class KvInstance {
   }: KvInstanceOptions = {}): Promise<KvInstance> {
     const config = kvTransferConfig({ port: await freePort(), ...given });
     const { KvMemory } = loadNative();
-    const { layers, layerBlockBytes } = COMPATIBILITY;
+    const { layers } = COMPATIBILITY;
     const { SVC_CUDA_DRIVER, SVC_CUDA_KERNELS } = process.env;
     const device = isOnGpu ? [SVC_CUDA_DRIVER, SVC_CUDA_KERNELS] : [];
-    const memory = new KvMemory(layers, NUM_BLOCKS, layerBlockBytes, ...device);
+    const memory = new KvMemory(layers, NUM_BLOCKS, LAYER_BLOCK, ...device);
     const heard = { commands: [] as KvTransferCommand[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
       compatibility: { ...COMPATIBILITY, ...compatibility },

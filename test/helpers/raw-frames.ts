@@ -8,18 +8,41 @@ import type { Shape } from './transfer-node.ts';
 export interface RawHello {
   readonly magic?: number;
   readonly version?: number;
+  readonly shards?: number;
+  readonly pieceTokens?: number;
+  readonly pieceBytes?: bigint;
+  readonly firstLayer?: number;
   readonly layers?: number;
+  readonly endLayer?: number;
+  readonly firstShard?: number;
+  readonly endShard?: number;
+  readonly blockTokens?: number;
   readonly blocks?: number;
-  readonly layerBlockBytes?: bigint;
+  readonly checksum?: number;
 }
 
 export function rawHello(shape: Shape, wrong: RawHello = {}): Buffer {
-  const bytes = Buffer.alloc(24);
-  bytes.writeUInt32LE(wrong.magic ?? 0x48435653, 0);
-  bytes.writeUInt32LE(wrong.version ?? 1, 4);
-  bytes.writeUInt32LE(wrong.layers ?? shape.layers, 8);
-  bytes.writeUInt32LE(wrong.blocks ?? shape.blocks, 12);
-  bytes.writeBigUInt64LE(wrong.layerBlockBytes ?? BigInt(shape.layerBlockBytes), 16);
+  const { tokens = 1 } = shape;
+  const cut = [
+    wrong.magic ?? 0x48435653,
+    wrong.version ?? 2,
+    wrong.layers ?? shape.layers,
+    wrong.shards ?? 1,
+    wrong.pieceTokens ?? tokens,
+    wrong.blockTokens ?? tokens,
+  ];
+  const part = [
+    wrong.firstLayer ?? 0,
+    wrong.endLayer ?? shape.layers,
+    wrong.firstShard ?? 0,
+    wrong.endShard ?? 1,
+    wrong.blocks ?? shape.blocks,
+  ];
+  const bytes = Buffer.alloc(56);
+  for (const [i, number] of cut.entries()) bytes.writeUInt32LE(number, i * 4);
+  bytes.writeBigUInt64LE(wrong.pieceBytes ?? BigInt(shape.layerBlockBytes), 24);
+  for (const [i, number] of part.entries()) bytes.writeUInt32LE(number, 32 + i * 4);
+  bytes.writeUInt32LE(wrong.checksum ?? loadNative().crc32c(bytes), 52);
   return bytes;
 }
 
@@ -30,7 +53,7 @@ export interface RawFrame {
   readonly firstBlock?: number;
   /** Where it is not the number of pieces. */
   readonly count?: number;
-  readonly flags?: number;
+  readonly shard?: number;
   readonly checksum?: number;
   readonly pieceChecksum?: number;
   /** Where the sender has all of them; TCP does not look at it. */
@@ -46,7 +69,7 @@ export function rawFrame(frame: RawFrame): Buffer {
   head.writeBigUInt64LE(frame.ticket, 8);
   head.writeUInt32LE(frame.firstBlock ?? 0, 16);
   head.writeUInt32LE(frame.count ?? frame.pieces.length, 20);
-  head.writeUInt32LE(frame.flags ?? 0, 24);
+  head.writeUInt32LE(frame.shard ?? 0, 24);
   for (const [i, piece] of frame.pieces.entries()) {
     head.writeUInt32LE(frame.pieceChecksum ?? crc32c(piece), 32 + 8 * i);
     head.writeUInt32LE(frame.sourceBlock ?? 0, 36 + 8 * i);

@@ -10,7 +10,10 @@ const slotBytes = layers * layerBlockBytes;
 const receiveBytes = slotBytes * blocks;
 const tcp = { host: '127.0.0.1', port: 0 };
 const options = { receiveBytes, deviceBytes: receiveBytes, tcp, shm: true, cudaIpc: 'possible' };
-const engine = new TransferEngine(memory.share(), options, (events) => events.forEach(say));
+const parts = [
+  { token: memory.share(), layers: { first: 0, end: Number(layers) }, heads: { first: 0, end: 1 } },
+];
+const engine = new TransferEngine(parts, options, (events) => events.forEach(say));
 
 const COMMANDS = {
   receive: ({ count }) =>

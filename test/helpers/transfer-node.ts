@@ -5,6 +5,7 @@ import { afterEach } from 'vitest';
 import {
   loadNative,
   type NativeKvMemory,
+  type NativeKvPart,
   type NativeTransferEngine,
   type NativeTransferEvent,
   type Transport,
@@ -14,6 +15,8 @@ export interface Shape {
   readonly layers: number;
   readonly blocks: number;
   readonly layerBlockBytes: number;
+  /** Of a block; left out, one. */
+  readonly tokens?: number;
 }
 
 export const SHAPE: Shape = { layers: 3, blocks: 64, layerBlockBytes: 4096 };
@@ -29,6 +32,11 @@ export interface Gpu {
 const PATIENCE_MS = 20_000;
 
 type EventOf<T extends NativeTransferEvent['type']> = Extract<NativeTransferEvent, { type: T }>;
+
+/** KV memory in one part, of one head. */
+export function wholeMemory(token: bigint, layers: number): NativeKvPart[] {
+  return [{ token, layers: { first: 0, end: layers }, heads: { first: 0, end: 1 } }];
+}
 
 export class TransferNode {
   readonly shape: Shape;
@@ -48,13 +56,9 @@ export class TransferNode {
   ) {
     const { KvMemory, TransferEngine } = loadNative();
     this.shape = shape;
-    this.memory = new KvMemory(
-      shape.layers,
-      shape.blocks,
-      shape.layerBlockBytes,
-      gpu?.SVC_CUDA_DRIVER,
-      gpu?.SVC_CUDA_KERNELS,
-    );
+    const { layers, blocks, layerBlockBytes, tokens = 1 } = shape;
+    const layerBlock = { heads: 1, tokens, tileTokens: tokens, tileBytes: [layerBlockBytes] };
+    this.memory = new KvMemory(layers, blocks, layerBlock, gpu?.SVC_CUDA_DRIVER, gpu?.SVC_CUDA_KERNELS);
     const options = {
       receiveBytes,
       deviceBytes,
@@ -62,7 +66,7 @@ export class TransferNode {
       shm: true,
       cudaIpc: 'possible',
     } as const;
-    this.engine = new TransferEngine(this.memory.share(), options, (events) => {
+    this.engine = new TransferEngine(wholeMemory(this.memory.share(), layers), options, (events) => {
       this.events.push(...events);
       for (const resolve of this.#waiting.splice(0)) resolve();
     });

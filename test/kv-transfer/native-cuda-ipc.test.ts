@@ -4,7 +4,13 @@ import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
 import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
-import { range, type Shape, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
+import {
+  range,
+  type Shape,
+  type TransferNode,
+  transferNodes,
+  wholeMemory,
+} from '../helpers/transfer-node.ts';
 import { transferProcesses } from '../helpers/transfer-process.ts';
 import { until } from '../helpers/until.ts';
 
@@ -97,7 +103,11 @@ describe('blocks over cuda-ipc', needsCudaEmulator, () => {
     expect(node().engine.endpoints['cuda-ipc']).toBeUndefined();
     const { KvMemory, TransferEngine } = loadNative();
     const listen = (memory: bigint) => () =>
-      new TransferEngine(memory, { receiveBytes: 0, tcp: null, shm: false, cudaIpc: 'required' }, () => {});
+      new TransferEngine(
+        wholeMemory(memory, 1),
+        { receiveBytes: 0, tcp: null, shm: false, cudaIpc: 'required' },
+        () => {},
+      );
     const { SVC_CUDA_DRIVER, SVC_CUDA_KERNELS } = CUDA_EMULATOR;
     expect(listen(new KvMemory(1, 1, 64, SVC_CUDA_DRIVER, SVC_CUDA_KERNELS).share())).toThrow(
       'the memory of this GPU cannot be shared with other processes: use the transport auto, shm or tcp',

@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
 import { ByteRelay } from '../helpers/byte-relay.ts';
 import { CUDA_EMULATOR, needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
-import { range, type Shape, transferNodes } from '../helpers/transfer-node.ts';
+import { range, type Shape, transferNodes, wholeMemory } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
 import { beginStep } from '../ops/steps.ts';
 
@@ -137,9 +137,9 @@ it('a layer leaves when it is stored, however long that takes', needsCudaEmulato
   const cuda = openCuda();
   const shape = { layers: 2, blocks: 3, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'bf16' } as const;
   const cache = cuda.makeKvCache(shape, true);
-  const d = makeNode({ layers: 2, blocks: 3, layerBlockBytes: cache.layerBlockBytes });
+  const d = makeNode({ layers: 2, blocks: 3, layerBlockBytes: cache.layerBlockBytes, tokens: 16 });
   const options = { receiveBytes: 0, tcp: null, shm: false };
-  const p = new (loadNative().TransferEngine)(cuda.shareKvMemory(cache), options, () => {});
+  const p = new (loadNative().TransferEngine)(wholeMemory(cuda.shareKvMemory(cache), 2), options, () => {});
   try {
     d.receive(7n, 1);
     p.openSend(1, 1);

@@ -57,9 +57,20 @@ it('frames made by hand are understood', needsNative, async () => {
 describe('a greeting', needsNative, () => {
   it.each<[string, RawHello, string]>([
     ['of another protocol', { magic: 0x20544547 }, 'not a peer of this version'],
-    ['of another version', { version: 2 }, 'not a peer of this version'],
+    ['of another version', { version: 1 }, 'not a peer of this version'],
     ['with other layers', { layers: 3 }, 'a KV cache of another shape'],
-    ['with other pieces', { layerBlockBytes: 2n ** 63n }, 'a KV cache of another shape'],
+    ['with a wrong checksum', { checksum: 7 }, 'a damaged greeting'],
+    ['with more layers of a part', { endLayer: 3 }, 'a KV cache of another shape'],
+    ['with other pieces', { pieceBytes: 2n ** 63n }, 'a KV cache of another shape'],
+    ['without layers', { firstLayer: 2 }, 'a KV cache of another shape'],
+    ['of layers that end before they begin', { firstLayer: 2 ** 32 - 1 }, 'a KV cache of another shape'],
+    ['without shards', { shards: 0 }, 'a KV cache of another shape'],
+    ['of more shards than heads', { shards: 2, endShard: 2 }, 'a KV cache of another shape'],
+    ['of shards that are not there', { endShard: 2 }, 'a KV cache of another shape'],
+    ['of no shard', { endShard: 0 }, 'a KV cache of another shape'],
+    ['of pieces without tokens', { pieceTokens: 0 }, 'heads or blocks that are cut otherwise'],
+    ['of pieces of half a block', { pieceTokens: 2 ** 31 }, 'heads or blocks that are cut otherwise'],
+    ['of blocks without tokens', { blockTokens: 0 }, 'heads or blocks that are cut otherwise'],
   ])('%s is refused', async (_, wrong, reason) => {
     const d = node(SHAPE);
     const peer = await connect(d.address('tcp'));
@@ -81,10 +92,10 @@ describe('a frame', needsNative, () => {
   it.each<[string, Partial<RawFrame>, string]>([
     ['of another magic', { magic: 1 }, 'not a frame'],
     ['of a layer that is not there', { layer: 2 }, 'not a frame'],
-    ['with unknown flags', { flags: 1 }, 'not a frame'],
-    ['without pieces', { count: 0 }, 'a frame of too many layer blocks'],
-    ['of too many pieces', { count: 129 }, 'a frame of too many layer blocks'],
-    ['of billions of pieces', { count: 2 ** 32 - 1 }, 'a frame of too many layer blocks'],
+    ['of a shard that is not there', { shard: 1 }, 'not a frame'],
+    ['without pieces', { count: 0 }, 'a frame of too many pieces'],
+    ['of too many pieces', { count: 129 }, 'a frame of too many pieces'],
+    ['of billions of pieces', { count: 2 ** 32 - 1 }, 'a frame of too many pieces'],
     ['with a wrong checksum', { checksum: 7 }, 'a damaged frame'],
     ['before its area', { firstBlock: 1 }, 'a frame outside of its transfer'],
     ['behind its area', { firstBlock: 4 }, 'a frame outside of its transfer'],

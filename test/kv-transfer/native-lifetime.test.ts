@@ -8,7 +8,7 @@ import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
 import { needsNative } from '../helpers/needs.ts';
-import { KINDS, range, SHAPE, TransferNode, transferNodes } from '../helpers/transfer-node.ts';
+import { KINDS, range, SHAPE, TransferNode, transferNodes, wholeMemory } from '../helpers/transfer-node.ts';
 import { ADDON, transferProcesses } from '../helpers/transfer-process.ts';
 import { until } from '../helpers/until.ts';
 
@@ -61,15 +61,15 @@ describe('a token', needsNative, () => {
   it('lets one engine adopt the memory', () => {
     const { KvMemory, TransferEngine } = loadNative();
     const token = new KvMemory(1, 1, 64).share();
-    new TransferEngine(token, OPTIONS, () => {}).close();
-    expect(() => new TransferEngine(token, OPTIONS, () => {})).toThrow(
+    new TransferEngine(wholeMemory(token, 1), OPTIONS, () => {}).close();
+    expect(() => new TransferEngine(wholeMemory(token, 1), OPTIONS, () => {})).toThrow(
       /names no KV memory, or was used before/,
     );
   });
 
   it.each([0n, 1n, 2n ** 64n - 1n])('that was made up (%i) is refused', (token) => {
     const { TransferEngine } = loadNative();
-    expect(() => new TransferEngine(token, OPTIONS, () => {})).toThrow(/names no KV memory/);
+    expect(() => new TransferEngine(wholeMemory(token, 1), OPTIONS, () => {})).toThrow(/names no KV memory/);
   });
 
   it('of another thread is as good', async () => {
@@ -83,7 +83,7 @@ describe('a token', needsNative, () => {
     const worker = new Worker(source, { eval: true, workerData: ADDON });
     const token = await new Promise<bigint>((resolve) => worker.once('message', resolve));
     const { TransferEngine } = loadNative();
-    const engine = new TransferEngine(token, OPTIONS, () => {});
+    const engine = new TransferEngine(wholeMemory(token, 1), OPTIONS, () => {});
     const d = node({ layers: 1, blocks: 4, layerBlockBytes: 64 });
     d.receive(1n, 2);
     engine.openSend(1, 2);
@@ -202,7 +202,8 @@ describe('an engine that is closed', needsNative, () => {
     const port = Number(node().address('tcp').split(':')[1]);
     const tcp = { host: '127.0.0.1', port };
     const numThreads = threads();
-    const make = () => new TransferEngine(new KvMemory(1, 1, 64).share(), { ...OPTIONS, tcp }, () => {});
+    const make = () =>
+      new TransferEngine(wholeMemory(new KvMemory(1, 1, 64).share(), 1), { ...OPTIONS, tcp }, () => {});
     expect(make).toThrow(`127.0.0.1:${port} cannot be listened on: Address already in use`);
     expect(threads()).toBe(numThreads);
   });
@@ -217,7 +218,8 @@ describe('a worker', needsNative, () => {
       const { KvMemory, TransferEngine } = require(workerData.addon);
       const memory = new KvMemory(4, 256, 65536);
       const options = { receiveBytes: 0, tcp: null, shm: true };
-      const engine = new TransferEngine(memory.share(), options, () => {});
+      const parts = [{ token: memory.share(), layers: { first: 0, end: 4 }, heads: { first: 0, end: 1 } }];
+      const engine = new TransferEngine(parts, options, () => {});
       engine.openSend(1, 256);
       engine.grant(1, engine.connect('tcp', workerData.address, 2), 1n, 0);
       memory.onKvStep(Int32Array.from([1, 0, 256, ...Array(256).keys()]));

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
 import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { needsNative } from '../helpers/needs.ts';
-import { KINDS, type Kind, range, type Shape, transferNodes } from '../helpers/transfer-node.ts';
+import { KINDS, type Kind, range, type Shape, transferNodes, wholeMemory } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
 import { openCpu } from '../ops/native-backends.ts';
 import { beginStep } from '../ops/steps.ts';
@@ -348,9 +348,9 @@ it('sends a block of a backend layer by layer, as its keys and values are stored
   const cpu = openCpu('portable', 1);
   const shape = { layers: 2, blocks: 3, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
   const cache = cpu.makeKvCache(shape, true);
-  const d = node({ layers: 2, blocks: 3, layerBlockBytes: cache.layerBlockBytes });
+  const d = node({ layers: 2, blocks: 3, layerBlockBytes: cache.layerBlockBytes, tokens: 16 });
   const options = { receiveBytes: 0, tcp: null, shm: false };
-  const p = new (loadNative().TransferEngine)(cpu.shareKvMemory(cache), options, () => {});
+  const p = new (loadNative().TransferEngine)(wholeMemory(cpu.shareKvMemory(cache), 2), options, () => {});
   try {
     d.receive(7n, 1);
     p.openSend(1, 1);
@@ -383,9 +383,9 @@ it(
     const layerGroups = [1, 1, 0];
     const shape = { layers: 3, blocks: 3, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
     const cache = cpu.makeKvCache({ ...shape, layerGroups }, true);
-    const d = node({ layers: 2, blocks: 3, layerBlockBytes: cache.layerBlockBytes });
+    const d = node({ layers: 2, blocks: 3, layerBlockBytes: cache.layerBlockBytes, tokens: 16 });
     const options = { receiveBytes: 0, tcp: null, shm: false };
-    const p = new (loadNative().TransferEngine)(cpu.shareKvMemory(cache), options, () => {});
+    const p = new (loadNative().TransferEngine)(wholeMemory(cpu.shareKvMemory(cache), 2), options, () => {});
     try {
       d.receive(7n, 2);
       p.openSend(1, 2);

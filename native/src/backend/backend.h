@@ -16,6 +16,7 @@
 #include "backend/lora.h"
 #include "backend/op_inputs.h"
 #include "backend/step_inputs.h"
+#include "memory/layer_block_shape.h"
 #include "backend/tensor_source.h"
 #include "memory/shared_memory.h"
 #include "ranks/rank_member.h"
@@ -104,8 +105,9 @@ struct KvCacheShape {
 
 struct KvCache {
   KvCacheShape shape;
-  /// Bytes of one row of one block.
+  /// Bytes of one row of one block, and what lies where in it.
   size_t layerBlockBytes;
+  LayerBlockShape layerBlock;
   /// The same memory, if its blocks may go to other instances, [row][block]; none otherwise.
   SharedMemory shared;
 };

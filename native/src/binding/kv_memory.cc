@@ -7,6 +7,26 @@
 #include "transfer/memory_tokens.h"
 
 namespace svc {
+namespace {
+
+constexpr int64_t kMaxLayerBlock = 1 << 30;
+
+/// A number of bytes is one head's, of one token.
+LayerBlockShape shapeFrom(const Napi::CallbackInfo& info) {
+  if (!info[2].IsObject()) {
+    return {1, 1, 1, {static_cast<size_t>(integerArgument(info, 2, 1, kMaxLayerBlock, "KvMemory: bytes of a layer block"))}};
+  }
+  const auto given = info[2].As<Napi::Object>();
+  const auto number = [&](const char* name) { return given.Get(name).ToNumber().Uint32Value(); };
+  LayerBlockShape shape{number("heads"), number("tokens"), number("tileTokens"), {}};
+  const auto tileBytes = given.Get("tileBytes").As<Napi::Array>();
+  for (uint32_t i = 0; i < tileBytes.Length(); ++i) shape.tileBytes.push_back(tileBytes.Get(i).ToNumber().Uint32Value());
+  const bool isShape = shape.tileTokens > 0 && shape.tokens % shape.tileTokens == 0 && shape.bytes() > 0;
+  if (!isShape || shape.bytes() > static_cast<size_t>(kMaxLayerBlock)) throw std::runtime_error("KvMemory: no shape of a layer block");
+  return shape;
+}
+
+}  // namespace
 
 Napi::Function KvMemoryObject::define(Napi::Env env) {
   return DefineClass(env, "KvMemory",
@@ -22,14 +42,15 @@ Napi::Function KvMemoryObject::define(Napi::Env env) {
 KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<KvMemoryObject>(info) {
   const auto layers = static_cast<uint32_t>(integerArgument(info, 0, 1, 1 << 16, "KvMemory: layers"));
   const auto blocks = static_cast<uint32_t>(integerArgument(info, 1, 1, 1 << 30, "KvMemory: blocks"));
-  const auto layerBlockBytes = static_cast<size_t>(integerArgument(info, 2, 1, 1 << 30, "KvMemory: bytes of a layer block"));
   checked(info, [&] {
     SharedMemory memory;
+    LayerBlockShape shape = shapeFrom(info);
+    const size_t layerBlockBytes = shape.bytes();
     const size_t bytes = layerBlockBytes * blocks * layers;
     if (info[3].IsString()) memory.device = std::make_shared<cuda::TransferMemory>(info[3].ToString(), info[4].ToString(), bytes);
     else memory.pages = std::make_shared<SharedPages>(bytes);
     if (memory.device) lane_ = memory.device->openLane(layerBlockBytes);
-    table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(memory), layers, blocks, layerBlockBytes));
+    table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(memory), layers, blocks, std::move(shape)));
     return info.Env().Undefined();
   });
 }

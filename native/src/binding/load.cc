@@ -321,7 +321,7 @@ Napi::Value BackendObject::shareKvMemory(const Info& info) {
   if (cache.shared.isNone()) throw ArgumentError("shareKvMemory", "a cache that is shared", "one that is not");
   sendTable_ = std::make_shared<transfer::SendTable>(
       transfer::KvMemory(cache.shared, static_cast<uint32_t>(cache.shape.layers.rows),
-                         static_cast<uint32_t>(cache.shape.blocks), cache.layerBlockBytes));
+                         static_cast<uint32_t>(cache.shape.blocks), cache.layerBlock));
   return Napi::BigInt::New(info.Env(), transfer::MemoryTokens::ofProcess().give(sendTable_));
 }
 

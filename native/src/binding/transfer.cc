@@ -40,11 +40,35 @@ const transfer::Transport& transportArgument(const Napi::CallbackInfo& info, siz
   throw Napi::RangeError::New(info.Env(), "a link is shm, tcp or cuda-ipc, got " + kind);
 }
 
-std::vector<transfer::Listener> listen(const Napi::Object& options, const transfer::KvMemory& memory) {
+transfer::Cut cutFrom(const Napi::Object& cut) {
+  return {cut.Get("shards").ToNumber().Uint32Value(), cut.Get("tokens").ToNumber().Uint32Value()};
+}
+
+/// [{ token, layers: { first, end }, heads: { first, end } }]
+std::vector<transfer::KvPart> takeParts(const Napi::Array& list) {
+  std::vector<transfer::KvPart> parts;
+  for (uint32_t i = 0; i < list.Length(); ++i) {
+    const auto part = list.Get(i).As<Napi::Object>();
+    const auto end = [&](const char* range, const char* name) {
+      return part.Get(range).As<Napi::Object>().Get(name).ToNumber().Uint32Value();
+    };
+    bool isLossless = false;
+    auto table = transfer::MemoryTokens::ofProcess().take(part.Get("token").As<Napi::BigInt>().Uint64Value(&isLossless));
+    if (!table) throw std::runtime_error("the token names no KV memory, or was used before");
+    const transfer::KvPlace place{end("layers", "first"), end("layers", "end"), end("heads", "first"), end("heads", "end")};
+    parts.push_back({place, std::move(table)});
+  }
+  return parts;
+}
+
+std::vector<transfer::Listener> listen(const Napi::Object& options, const std::vector<transfer::KvPart>& parts) {
   std::vector<transfer::Listener> listeners;
   const std::string cudaIpc = options.Get("cudaIpc").ToString();
-  const bool isWanted = cudaIpc == "required" || (cudaIpc == "possible" && transfer::canUseCudaIpc(memory));
-  if (isWanted) listeners.push_back(transfer::listenCudaIpc(memory));
+  // It copies whole layer blocks of one part.
+  const bool isOne = parts.size() == 1;
+  if (cudaIpc == "required" && !isOne) throw std::runtime_error("cuda-ipc is for a KV cache on one GPU: use the transport auto, shm or tcp");
+  const bool isPossible = cudaIpc == "possible" && isOne && transfer::canUseCudaIpc(parts.front().memory());
+  if (cudaIpc == "required" || isPossible) listeners.push_back(transfer::listenCudaIpc(parts.front().memory()));
   if (options.Get("shm").ToBoolean()) listeners.push_back(transfer::listenShm());
   const Napi::Value tcp = options.Get("tcp");
   if (tcp.IsObject()) {
@@ -101,15 +125,15 @@ Napi::Object describe(Napi::Env env, const Event& event) {
 
 }  // namespace
 
-TransferEngine::Parts::Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes, size_t deviceBytes,
+TransferEngine::Parts::Parts(std::vector<transfer::KvPart> parts, size_t receiveBytes, size_t deviceBytes,
                              std::vector<transfer::Listener> listeners, transfer::EventQueue& events)
-    : area(receiveBytes),
-      deviceArea(deviceBytes == 0 ? nullptr : table->memory.memory.device->allocate(deviceBytes)),
+    : memory(std::move(parts)),
+      area(receiveBytes),
+      deviceArea(deviceBytes == 0 ? nullptr : memory.all().front().memory().memory.device->allocate(deviceBytes)),
       deviceBytes(deviceBytes),
-      table(table),
-      loader(table->memory, events),
-      receiver(table->memory, std::move(listeners), loader, events),
-      sender(table, events) {}
+      loader(memory, events),
+      receiver(memory, std::move(listeners), loader, events),
+      sender(memory, events) {}
 
 template <TransferEngine::Method method>
 Napi::Value TransferEngine::call(const Info& info) {
@@ -141,22 +165,20 @@ TransferEngine::TransferEngine(const Info& info)
     : Napi::ObjectWrap<TransferEngine>(info), events_(std::make_shared<transfer::EventQueue>([this] {
         napi_call_threadsafe_function(signal_, nullptr, napi_tsfn_nonblocking);
       })) {
-  const uint64_t token = ticketArgument(info, 0);
   const auto options = info[1].As<Napi::Object>();
   checked(info, [&] {
-    auto table = transfer::MemoryTokens::ofProcess().take(token);
-    if (!table) throw std::runtime_error("the token names no KV memory, or was used before");
+    auto memory = takeParts(info[0].As<Napi::Array>());
     const double bytes = options.Get("receiveBytes").ToNumber().DoubleValue();
     if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
     const double deviceBytes = options.Has("deviceBytes") ? options.Get("deviceBytes").ToNumber().DoubleValue() : 0;
     if (!(deviceBytes >= 0 && deviceBytes <= bytes)) throw std::runtime_error("deviceBytes is no part of the receive memory");
-    auto listeners = listen(options, table->memory);
+    auto listeners = listen(options, memory);
     const bool comesFromDevices = std::ranges::any_of(listeners, [](const transfer::Listener& listener) {
       return listener.transport == &transfer::cudaIpcTransport();
     });
     signal_ = openSignal(info.Env(), info[2], events_, deliver);
     try {
-      parts_ = std::make_unique<Parts>(std::move(table), static_cast<size_t>(bytes), comesFromDevices ? static_cast<size_t>(deviceBytes) : 0,
+      parts_ = std::make_unique<Parts>(std::move(memory), static_cast<size_t>(bytes), comesFromDevices ? static_cast<size_t>(deviceBytes) : 0,
                                        std::move(listeners), *events_);
     } catch (...) {
       napi_release_threadsafe_function(signal_, napi_tsfn_release);
@@ -209,8 +231,10 @@ Napi::Value TransferEngine::connect(const Info& info) {
   const transfer::Transport& transport = transportArgument(info, 0);
   const std::string address = info[1].ToString();
   const int wanted = static_cast<int>(integerArgument(info, 2, 1, kMaxSockets, "connect: sockets"));
-  const int sockets = transport.maps(parts(info).table->memory) ? 1 : wanted;
-  return Napi::Number::New(info.Env(), parts(info).sender.connect(transport, address, sockets));
+  const transfer::KvParts& memory = parts(info).memory;
+  const int sockets = transport.maps(memory.all().front().memory()) ? 1 : wanted;
+  const transfer::Cut cut = info[3].IsUndefined() ? memory.ownCut() : cutFrom(info[3].As<Napi::Object>());
+  return checked(info, [&] { return Napi::Number::New(info.Env(), parts(info).sender.connect(transport, address, sockets, cut)); });
 }
 
 Napi::Value TransferEngine::disconnect(const Info& info) {
@@ -220,15 +244,19 @@ Napi::Value TransferEngine::disconnect(const Info& info) {
 
 Napi::Value TransferEngine::openSend(const Info& info) {
   const uint32_t send = idArgument(info, 0, "openSend: a send");
-  parts(info).table->open(send, static_cast<uint32_t>(integerArgument(info, 1, 1, kMaxBlocks, "openSend: blocks")));
+  const auto blocks = static_cast<uint32_t>(integerArgument(info, 1, 1, kMaxBlocks, "openSend: blocks"));
+  for (const transfer::KvPart& part : parts(info).memory.distinct()) part.table->open(send, blocks);
   return info.Env().Undefined();
 }
 
 Napi::Value TransferEngine::grant(const Info& info) {
   const uint32_t send = idArgument(info, 0, "grant: a send"), link = idArgument(info, 1, "grant: a link");
   const uint64_t ticket = ticketArgument(info, 2);
-  const auto first = static_cast<uint32_t>(integerArgument(info, 3, 0, kMaxBlocks, "grant: the first block"));
-  parts(info).table->grant(send, link, ticket, first);
+  const auto first = static_cast<uint32_t>(integerArgument(info, 3, 0, kMaxId, "grant: the first run"));
+  const int64_t end = info[4].IsUndefined() ? kMaxId : integerArgument(info, 4, 0, kMaxId, "grant: the end of the runs");
+  for (const transfer::KvPart& part : parts(info).memory.distinct()) {
+    part.table->grant(send, link, ticket, first, static_cast<uint32_t>(end));
+  }
   return info.Env().Undefined();
 }
 
@@ -242,8 +270,9 @@ Napi::Value TransferEngine::openReceive(const Info& info) {
   const uint64_t ticket = ticketArgument(info, 0);
   const auto first = static_cast<uint32_t>(integerArgument(info, 1, 0, kMaxBlocks, "openReceive: the first block"));
   const auto offsets = info[2].As<Napi::Float64Array>();
-  const transfer::KvMemory& memory = all.table->memory;
-  const double blockBytes = static_cast<double>(memory.layers * memory.layerBlockBytes);
+  const int64_t tokens = all.memory.tokens();
+  const int64_t lastTokens = info[3].IsUndefined() ? tokens : integerArgument(info, 3, 1, tokens, "openReceive: tokens of the last block");
+  const double blockBytes = static_cast<double>(all.memory.blockBytes());
   std::vector<char*> places;
   std::vector<DeviceAddress> devicePlaces;
   for (size_t i = 0; i < offsets.ElementLength(); ++i) {
@@ -255,13 +284,15 @@ Napi::Value TransferEngine::openReceive(const Info& info) {
     const bool isOnDevice = offset + blockBytes <= static_cast<double>(all.deviceBytes);
     devicePlaces.push_back(isOnDevice ? all.deviceArea->address() + static_cast<size_t>(offset) : 0);
   }
-  all.receiver.open(std::make_shared<transfer::Receive>(ticket, memory.layers, first, std::move(places), std::move(devicePlaces)));
+  const auto last = static_cast<uint32_t>(lastTokens);
+  all.receiver.open(
+      std::make_shared<transfer::Receive>(all.memory, ticket, first, last, std::move(places), std::move(devicePlaces)));
   return info.Env().Undefined();
 }
 
 Napi::Value TransferEngine::progress(const Info& info) {
   const auto receive = parts(info).receiver.find(ticketArgument(info, 0));
-  return Napi::Number::New(info.Env(), receive ? static_cast<double>(receive->numCome.load()) : 0);
+  return Napi::Number::New(info.Env(), receive ? static_cast<double>(receive->numCome()) : 0);
 }
 
 Napi::Value TransferEngine::closeReceive(const Info& info) {
@@ -277,7 +308,7 @@ Napi::Value TransferEngine::load(const Info& info) {
   const auto blocks = info[3].As<Napi::Int32Array>();
   std::vector<uint32_t> kvBlocks;
   for (size_t i = 0; i < blocks.ElementLength(); ++i) {
-    if (blocks[i] < 0 || static_cast<uint32_t>(blocks[i]) >= all.table->memory.blocks) {
+    if (blocks[i] < 0 || static_cast<uint32_t>(blocks[i]) >= all.memory.blocks()) {
       throw Napi::RangeError::New(info.Env(), "load: a block outside of the KV memory");
     }
     kvBlocks.push_back(static_cast<uint32_t>(blocks[i]));

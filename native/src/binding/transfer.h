@@ -16,7 +16,7 @@ namespace svc {
 class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
  public:
   static Napi::Function define(Napi::Env env);
-  /// new TransferEngine(token, options, onEvents)
+  /// new TransferEngine(parts, options, onEvents)
   explicit TransferEngine(const Napi::CallbackInfo& info);
   ~TransferEngine() override;
 
@@ -27,14 +27,14 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   /// The parts that `close` ends, the last one first: each uses those before it.
   struct Parts {
     /// Of `receiveBytes` of receive memory the first `deviceBytes` have places on the device, too.
-    Parts(std::shared_ptr<transfer::SendTable> table, size_t receiveBytes, size_t deviceBytes, std::vector<transfer::Listener> listeners,
+    Parts(std::vector<transfer::KvPart> memory, size_t receiveBytes, size_t deviceBytes, std::vector<transfer::Listener> listeners,
           transfer::EventQueue& events);
 
+    transfer::KvParts memory;
     Pages area;
     /// Null where nothing comes from another device.
     std::shared_ptr<const SharedDeviceMemory> deviceArea;
     const size_t deviceBytes;
-    std::shared_ptr<transfer::SendTable> table;
     transfer::Loader loader;
     transfer::Receiver receiver;
     transfer::Sender sender;

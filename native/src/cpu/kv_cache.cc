@@ -89,13 +89,15 @@ HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
   kv.valueOffset = kv.keyHeadBytes * kvHeads;
   kv.keysAreValues = keysAreValues;
   kv.layerBlockBytes = (kv.keyHeadBytes + (keysAreValues ? 0 : kv.valueHeadBytes)) * kvHeads;
+  LayerBlockShape layerBlock{static_cast<uint32_t>(kvHeads), static_cast<uint32_t>(blockSize), kLanes, {kv.keyTileBytes}};
+  if (!keysAreValues) layerBlock.tileBytes.push_back(kv.valueTileBytes);
   const size_t bytes = kv.layerBlockBytes * blocks * layers.rows;
   if (isShared) {
     auto pages = std::make_shared<SharedPages>(bytes);
-    return {{shape, kv.layerBlockBytes, {pages, nullptr}}, kv, pages->data(), Pages()};
+    return {{shape, kv.layerBlockBytes, std::move(layerBlock), {pages, nullptr}}, kv, pages->data(), Pages()};
   }
   Pages pages(bytes);
-  return {{shape, kv.layerBlockBytes, {}}, kv, pages.data(), std::move(pages)};
+  return {{shape, kv.layerBlockBytes, std::move(layerBlock), {}}, kv, pages.data(), std::move(pages)};
 }
 
 void runStoreKv(ThreadPool& pool, const KernelSet& set, const HostKvCache& cache, int layer, Rows k, Rows v,

@@ -63,16 +63,20 @@ const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared
   expectServed(shape);
   const size_t vectorBytes = shape.headDim * elementBytes(shape.format) + (shape.format == KvFormat::Int8 ? sizeof(float) : 0);
   const size_t kinds = shape.keysAreValues ? 1 : 2, layerBlockBytes = kinds * shape.blockSize * shape.kvHeads * vectorBytes;
+  // A token lies by itself; scales of int8 follow all numbers.
+  LayerBlockShape layerBlock{static_cast<uint32_t>(shape.kvHeads), static_cast<uint32_t>(shape.blockSize), 1, {}};
+  layerBlock.tileBytes.assign(kinds, shape.headDim * elementBytes(shape.format));
+  if (shape.format == KvFormat::Int8) layerBlock.tileBytes.insert(layerBlock.tileBytes.end(), kinds, sizeof(float));
   const size_t bytes = layerBlockBytes * shape.blocks * shape.layers.rows;
   if (isShared) {
     auto memory = std::make_shared<TransferMemory>(driver_, kernelsPath_, bytes);
-    return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, {nullptr, memory}}, memory->address(), DeviceMemory()});
+    return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {nullptr, memory}}, memory->address(), DeviceMemory()});
   }
   DeviceMemory memory(device_, bytes);
   const Driver& driver = device_.driver();
   driver.check(driver.cuMemsetD8Async(memory.address(), 0, bytes, stream_.handle()), "clear its KV memory");
   const DeviceAddress address = memory.address();
-  return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, {}}, address, std::move(memory)});
+  return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {}}, address, std::move(memory)});
 }
 
 bool CudaBackend::await(StreamPosition position, Duration atMost) {

@@ -7,6 +7,11 @@
 
 namespace svc::transfer {
 
+uint32_t helloChecksum(Hello hello) {
+  hello.checksum = 0;
+  return crc32c(&hello, sizeof hello);
+}
+
 uint32_t frameChecksum(const FrameHeader& header, const FrameEntry* entries) {
   FrameHeader blank = header;
   blank.checksum = 0;

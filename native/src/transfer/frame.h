@@ -8,10 +8,10 @@ namespace svc::transfer {
 
 constexpr uint32_t kHelloMagic = 0x48435653;  // "SVCH"
 constexpr uint32_t kFrameMagic = 0x46435653;  // "SVCF"
-constexpr uint32_t kVersion = 1;
-/// Most layer blocks of one frame.
-constexpr uint32_t kMaxLayerBlocks = 128;
-/// Most bytes of layer blocks in one frame, which has at least one block. They fit in a core's cache, since they are
+constexpr uint32_t kVersion = 2;
+/// Most pieces of one frame.
+constexpr uint32_t kMaxPieces = 128;
+/// Most bytes of pieces in one frame, which has at least one of them. They fit in a core's cache, since they are
 /// summed first and copied afterwards.
 constexpr size_t kMaxPayload = 1 << 19;
 
@@ -21,39 +21,54 @@ constexpr size_t kMaxReason = 128;
 /// What a receiver answers to a greeting over a transport that is answered.
 constexpr uint32_t kReady = 0x52435653;  // "SVCR"
 
-/// The first bytes on a socket. The descriptor of the sender's KV memory is attached where the receiver copies out of it.
+/// The first bytes on a socket, which carries pieces of one part of the sender's KV memory. The descriptor of that part is attached where
+/// the receiver copies out of it.
 struct Hello {
   uint32_t magic;
   uint32_t version;
+  /// Of all parts.
   uint32_t layers;
-  /// Of the memory that the receiver reads; 0 where layer blocks follow their frames.
+  /// How blocks are cut into pieces.
+  uint32_t shards;
+  uint32_t pieceTokens;
+  uint32_t blockTokens;
+  uint64_t pieceBytes;
+  /// What the part holds.
+  uint32_t firstLayer;
+  uint32_t endLayer;
+  uint32_t firstShard;
+  uint32_t endShard;
+  /// Of the memory that the receiver reads; 0 where pieces follow their frames.
   uint32_t blocks;
-  uint64_t layerBlockBytes;
+  /// Checksum of the hello, with 0 in this place.
+  uint32_t checksum;
 };
 
-/// `count` entries follow, and as many layer blocks where the receiver does not read them itself.
+/// `count` entries follow, and as many pieces where the receiver does not read them itself: of one shard of one layer, one a run of
+/// tokens.
 struct FrameHeader {
   uint32_t magic;
   uint32_t layer;
   uint64_t ticket;
-  /// Place of the first block in the transfer.
-  uint32_t firstBlock;
+  /// Place of the first run in the transfer.
+  uint32_t first;
   uint32_t count;
-  uint32_t flags;
+  uint32_t shard;
   /// Checksum of the header, with 0 in this place, and of the entries.
   uint32_t checksum;
 };
 
 struct FrameEntry {
-  /// Checksum of the layer block: CRC-32C, or `blockSum` over cuda-ipc.
+  /// Checksum of the piece: CRC-32C, or `blockSum` over cuda-ipc.
   uint32_t checksum;
-  /// Place of the layer block in the sender's memory.
+  /// The block of the sender's memory that it is in.
   uint32_t sourceBlock;
 };
 
-static_assert(sizeof(Hello) == 24 && sizeof(FrameHeader) == 32 && sizeof(FrameEntry) == 8);
+static_assert(sizeof(Hello) == 56 && sizeof(FrameHeader) == 32 && sizeof(FrameEntry) == 8);
 
-/// The value of the checksum field of `header`.
+/// The value of the checksum field of `hello`, and of `header`.
+uint32_t helloChecksum(Hello hello);
 uint32_t frameChecksum(const FrameHeader& header, const FrameEntry* entries);
 
 }  // namespace svc::transfer

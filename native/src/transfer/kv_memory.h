@@ -3,18 +3,21 @@
 
 #include <utility>
 
+#include "memory/layer_block_shape.h"
 #include "memory/shared_memory.h"
 
 namespace svc::transfer {
 
+/// Of one part of an instance: its layers and heads only.
 struct KvMemory {
-  KvMemory(SharedMemory memory, uint32_t layers, uint32_t blocks, size_t layerBlockBytes)
-      : memory(std::move(memory)), layers(layers), blocks(blocks), layerBlockBytes(layerBlockBytes) {}
+  KvMemory(SharedMemory memory, uint32_t layers, uint32_t blocks, LayerBlockShape shape)
+      : memory(std::move(memory)), layers(layers), blocks(blocks), shape(std::move(shape)), layerBlockBytes(this->shape.bytes()) {}
 
   /// Keeps the bytes alive while a transfer uses them, even if their backend is freed.
   SharedMemory memory;
   uint32_t layers;
   uint32_t blocks;
+  LayerBlockShape shape;
   size_t layerBlockBytes;
 
   bool isOfDevice() const { return memory.device != nullptr; }

@@ -17,12 +17,11 @@ bool fits(const Load& load) {
 
 }  // namespace
 
-Loader::Loader(KvMemory memory, EventQueue& events)
-    : memory_(std::move(memory)),
-      events_(events),
-      checksum_(memory_.layerBlockBytes),
-      mostPerTurn_(std::max<size_t>(kBytesPerTurn / memory_.layerBlockBytes, 1)),
-      lane_(memory_.isOfDevice() ? memory_.memory.device->openLane(mostPerTurn_ * memory_.layerBlockBytes) : nullptr) {
+Loader::Loader(const KvParts& memory, EventQueue& events)
+    : memory_(memory), events_(events), bytesPerTurn_(std::max(kBytesPerTurn, memory.layerBlockBytes())) {
+  for (const KvPart& part : memory.all()) {
+    if (memory.isOfDevice()) lanes_.push_back(part.memory().memory.device->openLane(bytesPerTurn_));
+  }
   poller_.start([](int, uint32_t) {}, [this] { copyArrived(); });
 }
 
@@ -30,7 +29,7 @@ Loader::~Loader() { poller_.stop(); }
 
 void Loader::load(Load load) {
   numLoads_ += 1;
-  load.isLate = load.receive->numReadable == load.receive->arrivals.size();
+  load.isLate = load.receive->isReadable();
   poller_.post([this, load = std::move(load)] {
     if (fits(load)) loads_.push_back(load);
     else end(load, false);
@@ -56,7 +55,7 @@ void Loader::copyArrived() {
   bool isMore = false;
   for (auto load = loads_.begin(); load != loads_.end();) {
     const bool isIntact = copySome(*load);
-    if (isIntact && load->numRead < load->receive->arrivals.size()) {
+    if (isIntact && !load->receive->isRead(load->numRead)) {
       isMore = isMore || load->numRead < load->receive->numReadable;
       ++load;
     } else {
@@ -70,49 +69,66 @@ void Loader::copyArrived() {
 
 bool Loader::copySome(Load& load) {
   const Receive& receive = *load.receive;
-  const size_t numBlocks = receive.places.size(), skipped = load.firstBlock - receive.firstBlock;
-  const uint64_t end = std::min<uint64_t>(receive.numReadable, load.numRead + mostPerTurn_);
+  const uint64_t readable = receive.numReadable;
+  if (load.numRead == readable) return true;
+  const uint64_t end = std::min(readable, load.numRead + bytesPerTurn_ / receive.parts().front().pieceBytes());
   bool isIntact = true;
   forgetCopies();
   try {
     for (size_t copied = 0; isIntact && load.numRead < end; ++load.numRead) {
-      const size_t layers = memory_.layers;
-      const size_t inOrder = load.numRead % layers * numBlocks + load.numRead / layers;
-      const size_t slot = load.isLate ? inOrder : receive.arrivals[load.numRead];
-      const size_t layer = slot / numBlocks, block = slot % numBlocks;
-      if (block < skipped || block - skipped >= load.blocks.size()) continue;
-      const size_t offset = layer * memory_.layerBlockBytes;
-      const auto row = static_cast<uint32_t>(layer);
-      const uint32_t to = load.blocks[block - skipped];
-      if (receive.isOnDevice[slot]) {
-        from_.push_back(receive.devicePlaces[block] + offset);
-        to_.push_back(memory_.deviceAddress(row, to));
-        expected_.push_back(receive.checksums[slot]);
+      const Receive::Piece piece = load.isLate ? receive.inOrder(load.numRead) : receive.arrival(load.numRead);
+      const uint64_t block = receive.blockOf(piece);
+      if (block < load.firstBlock || block - load.firstBlock >= load.blocks.size()) continue;
+      const uint32_t to = load.blocks[block - load.firstBlock];
+      if (receive.isOnDevice(piece)) {
+        from_.push_back(receive.devicePlace(piece));
+        to_.push_back(memory_.all().front().memory().deviceAddress(piece.layer, to));
+        expected_.push_back(receive.checksum(piece));
         if (from_.size() == CopyLane::kMostCopies) isIntact = copyOnDevice();
       } else {
-        isIntact = copy(receive.places[block] + offset, row, to, receive.checksums[slot], copied++);
+        isIntact = copy(receive, piece, to, copied++);
       }
     }
     isIntact = copyOnDevice() && isIntact;
     // Also where one was damaged: the blocks are given back.
-    if (lane_) lane_->finish();
+    for (const auto& lane : lanes_) lane->finish();
   } catch (const std::exception&) {
     return false;
   }
   return isIntact;
 }
 
-bool Loader::copy(const char* from, uint32_t layer, uint32_t block, uint32_t checksum, size_t copied) {
-  if (!lane_) return checksum_.copy(memory_.layerBlock(layer, block), from) == checksum;
-  char* const staged = lane_->pinned() + copied * memory_.layerBlockBytes;
-  if (checksum_.copy(staged, from) != checksum) return false;
-  lane_->store(memory_.deviceAddress(layer, block), staged, memory_.layerBlockBytes);
+bool Loader::copy(const Receive& receive, const Receive::Piece& piece, uint32_t block, size_t copied) {
+  const std::vector<PartCut>& cuts = receive.parts();
+  const char* from = receive.place(piece);
+  const size_t bytes = cuts.front().pieceBytes();
+  const BlockChecksum& checksum = checksums_.try_emplace(bytes, bytes).first->second;
+  for (size_t part = 0; part < cuts.size(); ++part) {
+    const PartCut& cut = cuts[part];
+    if (!cut.has(piece.layer, piece.shard)) continue;
+    const KvMemory& memory = memory_.all()[part].memory();
+    const uint32_t layer = piece.layer - cut.place().firstLayer, run = receive.runInBlock(piece);
+    // A copy of a piece is verified: what it was copied from may change meanwhile.
+    if (!lanes_.empty()) {
+      char* const staged = lanes_[part]->pinned() + copied * bytes;
+      if (checksum.copy(staged, from) != receive.checksum(piece)) return false;
+      cut.eachSpan(piece.shard, run, [&](size_t inBlock, size_t inPiece, size_t size) {
+        lanes_[part]->store(memory.deviceAddress(layer, block) + inBlock, staged + inPiece, size);
+      });
+    } else if (cut.isWhole()) {
+      if (checksum.copy(memory.layerBlock(layer, block), from) != receive.checksum(piece)) return false;
+    } else {
+      scratch_.assign(from, from + bytes);
+      if (checksum(scratch_.data()) != receive.checksum(piece)) return false;
+      cut.scatter(memory.layerBlock(layer, block), scratch_.data(), piece.shard, run);
+    }
+  }
   return true;
 }
 
 bool Loader::copyOnDevice() {
   if (from_.empty()) return true;
-  const std::span<const uint32_t> sums = lane_->copyBlocks(from_, to_, memory_.layerBlockBytes);
+  const std::span<const uint32_t> sums = lanes_.front()->copyBlocks(from_, to_, memory_.layerBlockBytes());
   const bool isIntact = std::ranges::equal(sums, expected_);
   forgetCopies();
   return isIntact;

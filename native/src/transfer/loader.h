@@ -1,7 +1,8 @@
-// A thread that copies received layer blocks into KV blocks as they arrive, and verifies them once more.
+// A thread that copies received pieces into KV blocks as they arrive, and verifies them once more.
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct Load {
   /// Index in the transfer of the block that comes into the first KV block.
   uint32_t firstBlock;
   std::vector<uint32_t> blocks;
-  /// How many layer blocks of the receive have been looked at.
+  /// How many pieces of the receive have been looked at.
   uint64_t numRead = 0;
   /// Whether all had come before: then they are copied in the order of their addresses, which is faster.
   bool isLate = false;
@@ -28,10 +29,11 @@ struct Load {
 
 class Loader {
  public:
-  Loader(KvMemory memory, EventQueue& events);
+  /// `memory` outlives it.
+  Loader(const KvParts& memory, EventQueue& events);
   ~Loader();
 
-  /// A Loaded event follows when all of the receive has come and is copied, when a layer block is not as it was sent
+  /// A Loaded event follows when all of the receive has come and is copied, when a piece is not as it was sent
   /// (after a Corrupt event), or when the receive is closed. From then on nothing writes into the KV blocks.
   void load(Load load);
   /// More has arrived.
@@ -42,25 +44,27 @@ class Loader {
 
  private:
   void copyArrived();
-  /// Copies some of what has arrived. False if a layer block is not as it was sent, or the device that has the KV blocks fails.
+  /// Copies some of what has arrived. False if a piece is not as it was sent, or the device that has the KV blocks fails.
   bool copySome(Load& load);
-  /// Copies one layer block, number `copied` of this turn, and verifies it.
-  bool copy(const char* from, uint32_t layer, uint32_t block, uint32_t checksum, size_t copied);
-  /// Copies the layer blocks that are on the device, and verifies them.
+  /// Copies a piece, number `copied` of this turn, into `block` of each part that has it, and verifies it.
+  bool copy(const Receive& receive, const Receive::Piece& piece, uint32_t block, size_t copied);
+  /// Copies the pieces that are on the device, which are whole layer blocks of the only part, and verifies them.
   bool copyOnDevice();
   void forgetCopies();
   void end(const Load& load, bool isIntact);
 
-  const KvMemory memory_;
+  const KvParts& memory_;
   EventQueue& events_;
-  const BlockChecksum checksum_;
-  /// Most layer blocks of one load that are copied before commands and other loads are served.
-  const size_t mostPerTurn_;
-  /// Null for memory of the host. Its pinned memory has room for the layer blocks of a turn.
-  const std::unique_ptr<CopyLane> lane_;
+  /// Most bytes of one load that are copied before commands and other loads are served.
+  const size_t bytesPerTurn_;
+  /// [parts] Empty for memory of the host. The pinned memory of each has room for the pieces of a turn.
+  std::vector<std::unique_ptr<CopyLane>> lanes_;
   std::atomic<size_t> numLoads_ = 0;
   // Owned by the thread.
   std::vector<Load> loads_;
+  /// Of pieces of each size.
+  std::map<size_t, BlockChecksum> checksums_;
+  std::vector<char> scratch_;
   /// Layer blocks on the device that are to be copied together.
   std::vector<DeviceAddress> from_, to_;
   std::vector<uint32_t> expected_;

@@ -7,41 +7,97 @@
 #include <utility>
 #include <vector>
 
-#include "memory/shared_memory.h"
+#include "transfer/kv_parts.h"
 
 namespace svc::transfer {
 
-/// The layer blocks that one ticket allows, [layer][index], each at its place in the receive memory.
-struct Receive {
-  Receive(uint64_t ticket, uint32_t layers, uint32_t firstBlock, std::vector<char*> places, std::vector<DeviceAddress> devicePlaces)
+/// The pieces that one ticket allows, each at its place in the receive memory. How blocks are cut into them the first frame says.
+class Receive {
+ public:
+  /// A piece in the order of places: row of a block, shard of it, and run of tokens of the transfer.
+  struct Piece {
+    uint32_t layer, shard, run;
+  };
+
+  /// `firstBlock` is the index in the transfer of the first block, `places` has the place of each in the receive memory, and the last
+  /// one has `lastTokens` tokens.
+  Receive(const KvParts& memory, uint64_t ticket, uint32_t firstBlock, uint32_t lastTokens, std::vector<char*> places,
+          std::vector<DeviceAddress> devicePlaces)
       : ticket(ticket),
         firstBlock(firstBlock),
         places(std::move(places)),
         devicePlaces(std::move(devicePlaces)),
-        checksums(layers * this->places.size()),
-        hasCome(checksums.size()),
-        isOnDevice(checksums.size()),
-        arrivals(checksums.size()) {}
+        memory_(memory),
+        lastTokens_(lastTokens) {}
 
   const uint64_t ticket;
-  /// Index in the transfer of the first block.
   const uint32_t firstBlock;
-  /// The place of each block's first layer.
   const std::vector<char*> places;
   /// The same on the device, for what comes from another one; 0 where there is none.
   const std::vector<DeviceAddress> devicePlaces;
-  /// Checksums of the layer blocks that have arrived, as their memory has them; the loader verifies them once more.
-  std::vector<uint32_t> checksums;
-  /// Layer blocks [layer][index] that have arrived intact; nothing is written there again. The receiver's own.
-  std::vector<bool> hasCome;
-  /// Which of them are in their places on the device.
-  std::vector<char> isOnDevice;
-  std::atomic<uint64_t> numCome = 0;
-  /// Which layer blocks have arrived, in their order.
-  std::vector<size_t> arrivals;
-  /// The loader may read so many arrivals, which do not change any more; all of them only after the Received event, so that
-  /// Loaded comes later.
+
+  // The receiver's.
+  /// False where it was cut otherwise before. Throws std::runtime_error where blocks cannot be cut so.
+  bool cutInto(const Cut& cut);
+  /// Whether all these runs are in it.
+  bool hasRuns(uint64_t first, uint64_t count) const { return first >= firstRun_ && first + count <= firstRun_ + numRuns_; }
+  size_t indexOf(const Piece& piece) const {
+    return (static_cast<size_t>(piece.layer) * cut_.shards + piece.shard) * numRuns_ + (piece.run - firstRun_);
+  }
+  bool hasCome(const Piece& piece) const { return hasCome_[indexOf(piece)]; }
+  /// It is in its place, of the host or of the device, with this checksum. @returns whether it was the last one.
+  bool arrived(const Piece& piece, uint32_t checksum, bool isOnDevice);
+
+  // Of those that numReadable says the loader may read these, which do not change any more.
+  Piece arrival(uint64_t number) const { return pieceOf(arrivals_[number]); }
+  /// All pieces in the order of their places.
+  Piece inOrder(uint64_t number) const;
+  uint32_t checksum(const Piece& piece) const { return checksums_[indexOf(piece)]; }
+  bool isOnDevice(const Piece& piece) const { return isOnDevice_[indexOf(piece)] != 0; }
+  char* place(const Piece& piece) const { return places[blockOf(piece) - firstBlock] + offsetOf(piece); }
+  /// 0 where there is none.
+  DeviceAddress devicePlace(const Piece& piece) const {
+    const DeviceAddress block = devicePlaces[blockOf(piece) - firstBlock];
+    return block == 0 ? 0 : block + offsetOf(piece);
+  }
+  /// Index in the transfer of its block.
+  uint32_t blockOf(const Piece& piece) const { return piece.run / perBlock_; }
+  /// Which run of its block it is.
+  uint32_t runInBlock(const Piece& piece) const { return piece.run % perBlock_; }
+  /// [parts] The pieces of each part of the memory that they go to.
+  const std::vector<PartCut>& parts() const { return parts_; }
+
+  // Any thread's.
+  uint64_t numCome() const { return numCome_; }
+  /// How many arrivals the loader may read: all of them only after the Received event, so that Loaded comes later.
   std::atomic<uint64_t> numReadable = 0;
+  bool isReadable() const { return numPieces_ > 0 && numReadable == numPieces_; }
+  /// Of which so many were read.
+  bool isRead(uint64_t number) const { return numPieces_ > 0 && number == numPieces_; }
+
+ private:
+  Piece pieceOf(size_t index) const;
+  /// Of a piece in the place of its block.
+  size_t offsetOf(const Piece& piece) const;
+
+  const KvParts& memory_;
+  const uint32_t lastTokens_;
+  Cut cut_{};
+  std::vector<PartCut> parts_;
+  /// Of one block; of the transfer those that are in it.
+  uint32_t perBlock_ = 1, firstRun_ = 0, numRuns_ = 0;
+  size_t pieceBytes_ = 0;
+  /// Checksums of the pieces that have arrived; the loader verifies them once more.
+  std::vector<uint32_t> checksums_;
+  /// Which have arrived intact; nothing is written there again.
+  std::vector<bool> hasCome_;
+  /// Which of them are in their places on the device.
+  std::vector<char> isOnDevice_;
+  /// In their order.
+  std::vector<size_t> arrivals_;
+  std::atomic<uint64_t> numCome_ = 0;
+  /// 0 until it is cut.
+  std::atomic<uint64_t> numPieces_ = 0;
 };
 
 }  // namespace svc::transfer

@@ -17,12 +17,14 @@ constexpr size_t kMaxForeignBytes = size_t{1} << 46;
 constexpr int kReadsPerTurn = 16;
 constexpr size_t kMaxParts = 32;
 
+Receive::Piece pieceAt(const FrameHeader& header, uint32_t index) { return {header.layer, header.shard, header.first + index}; }
+
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
 
 }  // namespace
 
-Receiver::Receiver(KvMemory memory, std::vector<Listener> listeners, Loader& loader, EventQueue& events)
-    : memory_(std::move(memory)), loader_(loader), events_(events), checksum_(memory_.layerBlockBytes), listeners_(std::move(listeners)), waste_(1 << 16) {
+Receiver::Receiver(const KvParts& memory, std::vector<Listener> listeners, Loader& loader, EventQueue& events)
+    : memory_(memory), loader_(loader), events_(events), listeners_(std::move(listeners)), waste_(1 << 16) {
   // Edge-triggered: if no descriptors are left, a waiting connection must not keep the thread busy.
   for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN | EPOLLET);
   poller_.start([this](int fd, uint32_t) { handle(fd); }, [] {});
@@ -103,10 +105,10 @@ bool Receiver::read(Inbound& inbound) {
       return true;
     case State::Entries:
       if (!fill(inbound, inbound.entries.data(), inbound.entries.size() * sizeof(FrameEntry))) return false;
-      beginLayerBlocks(inbound);
+      beginPieces(inbound);
       return true;
-    case State::LayerBlocks:
-      return readLayerBlocks(inbound);
+    case State::Pieces:
+      return readPieces(inbound);
   }
   return false;
 }
@@ -129,27 +131,49 @@ bool Receiver::fill(Inbound& inbound, void* target, size_t size) {
 void Receiver::checkHello(Inbound& inbound) {
   const Hello& hello = inbound.hello;
   if (hello.magic != kHelloMagic || hello.version != kVersion) refuse("not a peer of this version");
-  if (hello.layers != memory_.layers || hello.layerBlockBytes != memory_.layerBlockBytes) {
-    refuse("a KV cache of another shape");
-  }
+  if (helloChecksum(hello) != hello.checksum) refuse("a damaged greeting");
+  checkPlace(inbound);
+  const PartCut& part = *inbound.part;
   // Over shm a sender whose memory is a device's has none to read from; over cuda-ipc it must have some.
   const bool mayCarry = !inbound.transport->isAnswered() && hello.blocks == 0 && !inbound.memory.isOpen();
-  if (inbound.transport != &tcpTransport() && !mayCarry) map(inbound);
+  if (inbound.transport != &tcpTransport() && !mayCarry) map(inbound, part.pieceBytes() * part.shards() * part.runs());
   if (!inbound.transport->isAnswered()) return;
   const ssize_t sent = send(inbound.socket.get(), &kReady, sizeof kReady, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent != sizeof kReady) refuse("the connection does not carry an answer");
 }
 
-void Receiver::map(Inbound& inbound) {
+/// What of the blocks the connection carries.
+void Receiver::checkPlace(Inbound& inbound) const {
+  const Hello& hello = inbound.hello;
+  const Cut cut{hello.shards, hello.pieceTokens};
+  const bool isPlace = hello.layers == memory_.layers() && hello.firstLayer < hello.endLayer && hello.endLayer <= hello.layers &&
+                       hello.firstShard < hello.endShard && hello.endShard <= hello.shards && hello.shards <= memory_.heads() &&
+                       memory_.heads() % hello.shards == 0;
+  if (!isPlace) refuse("a KV cache of another shape");
+  const std::vector<PartCut> own = memory_.cut(cut);
+  if (own.front().pieceBytes() != hello.pieceBytes) refuse("a KV cache of another shape");
+  const uint32_t shardHeads = memory_.heads() / hello.shards;
+  const KvPlace place{hello.firstLayer, hello.endLayer, hello.firstShard * shardHeads, hello.endShard * shardHeads};
+  LayerBlockShape shape = memory_.all().front().memory().shape;
+  shape.heads = place.endHead - place.firstHead;
+  shape.tokens = hello.blockTokens;
+  inbound.part.emplace(cut, memory_.heads(), place, shape);
+  inbound.checksum.emplace(hello.pieceBytes);
+  const bool areBlocks = own.size() == 1 && own.front().isWhole() && inbound.part->isWhole();
+  if (inbound.transport == &cudaIpcTransport() && !areBlocks) refuse("cuda-ipc copies whole layer blocks of one part");
+}
+
+void Receiver::map(Inbound& inbound, size_t layerBlockBytes) {
   const Hello& hello = inbound.hello;
   if (!inbound.memory.isOpen() || hello.blocks == 0 || hello.blocks > INT32_MAX) refuse("no KV memory to read from");
-  size_t bytes = static_cast<size_t>(hello.layers) * hello.blocks;
-  const bool isHuge = __builtin_mul_overflow(bytes, hello.layerBlockBytes, &bytes) || bytes > kMaxForeignBytes;
+  size_t bytes = static_cast<size_t>(inbound.part->layers()) * hello.blocks;
+  const bool isHuge = __builtin_mul_overflow(bytes, layerBlockBytes, &bytes) || bytes > kMaxForeignBytes;
   if (isHuge) refuse("more KV memory than there can be");
   const int fd = inbound.memory.get();
   if (inbound.transport == &cudaIpcTransport()) {
-    if (!lane_) lane_ = memory_.memory.device->openLane(memory_.layerBlockBytes);
-    inbound.deviceMemory = memory_.memory.device->map(fd, bytes);
+    const KvMemory& own = memory_.all().front().memory();
+    if (!lane_) lane_ = own.memory.device->openLane(own.layerBlockBytes);
+    inbound.deviceMemory = own.memory.device->map(fd, bytes);
   } else {
     inbound.pages = std::make_unique<ForeignPages>(fd, bytes);
   }
@@ -158,29 +182,27 @@ void Receiver::map(Inbound& inbound) {
 
 void Receiver::checkHeader(const Inbound& inbound) const {
   const FrameHeader& header = inbound.header;
-  if (header.magic != kFrameMagic || header.flags != 0 || header.layer >= memory_.layers) refuse("not a frame");
-  if (header.count == 0 || header.count > kMaxLayerBlocks) refuse("a frame of too many layer blocks");
+  if (header.magic != kFrameMagic || !inbound.part->has(header.layer, header.shard)) refuse("not a frame");
+  if (header.count == 0 || header.count > kMaxPieces) refuse("a frame of too many pieces");
 }
 
-void Receiver::beginLayerBlocks(Inbound& inbound) {
+void Receiver::beginPieces(Inbound& inbound) {
   const FrameHeader& header = inbound.header;
   if (frameChecksum(header, inbound.entries.data()) != header.checksum) refuse("a damaged frame");
   inbound.receive = find(header.ticket);
   if (inbound.receive) {
-    const uint64_t first = inbound.receive->firstBlock, end = first + inbound.receive->places.size();
-    if (header.firstBlock < first || static_cast<uint64_t>(header.firstBlock) + header.count > end) {
-      refuse("a frame outside of its transfer");
-    }
+    if (!inbound.receive->cutInto({inbound.hello.shards, inbound.hello.pieceTokens})) refuse("a transfer that was cut otherwise");
+    if (!inbound.receive->hasRuns(header.first, header.count)) refuse("a frame outside of its transfer");
   }
   inbound.isCorrupt = false;
-  inbound.state = State::LayerBlocks;
-  if (inbound.pages) copyLayerBlocks(inbound);
+  inbound.state = State::Pieces;
+  if (inbound.pages) copyPieces(inbound);
   else if (inbound.deviceMemory) copyOnDevice(inbound);
   else return;
-  endLayerBlocks(inbound);
+  endPieces(inbound);
 }
 
-void Receiver::endLayerBlocks(Inbound& inbound) {
+void Receiver::endPieces(Inbound& inbound) {
   if (inbound.receive && inbound.isCorrupt) events_.push({EventKind::Corrupt, inbound.receive->ticket});
   if (inbound.receive) loader_.wake();
   inbound.have = 0;
@@ -188,20 +210,15 @@ void Receiver::endLayerBlocks(Inbound& inbound) {
   inbound.state = State::Header;
 }
 
-size_t Receiver::slotOf(const Inbound& inbound, uint32_t index) const {
-  const Receive& receive = *inbound.receive;
-  return inbound.header.layer * receive.places.size() + (inbound.header.firstBlock + index - receive.firstBlock);
-}
-
 char* Receiver::placeOf(const Inbound& inbound, uint32_t index) const {
-  if (!inbound.receive || inbound.receive->hasCome[slotOf(inbound, index)]) return nullptr;
-  const uint32_t block = inbound.header.firstBlock + index - inbound.receive->firstBlock;
-  return inbound.receive->places[block] + inbound.header.layer * memory_.layerBlockBytes;
+  const Receive::Piece piece = pieceAt(inbound.header, index);
+  if (!inbound.receive || inbound.receive->hasCome(piece)) return nullptr;
+  return inbound.receive->place(piece);
 }
 
-/// `have` counts the bytes of all layer blocks of the frame.
-bool Receiver::readLayerBlocks(Inbound& inbound) {
-  const size_t each = memory_.layerBlockBytes, total = each * inbound.header.count;
+/// `have` counts the bytes of all pieces of the frame.
+bool Receiver::readPieces(Inbound& inbound) {
+  const size_t each = inbound.part->pieceBytes(), total = each * inbound.header.count;
   std::array<iovec, kMaxParts> parts;
   size_t numParts = 0, planned = 0;
   for (size_t at = inbound.have; at < total && numParts < kMaxParts; ++numParts) {
@@ -224,72 +241,77 @@ bool Receiver::readLayerBlocks(Inbound& inbound) {
   if (inbound.receive) {
     for (auto index = static_cast<uint32_t>(before); index < inbound.have / each; ++index) {
       const char* place = placeOf(inbound, index);
-      if (place != nullptr) arrived(inbound, index, checksum_(place));
+      if (place != nullptr) arrived(inbound, index, (*inbound.checksum)(place));
     }
   }
-  if (inbound.have == total) endLayerBlocks(inbound);
+  if (inbound.have == total) endPieces(inbound);
   return static_cast<size_t>(got) == planned;
 }
 
 size_t Receiver::sourceOffset(const Inbound& inbound, uint32_t index) const {
   const uint32_t source = inbound.entries[index].sourceBlock;
   if (source >= inbound.hello.blocks) refuse("a block outside of the peer's KV memory");
-  return (static_cast<size_t>(inbound.header.layer) * inbound.hello.blocks + source) * memory_.layerBlockBytes;
+  const PartCut& part = *inbound.part;
+  const size_t row = inbound.header.layer - part.place().firstLayer, layerBlockBytes = part.pieceBytes() * part.shards() * part.runs();
+  return (row * inbound.hello.blocks + source) * layerBlockBytes;
 }
 
-void Receiver::copyLayerBlocks(Inbound& inbound) {
+void Receiver::copyPieces(Inbound& inbound) {
   if (!inbound.receive) return;
-  for (uint32_t index = 0; index < inbound.header.count; ++index) {
-    const size_t offset = sourceOffset(inbound, index);
+  const FrameHeader& header = inbound.header;
+  const PartCut& part = *inbound.part;
+  for (uint32_t index = 0; index < header.count; ++index) {
+    const char* layerBlock = inbound.pages->data() + sourceOffset(inbound, index);
     char* place = placeOf(inbound, index);
     if (place == nullptr) continue;
-    arrived(inbound, index, checksum_.copy(place, inbound.pages->data() + offset));
+    if (part.isWhole()) {
+      arrived(inbound, index, inbound.checksum->copy(place, layerBlock));
+    } else {
+      part.gather(place, layerBlock, header.shard, (header.first + index) % part.runs());
+      arrived(inbound, index, (*inbound.checksum)(place));
+    }
   }
 }
 
 void Receiver::copyOnDevice(Inbound& inbound) {
   if (!inbound.receive) return;
-  const FrameHeader& header = inbound.header;
   std::vector<uint32_t> indices;
   std::vector<DeviceAddress> from, to;
-  for (uint32_t index = 0; index < header.count; ++index) {
+  for (uint32_t index = 0; index < inbound.header.count; ++index) {
     const DeviceAddress source = inbound.deviceMemory->address() + sourceOffset(inbound, index);
     if (placeOf(inbound, index) == nullptr) continue;
-    const DeviceAddress place = inbound.receive->devicePlaces[header.firstBlock + index - inbound.receive->firstBlock];
+    const DeviceAddress place = inbound.receive->devicePlace(pieceAt(inbound.header, index));
     if (place == 0) {
       copyToHost(inbound, index, source);
       continue;
     }
     indices.push_back(index);
     from.push_back(source);
-    to.push_back(place + header.layer * memory_.layerBlockBytes);
+    to.push_back(place);
   }
-  const std::span<const uint32_t> sums = lane_->copyBlocks(from, to, memory_.layerBlockBytes);
+  const std::span<const uint32_t> sums = lane_->copyBlocks(from, to, inbound.part->pieceBytes());
   for (size_t i = 0; i < indices.size(); ++i) arrived(inbound, indices[i], sums[i], {sums[i], true});
 }
 
 void Receiver::copyToHost(Inbound& inbound, uint32_t index, DeviceAddress from) {
-  lane_->fetch(lane_->pinned(), from, memory_.layerBlockBytes);
+  const size_t bytes = inbound.part->pieceBytes();
+  lane_->fetch(lane_->pinned(), from, bytes);
   lane_->finish();
-  const uint32_t sum = blockSum(lane_->pinned(), memory_.layerBlockBytes);
-  const uint32_t kept = checksum_.copy(placeOf(inbound, index), lane_->pinned());
+  const uint32_t sum = blockSum(lane_->pinned(), bytes);
+  const uint32_t kept = inbound.checksum->copy(placeOf(inbound, index), lane_->pinned());
   arrived(inbound, index, sum, {kept, false});
 }
 
 void Receiver::arrived(Inbound& inbound, uint32_t index, uint32_t checksum, Kept kept) {
   Receive& receive = *inbound.receive;
-  bytesReceived_ += memory_.layerBlockBytes;
+  bytesReceived_ += inbound.part->pieceBytes();
   if (checksum != inbound.entries[index].checksum) {
     inbound.isCorrupt = true;
     return;
   }
-  const size_t slot = slotOf(inbound, index);
-  receive.checksums[slot] = kept.checksum;
-  receive.isOnDevice[slot] = kept.isOnDevice;
-  receive.hasCome[slot] = true;
-  receive.arrivals[receive.numCome] = slot;
-  if (++receive.numCome == receive.arrivals.size()) events_.push({EventKind::Received, receive.ticket});
-  receive.numReadable = receive.numCome.load();
+  const bool isLast = receive.arrived(pieceAt(inbound.header, index), kept.checksum, kept.isOnDevice);
+  if (isLast) events_.push({EventKind::Received, receive.ticket});
+  receive.numReadable = receive.numCome();
 }
 
 }  // namespace svc::transfer

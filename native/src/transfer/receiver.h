@@ -1,4 +1,4 @@
-// The receiving thread: accepts connections, reads frames, verifies layer blocks and writes them to the places that their
+// The receiving thread: accepts connections, reads frames, verifies pieces and writes them to the places that their
 // ticket allows.
 #pragma once
 
@@ -25,8 +25,8 @@ namespace svc::transfer {
 
 class Receiver {
  public:
-  /// Layers and layer blocks of every sender must be as those of `memory`, which it does not write.
-  Receiver(KvMemory memory, std::vector<Listener> listeners, Loader& loader, EventQueue& events);
+  /// `memory` outlives it.
+  Receiver(const KvParts& memory, std::vector<Listener> listeners, Loader& loader, EventQueue& events);
   ~Receiver();
 
   void open(std::shared_ptr<Receive> receive);
@@ -39,7 +39,7 @@ class Receiver {
   uint64_t bytesReceived() const { return bytesReceived_; }
 
  private:
-  enum class State { Hello, Header, Entries, LayerBlocks };
+  enum class State { Hello, Header, Entries, Pieces };
   struct Inbound {
     Descriptor socket;
     const Transport* transport;
@@ -48,14 +48,17 @@ class Receiver {
     size_t have = 0;
     Hello hello{};
     Descriptor memory;
-    /// The sender's memory; both are null where layer blocks follow their frames.
+    /// The pieces of the part of the sender's memory that it carries.
+    std::optional<PartCut> part;
+    std::optional<BlockChecksum> checksum;
+    /// The sender's memory; both are null where pieces follow their frames.
     std::unique_ptr<ForeignPages> pages;
     std::unique_ptr<const ForeignDeviceMemory> deviceMemory;
     FrameHeader header{};
     std::vector<FrameEntry> entries;
-    /// Null if the layer blocks are thrown away.
+    /// Null if the pieces are thrown away.
     std::shared_ptr<Receive> receive;
-    /// Whether a layer block of this frame was corrupt.
+    /// Whether a piece of this frame was corrupt.
     bool isCorrupt = false;
   };
 
@@ -64,37 +67,36 @@ class Receiver {
   /// False if there is nothing more to read now. Throws std::runtime_error with the reason to close the connection.
   bool read(Inbound& inbound);
   bool fill(Inbound& inbound, void* target, size_t size);
-  /// What is kept of a layer block that has arrived.
+  /// What is kept of a piece that has arrived.
   struct Kept {
     uint32_t checksum;
     bool isOnDevice;
   };
 
   void checkHello(Inbound& inbound);
-  void map(Inbound& inbound);
+  void checkPlace(Inbound& inbound) const;
+  /// `layerBlockBytes` of the sender's part.
+  void map(Inbound& inbound, size_t layerBlockBytes);
   void checkHeader(const Inbound& inbound) const;
-  void beginLayerBlocks(Inbound& inbound);
-  bool readLayerBlocks(Inbound& inbound);
-  void copyLayerBlocks(Inbound& inbound);
+  void beginPieces(Inbound& inbound);
+  bool readPieces(Inbound& inbound);
+  void copyPieces(Inbound& inbound);
   /// From the sender's GPU to the places on this one.
   void copyOnDevice(Inbound& inbound);
   /// To a place that only the host has.
   void copyToHost(Inbound& inbound, uint32_t index, DeviceAddress from);
-  /// Offset of a layer block of the frame in the sender's memory.
+  /// Offset of the layer block of a piece of the frame in the sender's memory.
   size_t sourceOffset(const Inbound& inbound, uint32_t index) const;
-  void endLayerBlocks(Inbound& inbound);
-  /// Notes that the layer block is in its place, with this checksum.
+  void endPieces(Inbound& inbound);
+  /// Notes that a piece of the frame is in its place, with this checksum.
   void arrived(Inbound& inbound, uint32_t index, uint32_t checksum) { arrived(inbound, index, checksum, {checksum, false}); }
   void arrived(Inbound& inbound, uint32_t index, uint32_t checksum, Kept kept);
-  /// Index of a layer block of the frame in its receive.
-  size_t slotOf(const Inbound& inbound, uint32_t index) const;
-  /// Null if the layer block is thrown away.
+  /// Null if the piece is thrown away.
   char* placeOf(const Inbound& inbound, uint32_t index) const;
 
-  const KvMemory memory_;
+  const KvParts& memory_;
   Loader& loader_;
   EventQueue& events_;
-  const BlockChecksum checksum_;
   const std::vector<Listener> listeners_;
   std::atomic<uint64_t> bytesReceived_ = 0;
   std::mutex mutex_;

@@ -63,15 +63,15 @@ void SendTable::open(uint32_t id, uint32_t numBlocks) {
   send.numBlocks = numBlocks;
 }
 
-void SendTable::grant(uint32_t id, uint32_t link, uint64_t ticket, uint32_t firstBlock) {
+void SendTable::grant(uint32_t id, uint32_t link, uint64_t ticket, uint32_t first, uint32_t end) {
   const std::lock_guard lock(mutex_);
   const auto found = sends_.find(id);
   if (found == sends_.end()) return;
   Send& send = found->second;
-  send.grant = Grant{link, ticket, firstBlock};
+  send.grant = Grant{link, ticket, first, end};
   send.generation = ++lastGeneration_;
-  send.remaining = static_cast<uint64_t>(send.numBlocks - std::min(firstBlock, send.numBlocks)) * memory.layers;
-  for (Batch& batch : send.batches) batch.layer = batch.block = 0;
+  send.numSent = 0;
+  for (Batch& batch : send.batches) batch.layer = batch.shard = batch.piece = 0;
   wake_();
 }
 
@@ -86,14 +86,14 @@ void SendTable::leaveStep(uint32_t id) {
   std::erase_if(step_, [&](const auto& fed) { return fed.first == id; });
 }
 
-std::optional<Portion> SendTable::take(uint32_t link, size_t mostBytes) {
+std::optional<Portion> SendTable::take(uint32_t link, const PartCut& cut, size_t mostBytes) {
   const std::lock_guard lock(mutex_);
   auto next = sends_.upper_bound(lastServed_);
   for (size_t i = 0; i < sends_.size(); ++i, ++next) {
     if (next == sends_.end()) next = sends_.begin();
     Send& send = next->second;
     if (!send.grant || send.grant->link != link) continue;
-    if (auto portion = takeFrom(next->first, send, mostBytes)) {
+    if (auto portion = takeFrom(next->first, send, cut, mostBytes)) {
       lastServed_ = next->first;
       return portion;
     }
@@ -101,18 +101,21 @@ std::optional<Portion> SendTable::take(uint32_t link, size_t mostBytes) {
   return std::nullopt;
 }
 
-std::optional<Portion> SendTable::takeFrom(uint32_t id, Send& send, size_t mostBytes) const {
-  const size_t most = std::clamp<size_t>(mostBytes / memory.layerBlockBytes, 1, kMaxLayerBlocks);
+std::optional<Portion> SendTable::takeFrom(uint32_t id, Send& send, const PartCut& cut, size_t mostBytes) {
+  const size_t most = std::clamp<size_t>(mostBytes / cut.pieceBytes(), 1, kMaxPieces);
+  const Grant& grant = *send.grant;
   for (Batch& batch : send.batches) {
-    const uint32_t size = static_cast<uint32_t>(batch.blocks.size());
-    const uint32_t skipped = send.grant->firstBlock > batch.firstBlock ? send.grant->firstBlock - batch.firstBlock : 0;
-    if (skipped >= size || batch.layer >= batch.layersReady) continue;
-    const uint32_t begin = std::max(batch.block, skipped);
-    const uint32_t end = static_cast<uint32_t>(std::min<size_t>(begin + most, size));
-    Portion portion{id,          send.generation, send.grant->ticket,
-                    batch.layer, batch.firstBlock + begin, {batch.blocks.begin() + begin, batch.blocks.begin() + end}};
-    batch.block = end == size ? 0 : end;
-    if (end == size) batch.layer += 1;
+    const uint32_t start = batch.firstBlock * cut.runs();
+    const uint32_t first = std::max(start, grant.first);
+    const uint32_t end = std::min(start + static_cast<uint32_t>(batch.blocks.size()) * cut.runs(), grant.end);
+    if (first >= end || batch.layer >= batch.layersReady) continue;
+    const uint32_t begin = std::max(start + batch.piece, first);
+    Portion portion{id, send.generation, grant.ticket, batch.layer, cut.firstShard() + batch.shard, begin, {}};
+    const uint32_t stop = static_cast<uint32_t>(std::min<size_t>(begin + most, end));
+    for (uint32_t run = begin; run < stop; ++run) portion.blocks.push_back(batch.blocks[(run - start) / cut.runs()]);
+    batch.piece = stop == end ? 0 : stop - start;
+    if (stop == end) batch.shard = (batch.shard + 1) % cut.shards();
+    if (stop == end && batch.shard == 0) batch.layer += 1;
     return portion;
   }
   return std::nullopt;
@@ -122,8 +125,17 @@ bool SendTable::finish(const Portion& portion) {
   const std::lock_guard lock(mutex_);
   const auto found = sends_.find(portion.send);
   if (found == sends_.end() || found->second.generation != portion.generation) return false;
-  found->second.remaining -= portion.blocks.size();
-  return found->second.remaining == 0;
+  found->second.numSent += portion.blocks.size();
+  return true;
+}
+
+bool SendTable::isSent(uint32_t id, const PartCut& cut) {
+  const std::lock_guard lock(mutex_);
+  const auto found = sends_.find(id);
+  if (found == sends_.end() || !found->second.grant) return false;
+  const Send& send = found->second;
+  const uint32_t end = std::min(send.grant->end, send.numBlocks * cut.runs()), first = std::min(send.grant->first, end);
+  return send.numSent == uint64_t{end - first} * cut.layers() * cut.shards();
 }
 
 }  // namespace svc::transfer

@@ -1,4 +1,4 @@
-// Knows which layer blocks of each send are saved, granted and sent. The engine thread adds the saved blocks, the
+// Knows which layer blocks of one part of the KV memory are saved for each send, and which of their pieces are granted and sent. The engine thread adds the saved blocks, the
 // JavaScript thread opens and grants sends, and the sender thread takes portions; none waits for more than a lookup.
 #pragma once
 
@@ -10,18 +10,23 @@
 #include <span>
 #include <vector>
 
+#include "transfer/cut.h"
 #include "transfer/kv_memory.h"
 
 namespace svc::transfer {
 
-/// Layer blocks to be written over one link: blocks of one layer.
+/// Pieces to be written over one link: of one shard of one layer.
 struct Portion {
   uint32_t send;
   /// Number of its grant: a later grant begins anew.
   uint32_t generation;
   uint64_t ticket;
+  /// Row of this part.
   uint32_t layer;
-  uint32_t firstBlock;
+  uint32_t shard;
+  /// Place of the first piece among the runs of the transfer.
+  uint32_t first;
+  /// [pieces] The block that each is in.
   std::vector<uint32_t> blocks;
 };
 
@@ -43,14 +48,17 @@ class SendTable {
 
   // JavaScript thread.
   void open(uint32_t send, uint32_t numBlocks);
-  void grant(uint32_t send, uint32_t link, uint64_t ticket, uint32_t firstBlock);
+  /// Of the runs of the link's cut those from `first` up to `end`.
+  void grant(uint32_t send, uint32_t link, uint64_t ticket, uint32_t first, uint32_t end);
   void erase(uint32_t send);
 
   // Sender thread.
-  /// The next portion that is ready for `link`, of at most `mostBytes` or one layer block; sends take turns.
-  std::optional<Portion> take(uint32_t link, size_t mostBytes);
-  /// Notes that `portion` was sent. True if it was the last one of its send.
+  /// The next portion that is ready for `link`, which has this cut, of at most `mostBytes` or one piece; sends take turns.
+  std::optional<Portion> take(uint32_t link, const PartCut& cut, size_t mostBytes);
+  /// Notes that `portion` was sent. False if its grant is void.
   bool finish(const Portion& portion);
+  /// Whether all pieces of its grant were sent.
+  bool isSent(uint32_t send, const PartCut& cut);
 
  private:
   /// Blocks that one step completed.
@@ -58,14 +66,15 @@ class SendTable {
     uint32_t firstBlock;
     std::vector<uint32_t> blocks;
     uint32_t layersReady = 0;
-    /// Progress of the grant: the next layer, and the next block of it.
+    /// Progress of the grant: the next layer, the next shard of it, and the next piece of that.
     uint32_t layer = 0;
-    uint32_t block = 0;
+    uint32_t shard = 0;
+    uint32_t piece = 0;
   };
   struct Grant {
     uint32_t link;
     uint64_t ticket;
-    uint32_t firstBlock;
+    uint32_t first, end;
   };
   struct Send {
     uint32_t numBlocks = 0;
@@ -74,11 +83,11 @@ class SendTable {
     std::vector<Batch> batches;
     std::optional<Grant> grant;
     uint32_t generation = 0;
-    /// Layer blocks of the grant that were not sent yet.
-    uint64_t remaining = 0;
+    /// Pieces of the grant that were sent.
+    uint64_t numSent = 0;
   };
 
-  std::optional<Portion> takeFrom(uint32_t id, Send& send, size_t mostBytes) const;
+  static std::optional<Portion> takeFrom(uint32_t id, Send& send, const PartCut& cut, size_t mostBytes);
   void leaveStep(uint32_t send);
 
   std::mutex mutex_;

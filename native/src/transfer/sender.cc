@@ -16,14 +16,22 @@ constexpr int kFramesPerTurn = 16;
 /// Most bytes of a frame whose layer blocks a GPU reads: the launch of a copy takes as long as some MB.
 constexpr size_t kMaxDevicePayload = size_t{8} << 20;
 
-iovec part(const void* data, size_t size) { return {const_cast<void*>(data), size}; }
-
 /// Removes `size` bytes from the front of `parts`, beginning with part `next`.
 void advance(std::vector<iovec>& parts, size_t& next, size_t size) {
   while (next < parts.size() && size >= parts[next].iov_len) size -= parts[next++].iov_len;
   if (size == 0) return;
   parts[next].iov_base = static_cast<char*>(parts[next].iov_base) + size;
   parts[next].iov_len -= size;
+}
+
+/// The pieces of a portion, one after the other.
+std::vector<char> gather(const KvMemory& memory, const PartCut& cut, const Portion& portion) {
+  std::vector<char> pieces(portion.blocks.size() * cut.pieceBytes());
+  for (size_t i = 0; i < portion.blocks.size(); ++i) {
+    const uint32_t run = (portion.first + static_cast<uint32_t>(i)) % cut.runs();
+    cut.gather(pieces.data() + i * cut.pieceBytes(), memory.layerBlock(portion.layer, portion.blocks[i]), portion.shard, run);
+  }
+  return pieces;
 }
 
 /// The reason that the peer sent before it closed the connection; empty if it sent none.
@@ -37,25 +45,31 @@ std::string lastWords(int socket) {
 
 }  // namespace
 
-Sender::Sender(std::shared_ptr<SendTable> table, EventQueue& events)
-    : table_(std::move(table)), events_(events), checksum_(table_->memory.layerBlockBytes) {
-  if (table_->memory.isOfDevice()) staging_ = std::make_unique<Staging>(table_->memory, [this] { poller_.wake(); });
+Sender::Sender(const KvParts& memory, EventQueue& events) : parts_(memory.distinct()), layers_(memory.layers()), heads_(memory.heads()), events_(events) {
+  for (const KvPart& part : parts_) {
+    if (memory.isOfDevice()) staging_.push_back(std::make_unique<Staging>(part.memory(), [this] { poller_.wake(); }));
+  }
   poller_.start([this](int fd, uint32_t what) { handle(fd, what); }, [this] { pumpAll(); });
-  table_->attach([this] { poller_.wake(); });
+  for (const KvPart& part : parts_) part.table->attach([this] { poller_.wake(); });
 }
 
 Sender::~Sender() {
-  table_->detach();
+  for (const KvPart& part : parts_) part.table->detach();
   poller_.stop();
   // Their frames give their places back.
   sockets_.clear();
 }
 
-uint32_t Sender::connect(const Transport& transport, std::string address, int sockets) {
+uint32_t Sender::connect(const Transport& transport, std::string address, int sockets, const Cut& cut) {
+  std::vector<PartCut> cuts;
+  for (const KvPart& part : parts_) cuts.emplace_back(cut, heads_, part.place, part.memory().shape);
   const uint32_t id = nextLink_++;
-  poller_.post([this, id, &transport, address = std::move(address), sockets] {
+  // A command is copied, and a link is not.
+  auto link = std::make_shared<Link>(transport, cut, std::move(cuts));
+  poller_.post([this, id, link = std::move(link), address = std::move(address), sockets] {
     try {
-      openLink(id, transport, address, sockets);
+      links_.emplace(id, std::move(*link));
+      openLink(id, address, sockets);
     } catch (const std::exception& error) {
       closeLink(id, error.what());
     }
@@ -70,7 +84,7 @@ void Sender::disconnect(uint32_t link) {
 }
 
 void Sender::closeSend(uint32_t send) {
-  table_->erase(send);
+  for (const KvPart& part : parts_) part.table->erase(send);
   poller_.post([this, send] { finishClosing(send); });
 }
 
@@ -80,12 +94,12 @@ uint64_t Sender::bytesSent(const Transport& transport) const {
   return found == bytesSent_.end() ? 0 : found->second;
 }
 
-void Sender::openLink(uint32_t id, const Transport& transport, const std::string& address, int sockets) {
-  Link& link = links_.emplace(id, Link{&transport, {}}).first->second;
-  for (int i = 0; i < sockets; ++i) {
-    Descriptor socket = transport.connect(address);
+void Sender::openLink(uint32_t id, const std::string& address, int sockets) {
+  Link& link = links_.at(id);
+  for (size_t i = 0; i < parts_.size() * static_cast<size_t>(sockets); ++i) {
+    Descriptor socket = link.transport->connect(address);
     const int fd = socket.get();
-    sockets_.emplace(fd, Outbound(std::move(socket), id));
+    sockets_.emplace(fd, Outbound(std::move(socket), id, i % parts_.size()));
     link.sockets.push_back(fd);
     if (!poller_.watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
       throw std::runtime_error(std::string("a socket cannot be watched: ") + std::strerror(errno));
@@ -114,10 +128,13 @@ void Sender::handle(int fd, uint32_t events) {
 }
 
 void Sender::greet(Outbound& outbound) {
-  const KvMemory& memory = table_->memory;
+  const KvMemory& memory = parts_[outbound.part].memory();
   Link& link = links_.at(outbound.link);
+  const PartCut& cut = link.parts[outbound.part];
   const uint32_t readable = link.transport->maps(memory) ? memory.blocks : 0;
-  const Hello hello{kHelloMagic, kVersion, memory.layers, readable, memory.layerBlockBytes};
+  Hello hello{kHelloMagic, kVersion, layers_, link.cut.shards, link.cut.tokens, memory.shape.tokens, cut.pieceBytes(),
+              cut.place().firstLayer, cut.place().endLayer, cut.firstShard(), cut.endShard(), readable, 0};
+  hello.checksum = helloChecksum(hello);
   if (!link.transport->sendHello(outbound.socket.get(), hello, memory)) {
     closeLink(outbound.link, std::string("the connection does not carry a greeting: ") + std::strerror(errno));
     return;
@@ -139,7 +156,10 @@ void Sender::connected(Outbound& outbound) {
   Link& link = links_.at(outbound.link);
   outbound.isConnected = true;
   link.numConnected += 1;
-  if (link.numConnected == link.sockets.size()) events_.push({EventKind::LinkUp, outbound.link});
+  if (link.numConnected < link.sockets.size()) return;
+  events_.push({EventKind::LinkUp, outbound.link});
+  // The sockets of other parts may have something to send, too.
+  poller_.wake();
 }
 
 void Sender::pumpAll() {
@@ -158,12 +178,13 @@ void Sender::pump(Outbound& outbound) {
   for (int i = 0; i < kFramesPerTurn; ++i) {
     if (outbound.isFull) return;
     if (!outbound.writing) {
-      const bool isMapped = link.transport->maps(table_->memory);
-      if (!isMapped && staging_ && !staging_->hasRoom()) return;
-      auto portion = table_->take(outbound.link, isMapped && staging_ ? kMaxDevicePayload : kMaxPayload);
+      const bool isOfDevice = !staging_.empty(), isMapped = link.transport->maps(parts_[outbound.part].memory());
+      if (isOfDevice && !isMapped && !staging_[outbound.part]->hasRoom()) return;
+      const size_t most = isOfDevice && isMapped ? kMaxDevicePayload : kMaxPayload;
+      auto portion = parts_[outbound.part].table->take(outbound.link, link.parts[outbound.part], most);
       if (!portion) return;
       try {
-        outbound.writing = makeFrame(std::move(*portion), *link.transport);
+        outbound.writing = makeFrame(std::move(*portion), link, outbound.part);
       } catch (const std::exception& error) {
         closeLink(outbound.link, error.what());
         return;
@@ -174,42 +195,53 @@ void Sender::pump(Outbound& outbound) {
     outbound.writing.reset();
     {
       const std::lock_guard lock(sentMutex_);
-      bytesSent_[link.transport] += portion.blocks.size() * table_->memory.layerBlockBytes;
+      bytesSent_[link.transport] += portion.blocks.size() * link.parts[outbound.part].pieceBytes();
     }
-    if (table_->finish(portion)) events_.push({EventKind::Sent, portion.send});
+    if (parts_[outbound.part].table->finish(portion) && isSent(portion.send, link)) events_.push({EventKind::Sent, portion.send});
   }
   poller_.wake();
 }
 
-Sender::Writing Sender::makeFrame(Portion portion, const Transport& transport) {
-  const KvMemory& memory = table_->memory;
+bool Sender::isSent(uint32_t send, const Link& link) const {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (!parts_[i].table->isSent(send, link.parts[i])) return false;
+  }
+  return true;
+}
+
+Sender::Writing Sender::makeFrame(Portion portion, const Link& link, size_t part) {
+  const KvMemory& memory = parts_[part].memory();
+  const PartCut& cut = link.parts[part];
   const uint32_t count = static_cast<uint32_t>(portion.blocks.size());
   std::optional<Staging::Place> place;
+  std::vector<char> copies;
   std::span<const uint32_t> sums;
-  const bool isMapped = transport.maps(memory);
-  if (staging_ && isMapped) sums = staging_->sum(portion);
-  else if (staging_) place = staging_->fetch(portion);
-  const auto layerBlock = [&](size_t i) {
-    return place ? place->data() + i * memory.layerBlockBytes : memory.layerBlock(portion.layer, portion.blocks[i]);
+  const bool isMapped = link.transport->maps(memory);
+  if (memory.isOfDevice() && isMapped) sums = staging_[part]->sum(portion);
+  else if (memory.isOfDevice()) place = staging_[part]->fetch(portion, cut);
+  else if (!cut.isWhole()) copies = gather(memory, cut, portion);
+  const auto piece = [&](size_t i) {
+    if (place) return place->data() + i * cut.pieceBytes();
+    return cut.isWhole() ? memory.layerBlock(portion.layer, portion.blocks[i]) : copies.data() + i * cut.pieceBytes();
   };
   std::vector<FrameEntry> entries;
-  for (size_t i = 0; i < count; ++i) entries.push_back({sums.empty() ? checksum_(layerBlock(i)) : sums[i], portion.blocks[i]});
-  FrameHeader header{kFrameMagic, portion.layer, portion.ticket, portion.firstBlock, count, 0, 0};
+  for (size_t i = 0; i < count; ++i) entries.push_back({sums.empty() ? link.checksum(piece(i)) : sums[i], portion.blocks[i]});
+  FrameHeader header{kFrameMagic, cut.place().firstLayer + portion.layer, portion.ticket, portion.first, count, portion.shard, 0};
   header.checksum = frameChecksum(header, entries.data());
   std::vector<iovec> parts;
   const auto append = [&](char* data, size_t size) {
     // What is adjacent is sent as one.
     if (!parts.empty() && static_cast<char*>(parts.back().iov_base) + parts.back().iov_len == data) parts.back().iov_len += size;
-    else parts.push_back(part(data, size));
+    else parts.push_back({data, size});
   };
   std::vector<char> head(sizeof header + count * sizeof(FrameEntry));
   std::memcpy(head.data(), &header, sizeof header);
   std::memcpy(head.data() + sizeof header, entries.data(), count * sizeof(FrameEntry));
   append(head.data(), head.size());
   if (!isMapped) {
-    for (size_t i = 0; i < count; ++i) append(layerBlock(i), memory.layerBlockBytes);
+    for (size_t i = 0; i < count; ++i) append(piece(i), cut.pieceBytes());
   }
-  return {std::move(portion), std::move(place), std::move(head), {}, std::move(parts), 0};
+  return {std::move(portion), std::move(place), std::move(head), std::move(copies), std::move(parts), 0};
 }
 
 bool Sender::write(Outbound& outbound) {

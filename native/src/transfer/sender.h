@@ -14,7 +14,7 @@
 #include "memory/crc32c.h"
 #include "transfer/event.h"
 #include "transfer/poller.h"
-#include "transfer/send_table.h"
+#include "transfer/kv_parts.h"
 #include "transfer/staging.h"
 #include "transfer/transport.h"
 
@@ -22,11 +22,12 @@ namespace svc::transfer {
 
 class Sender {
  public:
-  Sender(std::shared_ptr<SendTable> table, EventQueue& events);
+  Sender(const KvParts& memory, EventQueue& events);
   ~Sender();
 
-  /// A LinkUp or LinkDown event follows. @returns the link.
-  uint32_t connect(const Transport& transport, std::string address, int sockets);
+  /// A LinkUp or LinkDown event follows. Throws std::runtime_error for a cut that this memory does not have. `sockets` are those of each
+  /// part. @returns the link.
+  uint32_t connect(const Transport& transport, std::string address, int sockets, const Cut& cut);
   void disconnect(uint32_t link);
   /// A SendClosed event follows: from then on nothing reads the blocks of `send`.
   void closeSend(uint32_t send);
@@ -37,19 +38,21 @@ class Sender {
   /// A frame that is being written into a socket.
   struct Writing {
     Portion portion;
-    /// Of a device: where its layer blocks are.
+    /// Of a device: where its pieces are.
     std::optional<Staging::Place> place;
     std::vector<char> head = {};
-    /// A copy of the layer blocks, made if their send is closed before they were sent.
+    /// The pieces, where they are not whole layer blocks; of layer blocks a copy, made if their send is closed before they were sent.
     std::vector<char> copies = {};
     std::vector<iovec> parts = {};
     size_t next = 0;
   };
   struct Outbound {
-    Outbound(Descriptor socket, uint32_t link) : socket(std::move(socket)), link(link) {}
+    Outbound(Descriptor socket, uint32_t link, size_t part) : socket(std::move(socket)), link(link), part(part) {}
 
     Descriptor socket;
     uint32_t link;
+    /// Whose pieces it carries.
+    size_t part;
     bool isGreeted = false;
     /// The receiver can take frames.
     bool isConnected = false;
@@ -57,12 +60,19 @@ class Sender {
     std::optional<Writing> writing;
   };
   struct Link {
+    Link(const Transport& transport, const Cut& cut, std::vector<PartCut> parts)
+        : transport(&transport), cut(cut), parts(std::move(parts)), checksum(this->parts.front().pieceBytes()) {}
+
     const Transport* transport;
-    std::vector<int> sockets;
+    Cut cut;
+    /// [parts] The pieces of each.
+    std::vector<PartCut> parts;
+    BlockChecksum checksum;
+    std::vector<int> sockets = {};
     size_t numConnected = 0;
   };
 
-  void openLink(uint32_t id, const Transport& transport, const std::string& address, int sockets);
+  void openLink(uint32_t id, const std::string& address, int sockets);
   void handle(int fd, uint32_t events);
   void greet(Outbound& outbound);
   /// Looks for the receiver's answer to the greeting.
@@ -71,8 +81,9 @@ class Sender {
   void pumpAll();
   /// Writes frames until there are no more or the socket takes no more, and at most some.
   void pump(Outbound& outbound);
-  /// Throws std::runtime_error where the device that has the layer blocks fails.
-  Writing makeFrame(Portion portion, const Transport& transport);
+  /// Throws std::runtime_error where the device that has the pieces fails.
+  Writing makeFrame(Portion portion, const Link& link, size_t part);
+  bool isSent(uint32_t send, const Link& link) const;
   /// False if the socket takes no more now, or is closed.
   bool write(Outbound& outbound);
   /// The connection has ended, with an error number or 0.
@@ -80,15 +91,16 @@ class Sender {
   void closeLink(uint32_t id, const std::string& reason);
   void finishClosing(uint32_t send);
 
-  const std::shared_ptr<SendTable> table_;
+  /// Each place once: parts that hold the same take no turns.
+  const std::vector<KvPart> parts_;
+  const uint32_t layers_, heads_;
   EventQueue& events_;
-  const BlockChecksum checksum_;
   mutable std::mutex sentMutex_;
   std::map<const Transport*, uint64_t> bytesSent_;
   uint32_t nextLink_ = 1;
   // Owned by the thread.
-  /// Null for memory of the host.
-  std::unique_ptr<Staging> staging_;
+  /// [parts] Empty for memory of the host.
+  std::vector<std::unique_ptr<Staging>> staging_;
   std::map<uint32_t, Link> links_;
   std::map<int, Outbound> sockets_;
   Poller poller_;

@@ -21,13 +21,16 @@ Staging::Staging(const KvMemory& memory, std::function<void()> onFree)
   for (size_t i = kPlaces; i > 0; --i) free_.push_back(lane_->pinned() + (i - 1) * placeBytes(memory));
 }
 
-Staging::Place Staging::fetch(const Portion& portion) {
+Staging::Place Staging::fetch(const Portion& portion, const PartCut& cut) {
   Place place(*this, free_.back());
   free_.pop_back();
   char* to = place.data();
-  for (const uint32_t block : portion.blocks) {
-    lane_->fetch(to, memory_.deviceAddress(portion.layer, block), memory_.layerBlockBytes);
-    to += memory_.layerBlockBytes;
+  for (size_t i = 0; i < portion.blocks.size(); ++i, to += cut.pieceBytes()) {
+    const DeviceAddress layerBlock = memory_.deviceAddress(portion.layer, portion.blocks[i]);
+    const uint32_t run = (portion.first + static_cast<uint32_t>(i)) % cut.runs();
+    cut.eachSpan(portion.shard, run, [&](size_t inBlock, size_t inPiece, size_t bytes) {
+      lane_->fetch(to + inPiece, layerBlock + inBlock, bytes);
+    });
   }
   lane_->finish();
   return place;

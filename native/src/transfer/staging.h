@@ -1,4 +1,4 @@
-// Layer blocks that leave a device, on their way through pinned memory of the host.
+// Pieces that leave a device, on their way through pinned memory of the host.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace svc::transfer {
 
-/// Places in pinned memory, each for the layer blocks of one frame. The sender's thread uses it.
+/// Places in pinned memory, each for the pieces of one frame. The sender's thread uses it.
 class Staging {
  public:
   /// `onFree` is called when a place is given back after all were taken.
@@ -38,9 +38,9 @@ class Staging {
   };
 
   bool hasRoom() const { return !free_.empty(); }
-  /// Copies the layer blocks of `portion` behind each other into a place. There must be room. Throws std::runtime_error where the device
+  /// Copies the pieces of `portion` behind each other into a place. There must be room. Throws std::runtime_error where the device
   /// fails.
-  Place fetch(const Portion& portion);
+  Place fetch(const Portion& portion, const PartCut& cut);
   /// `blockSum` of each layer block of `portion`, by the device.
   std::span<const uint32_t> sum(const Portion& portion);
 

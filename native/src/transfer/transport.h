@@ -1,4 +1,4 @@
-// The interface of a kind of link between instances: its addresses and sockets, and whether layer blocks travel in the
+// The interface of a kind of link between instances: its addresses and sockets, and whether pieces travel in the
 // stream or the receiver copies them out of the sender's memory.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace svc::transfer {
 class Transport {
  public:
   virtual const char* name() const = 0;
-  /// Whether the receiver copies layer blocks out of this memory of the sender; otherwise they follow their frame.
+  /// Whether the receiver copies pieces out of this memory of the sender; otherwise they follow their frame.
   virtual bool maps(const KvMemory& memory) const = 0;
   /// Whether a receiver answers a greeting once it has all that frames need (`kReady`): a link is up then, and not before.
   virtual bool isAnswered() const { return false; }
@@ -37,9 +37,9 @@ struct Listener {
   std::string address;
 };
 
-/// Unix sockets in the abstract namespace: one host, one user. Layer blocks of a device follow their frames.
+/// Unix sockets in the abstract namespace: one host, one user. Pieces of a device's memory follow their frames.
 const Transport& shmTransport();
-/// The same sockets; the receiver copies from GPU to GPU.
+/// The same sockets; the receiver copies whole layer blocks from GPU to GPU, where both instances have one part.
 const Transport& cudaIpcTransport();
 /// `host:port`, IPv6 in brackets.
 const Transport& tcpTransport();

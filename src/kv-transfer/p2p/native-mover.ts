@@ -69,14 +69,12 @@ export class NativeMover {
     this.#onLinkDown = onLinkDown;
     try {
       const { TransferEngine } = loadNative();
-      const [part] = parts;
-      if (part === undefined || parts.length > 1) throw new Error('KV memory is in one part');
       if (options.transport === 'cuda-ipc' && !isOnGpu) {
         throw new Error(
           'the transport cuda-ipc copies from GPU to GPU: use --device cuda, or another transport',
         );
       }
-      this.#engine = new TransferEngine(part.token, engineOptions(options), (events) => {
+      this.#engine = new TransferEngine(parts, engineOptions(options), (events) => {
         for (const event of events) this.#handle(event);
       });
     } catch (error) {

@@ -1,0 +1,72 @@
+// How the blocks of two instances are cut into the pieces that go from one to the other.
+#pragma once
+
+#include <cstdint>
+
+#include "memory/layer_block_shape.h"
+
+namespace svc::transfer {
+
+/// What of each block one part of the KV memory holds: these rows, and of them these heads. Ends are not in it.
+struct KvPlace {
+  uint32_t firstLayer, endLayer, firstHead, endHead;
+
+  bool operator==(const KvPlace&) const = default;
+  bool has(uint32_t layer, uint32_t head) const {
+    return layer >= firstLayer && layer < endLayer && head >= firstHead && head < endHead;
+  }
+};
+
+/// The heads of a layer are cut into `shards` of one size, the tokens of a block into runs of `tokens`: a piece, one shard of one
+/// run, lies within one part and one block at either instance. Where these are alike, a piece is a layer block.
+struct Cut {
+  uint32_t shards, tokens;
+
+  bool operator==(const Cut&) const = default;
+};
+
+/// The pieces of a cut in the layer blocks of one part. In a piece its tiles follow each other in the order of the layer block.
+class PartCut {
+ public:
+  /// `shape` is that of the part, `heads` those of all parts. Throws std::runtime_error where a piece does not lie within the part.
+  PartCut(const Cut& cut, uint32_t heads, const KvPlace& place, const LayerBlockShape& shape);
+
+  const KvPlace& place() const { return place_; }
+  bool has(uint32_t layer, uint32_t shard) const {
+    return layer >= place_.firstLayer && layer < place_.endLayer && shard >= firstShard_ && shard < endShard_;
+  }
+  uint32_t firstShard() const { return firstShard_; }
+  uint32_t endShard() const { return endShard_; }
+  uint32_t layers() const { return place_.endLayer - place_.firstLayer; }
+  uint32_t shards() const { return endShard_ - firstShard_; }
+  /// Pieces of a shard in one layer block, one a run of tokens.
+  uint32_t runs() const { return runs_; }
+  size_t pieceBytes() const { return pieceBytes_; }
+  bool isWhole() const { return shards() == 1 && runs_ == 1; }
+
+  /// Calls `copy(offset in the layer block, offset in the piece, bytes)` for what lies together of the piece.
+  template <typename Copy>
+  void eachSpan(uint32_t shard, uint32_t run, Copy copy) const {
+    if (isWhole()) return copy(0, 0, pieceBytes_);
+    const size_t first = (shard - firstShard_) * shardHeads_, tiles = shape_.tokens / shape_.tileTokens, some = tiles / runs_;
+    size_t section = 0, inPiece = 0;
+    for (const size_t bytes : shape_.tileBytes) {
+      // All tokens of neighbouring heads lie together.
+      const size_t heads = runs_ == 1 ? shardHeads_ : 1, size = heads * some * bytes;
+      for (size_t head = first; head < first + shardHeads_; head += heads, inPiece += size) {
+        copy(section + (head * tiles + run * some) * bytes, inPiece, size);
+      }
+      section += shape_.heads * tiles * bytes;
+    }
+  }
+  void gather(char* piece, const char* layerBlock, uint32_t shard, uint32_t run) const;
+  void scatter(char* layerBlock, const char* piece, uint32_t shard, uint32_t run) const;
+
+ private:
+  KvPlace place_;
+  LayerBlockShape shape_;
+  uint32_t shardHeads_, firstShard_ = 0, endShard_ = 0, runs_ = 0;
+  size_t pieceBytes_ = 0;
+};
+
+}  // namespace svc::transfer

@@ -1,0 +1,51 @@
+#include "transfer/kv_parts.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+namespace svc::transfer {
+
+KvParts::KvParts(std::vector<KvPart> parts) : parts_(std::move(parts)) {
+  const auto require = [](bool isRight, const char* otherwise) {
+    if (!isRight) throw std::runtime_error(otherwise);
+  };
+  require(!parts_.empty(), "there is no KV memory");
+  for (const KvPart& part : parts_) {
+    const KvPlace& place = part.place;
+    layers_ = std::max(layers_, place.endLayer);
+    heads_ = std::max(heads_, place.endHead);
+    const KvMemory& memory = part.memory();
+    const bool isWhole = place.endLayer - place.firstLayer == memory.layers && place.endHead - place.firstHead == memory.shape.heads;
+    require(isWhole, "a part of the KV memory has other layers or heads than it should");
+    const KvMemory& first = parts_.front().memory();
+    const bool isAlike = memory.blocks == first.blocks && memory.shape.tokens == first.shape.tokens &&
+                         memory.shape.tileBytes == first.shape.tileBytes && memory.isOfDevice() == first.isOfDevice();
+    require(isAlike, "the parts of the KV memory have other blocks");
+    const auto isSame = [&](const KvPart& other) { return other.place == place; };
+    if (std::ranges::none_of(distinct_, isSame)) distinct_.push_back(part);
+  }
+  for (uint32_t layer = 0; layer < layers_; ++layer) {
+    for (uint32_t head = 0; head < heads_; ++head) {
+      const auto holds = [&](const KvPart& part) { return part.place.has(layer, head); };
+      require(std::ranges::count_if(distinct_, holds) == 1, "the parts of the KV memory leave out or repeat a head of a layer");
+    }
+  }
+  LayerBlockShape whole = parts_.front().memory().shape;
+  whole.heads = heads_;
+  layerBlockBytes_ = whole.bytes();
+}
+
+Cut KvParts::ownCut() const {
+  uint32_t heads = heads_;
+  for (const KvPart& part : parts_) heads = std::gcd(heads, std::gcd(part.place.firstHead, part.place.endHead));
+  return {heads_ / heads, tokens()};
+}
+
+std::vector<PartCut> KvParts::cut(const Cut& cut) const {
+  std::vector<PartCut> cuts;
+  for (const KvPart& part : parts_) cuts.emplace_back(cut, heads_, part.place, part.memory().shape);
+  return cuts;
+}
+
+}  // namespace svc::transfer

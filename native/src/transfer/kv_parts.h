@@ -1,0 +1,49 @@
+// The KV memory of an instance: one part for each rank and stage.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transfer/cut.h"
+#include "transfer/send_table.h"
+
+namespace svc::transfer {
+
+struct KvPart {
+  KvPlace place;
+  std::shared_ptr<SendTable> table;
+
+  const KvMemory& memory() const { return table->memory; }
+};
+
+/// Each block has the same number in all parts. Parts of one place hold the same.
+class KvParts {
+ public:
+  /// Throws std::runtime_error unless they make up one memory.
+  explicit KvParts(std::vector<KvPart> parts);
+
+  const std::vector<KvPart>& all() const { return parts_; }
+  /// Each place once.
+  const std::vector<KvPart>& distinct() const { return distinct_; }
+  uint32_t layers() const { return layers_; }
+  uint32_t heads() const { return heads_; }
+  uint32_t blocks() const { return parts_.front().memory().blocks; }
+  /// Of a block.
+  uint32_t tokens() const { return parts_.front().memory().shape.tokens; }
+  bool isOfDevice() const { return parts_.front().memory().isOfDevice(); }
+  /// Bytes of one block in all layers, of all heads.
+  size_t blockBytes() const { return layers_ * layerBlockBytes_; }
+  /// Bytes of one layer of it.
+  size_t layerBlockBytes() const { return layerBlockBytes_; }
+  /// With which whole layer blocks of each part are pieces.
+  Cut ownCut() const;
+  /// [parts] Throws std::runtime_error where a piece does not lie within one of them.
+  std::vector<PartCut> cut(const Cut& cut) const;
+
+ private:
+  std::vector<KvPart> parts_, distinct_;
+  uint32_t layers_ = 0, heads_ = 0;
+  size_t layerBlockBytes_ = 0;
+};
+
+}  // namespace svc::transfer

@@ -1,0 +1,210 @@
+// Instances whose KV memory is in other parts, and whose blocks are of another size, exchange blocks through the native threads: what
+// comes is what the consumer would have computed itself.
+
+import fc from 'fast-check';
+import { afterEach, describe, expect, it } from 'vitest';
+import { loadNative } from '../../src/native/native.ts';
+import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { needsNative } from '../helpers/needs.ts';
+import { cutOf, type PartedModel, PartedNode, type PartedShape } from '../helpers/parted-node.ts';
+import { KINDS, type Kind, range } from '../helpers/transfer-node.ts';
+import { until } from '../helpers/until.ts';
+
+const nodes: PartedNode[] = [];
+afterEach(() => {
+  for (const node of nodes.splice(0)) node.close();
+});
+
+function node(model: PartedModel, shape: PartedShape): PartedNode {
+  const made = new PartedNode(model, shape);
+  nodes.push(made);
+  return made;
+}
+
+/** Keys and values of 16 tokens, as a processor has them; those of one token and their scales, as a GPU has int8. */
+const TILED: PartedModel = { layers: 4, heads: 4, tileTokens: 16, tileBytes: [96, 128] };
+const SCALED: PartedModel = { layers: 2, heads: 4, tileTokens: 1, tileBytes: [16, 16, 4, 4] };
+const LATENT: PartedModel = { layers: 3, heads: 1, tileTokens: 16, tileBytes: [160] };
+const ALONE: PartedShape = { degree: 1, stages: 1, blockTokens: 16, blocks: 16 };
+
+interface Asked {
+  readonly kind: Kind;
+  readonly numTokens: number;
+  /** Blocks that the consumer has already. */
+  readonly first: number;
+  /** Whether all have come before they are loaded. */
+  readonly isLate: boolean;
+}
+
+/** One transfer; the tiles that are wrong at the consumer afterwards. */
+async function transfer(
+  p: PartedNode,
+  d: PartedNode,
+  { kind, numTokens, first, isLate }: Asked,
+): Promise<number> {
+  const cut = cutOf(p.model, p.shape, d.shape);
+  const { shm, tcp } = d.engine.endpoints;
+  const link = p.engine.connect(kind, (kind === 'shm' ? shm : tcp)!, 2, cut);
+  const begin = (first * d.shape.blockTokens) / cut.tokens;
+  d.receive(1n, numTokens, first);
+  p.engine.openSend(1, p.numBlocks(numTokens));
+  p.engine.grant(1, link, 1n, begin, Math.ceil(numTokens / cut.tokens));
+  // Numbers of blocks that say nothing of their order.
+  const blocksOf = ({ shape }: PartedNode, count: number) =>
+    range(count).map((i) => (i * 5 + 3) % shape.blocks);
+  const theirs = blocksOf(p, p.numBlocks(numTokens));
+  const own = blocksOf(d, d.numBlocks(numTokens)).slice(first);
+  const loading = isLate ? null : d.load(1, 1n, first, own);
+  const half = Math.floor(theirs.length / 2);
+  p.compute(1, 7, theirs.slice(0, half));
+  p.compute(1, 7, theirs.slice(half), half);
+  await d.event('received');
+  expect(await (loading ?? d.load(1, 1n, first, own))).toBe(true);
+  await p.event('sent');
+  const pieces = p.model.layers * cut.shards * (Math.ceil(numTokens / cut.tokens) - begin);
+  expect([d.engine.progress(1n), d.engine.bytesReceived]).toEqual([pieces, p.engine.bytesSent]);
+  return d.wrongTiles(7, numTokens, own, first);
+}
+
+const DEGREES = [1, 2, 4];
+const PAIRS = DEGREES.flatMap((of) => DEGREES.map((to) => [of, to] as const));
+
+describe.each(KINDS)('over %s', (kind) => {
+  it.each(PAIRS)('a producer of degree %i serves a consumer of degree %i', needsNative, async (of, to) => {
+    for (const model of [TILED, SCALED, LATENT]) {
+      const [p, d] = [node(model, { ...ALONE, degree: of }), node(model, { ...ALONE, degree: to })];
+      expect(await transfer(p, d, { kind, numTokens: 90, first: 1, isLate: false })).toBe(0);
+    }
+  });
+
+  it.each([
+    [16, 64],
+    [64, 16],
+    [32, 64],
+  ])('blocks of %i tokens become blocks of %i', needsNative, async (of, to) => {
+    for (const isLate of [false, true]) {
+      const [p, d] = [node(TILED, { ...ALONE, blockTokens: of }), node(TILED, { ...ALONE, blockTokens: to })];
+      expect(await transfer(p, d, { kind, numTokens: 150, first: 1, isLate })).toBe(0);
+    }
+  });
+
+  it.each([
+    [2, 1],
+    [1, 2],
+    [4, 2],
+  ])('a producer of %i stages serves a consumer of %i', needsNative, async (of, to) => {
+    const [p, d] = [node(TILED, { ...ALONE, stages: of }), node(TILED, { ...ALONE, stages: to, degree: 2 })];
+    expect(await transfer(p, d, { kind, numTokens: 90, first: 0, isLate: true })).toBe(0);
+  });
+
+  it('ranks of GPUs serve others', needsCudaEmulator, async () => {
+    const gpu = { ...ALONE, gpu: CUDA_EMULATOR };
+    const [p, d] = [
+      node(SCALED, { ...gpu, degree: 4, blockTokens: 32 }),
+      node(SCALED, { ...gpu, degree: 2 }),
+    ];
+    expect(await transfer(p, d, { kind, numTokens: 60, first: 1, isLate: false })).toBe(0);
+  });
+});
+
+it('any two instances of one model exchange any part of any prompt', needsNative, async () => {
+  const shape = fc.record({
+    degree: fc.constantFrom(...DEGREES),
+    stages: fc.constantFrom(1, 2),
+    blockTokens: fc.constantFrom(16, 32, 64),
+    blocks: fc.constantFrom(12, 17),
+  });
+  const about = fc.record({
+    model: fc.constantFrom(TILED, SCALED, LATENT),
+    p: shape,
+    d: shape,
+    kind: fc.constantFrom(...KINDS),
+    numTokens: fc.integer({ min: 1, max: 180 }),
+    isLate: fc.boolean(),
+    share: fc.double({ min: 0, max: 0.99, noNaN: true }),
+  });
+  await fc.assert(
+    fc.asyncProperty(about, async ({ model, p, d, kind, numTokens, isLate, share }) => {
+      const [from, to] = [node(model, p), node(model, d)];
+      const first = Math.floor(to.numBlocks(numTokens) * share);
+      expect(await transfer(from, to, { kind, numTokens, first, isLate })).toBe(0);
+      for (const one of nodes.splice(0)) one.close();
+    }),
+    { numRuns: 60 },
+  );
+});
+
+describe('a transfer engine', needsNative, () => {
+  const layers = { first: 0, end: 2 };
+  const engineOf = (...heads: (readonly [number, number])[]) => {
+    const { KvMemory, TransferEngine } = loadNative();
+    const layerBlock = { heads: 2, tokens: 16, tileTokens: 16, tileBytes: [32] };
+    const parts = heads.map(([first, end]) => {
+      return { token: new KvMemory(2, 4, layerBlock).share(), layers, heads: { first, end } };
+    });
+    return new TransferEngine(parts, { receiveBytes: 0, tcp: null, shm: false }, () => {});
+  };
+
+  it('takes parts that make up one memory, also where several hold the same', () => {
+    for (const heads of [
+      [[0, 2]],
+      [
+        [0, 2],
+        [2, 4],
+      ],
+      [
+        [0, 2],
+        [0, 2],
+      ],
+    ] as const)
+      engineOf(...heads).close();
+  });
+
+  it.each([
+    ['no part', [], 'there is no KV memory'],
+    ['a gap', [[2, 4]], 'leave out or repeat a head of a layer'],
+    [
+      'heads twice',
+      [
+        [0, 2],
+        [1, 3],
+      ],
+      'leave out or repeat a head of a layer',
+    ],
+    ['other heads than the memory has', [[0, 4]], 'other layers or heads than it should'],
+  ] as const)('refuses %s', (_, heads, reason) => {
+    expect(() => engineOf(...heads)).toThrow(reason);
+  });
+
+  it('refuses a cut that its blocks do not have', () => {
+    const engine = engineOf([0, 2], [2, 4]);
+    for (const cut of [
+      { shards: 1, tokens: 16 },
+      { shards: 3, tokens: 16 },
+      { shards: 2, tokens: 8 },
+      { shards: 0, tokens: 0 },
+    ]) {
+      expect(() => engine.connect('tcp', '127.0.0.1:1', 1, cut)).toThrow('cut otherwise');
+    }
+    engine.close();
+  });
+});
+
+it('a ticket is for one cut: pieces of another end the link', needsNative, async () => {
+  const [one, two] = [node(TILED, ALONE), node(TILED, { ...ALONE, degree: 2 })];
+  const d = node(TILED, ALONE);
+  d.receive(1n, 64);
+  const first = one.engine.connect('tcp', d.engine.endpoints.tcp!, 1, { shards: 1, tokens: 16 });
+  one.engine.openSend(1, 2);
+  one.engine.grant(1, first, 1n, 0, 2);
+  one.compute(1, 7, [0, 1]);
+  await until(() => d.engine.progress(1n) === 8);
+  two.engine.connect('tcp', d.engine.endpoints.tcp!, 1, { shards: 2, tokens: 16 });
+  two.engine.openSend(1, 4);
+  two.engine.grant(1, 1, 1n, 0, 4);
+  two.compute(1, 7, [0, 1, 2, 3]);
+  expect(await two.event('linkDown')).toMatchObject({
+    reason: 'the peer has refused: a transfer that was cut otherwise',
+  });
+  expect(d.engine.progress(1n)).toBe(8);
+});
