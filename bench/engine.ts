@@ -118,7 +118,9 @@ async function measureModel(model: BenchModel, probe: LimitProbe): Promise<Figur
 }
 
 /** For the sequences and contexts that are measured here. */
-export function startCore(model: Pick<EngineConfig, 'modelPath' | 'quantization'>): Promise<EngineCore> {
+export function startCore(
+  model: Pick<EngineConfig, 'modelPath' | 'quantization'> & Partial<EngineConfig>,
+): Promise<EngineCore> {
   const config = { ...ENGINE_DEFAULTS, ...model, maxModelLen: 2048, maxNumSeqs: 16 };
   return EngineCore.start({ ...config, kvCacheMemoryBytes: 2 ** 30 });
 }

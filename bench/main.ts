@@ -18,6 +18,7 @@ import { machineSection, measureMachine } from './machine.ts';
 import { prefillSection } from './prefill.ts';
 import { proxySection } from './proxy.ts';
 import { qualitySection } from './quality.ts';
+import { rankSection } from './ranks.ts';
 import { formatSection, type Section } from './report.ts';
 import { responsivenessSection } from './responsiveness.ts';
 import { saveResults } from './results.ts';
@@ -47,6 +48,7 @@ const SECTIONS = {
   'structured-output': structuredOutputSection,
   constrained: constrainedSection,
   quality: qualitySection,
+  ranks: rankSection,
   step: stepSection,
   load: loadSection,
   throughput: throughputSection,

@@ -28,7 +28,7 @@ export function startReport(
     ],
     ...engineRows(engine),
     ['backend', `${info.backend}: ${info.compute} (${info.backendReason})`],
-    ...rankRows(info),
+    ...memoryRows(info),
     [
       'kv cache',
       `${info.numBlocks} blocks of ${info.blockSize} tokens${groupsText(info)} in ${info.kvDType}`,
@@ -56,16 +56,15 @@ function engineRows({ numEngines }: InferenceEngine): readonly (readonly [string
   return numEngines === 1 ? [] : [['engines', `${numEngines}, of which this is the first`]];
 }
 
-/** What each rank has in memory; ranks that have the same are told of together. */
-function rankRows({ ranks }: EngineInfo): readonly (readonly [string, string])[] {
+/** What each rank or stage has; those that have the same are told of together. */
+function memoryRows({ ranks }: EngineInfo): readonly (readonly [string, string])[] {
   if (ranks.length === 1) return [];
-  const kinds = ranks.map(
+  const parts = ranks.map(
     ({ weightBytes, kvCacheBytes }) =>
       `${bytes(weightBytes)} of weights and ${bytes(kvCacheBytes)} of KV cache`,
   );
-  const areAlike = new Set(kinds).size === 1;
-  const each = areAlike ? `each with ${kinds[0]}` : kinds.map((kind, rank) => `${rank}: ${kind}`).join('; ');
-  return [['ranks', `${ranks.length}, ${each}`]];
+  const areAlike = new Set(parts).size === 1;
+  return [['memory', areAlike ? `${parts.length} times ${parts[0]}` : parts.join('; ')]];
 }
 
 function adapterRows({ adapters }: InferenceEngine): readonly (readonly [string, string])[] {

@@ -37,9 +37,7 @@ describe('a server with two ranks', needsNative, () => {
     const svc = await startServeProcess(args, { NODE_OPTIONS: `--import=${hook}` });
     started.push(svc);
     await expect.poll(svc.stderr).toMatch(/^ {2}backend +cpu: 2 ranks: .*, 1 thread \(/m);
-    expect(svc.stderr()).toMatch(
-      /^ {2}ranks +2, each with [\d.]+ MiB of weights and [\d.]+ .iB of KV cache$/m,
-    );
+    expect(svc.stderr()).toMatch(/^ {2}memory +2 times [\d.]+ MiB of weights and [\d.]+ .iB of KV cache$/m);
     const exited = once(svc.child, 'exit');
     svc.child.kill('SIGUSR2');
     const [code] = await exited;
