@@ -27,9 +27,11 @@ import { writeSafetensors } from '../fixtures/safetensors-writer.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
 import { availableBackends, openBackend } from '../helpers/backends.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { Random } from '../ops/native-backends.ts';
 import { ModelSession } from './model-session.ts';
+import { SharedModel } from './shared-model.ts';
 
 const newFolder = temporaryFolders();
 const PROMPT = Array.from({ length: 20 }, (_, i) => (i * 37) % TINY_VOCAB_SIZE);
@@ -134,6 +136,24 @@ const SCHEMES: readonly [string, Scheme, string][] = [
   ['FP8 in blocks', publishedFp8(true), 'fp8-g128'],
   ['FP8, a scale a tensor', publishedFp8(false), 'fp8'],
 ];
+
+it.each(SCHEMES)(
+  'a published checkpoint in %s has the bits of one over two ranks',
+  needsNative,
+  async (_, scheme) => {
+    for (const isFused of [false, true]) {
+      const { quantized } = publish(scheme, { isFused });
+      const models = [1, 2].map((size) => SharedModel.load(quantized, size, { dtype: 'auto' }));
+      const [expected, actual] = (await Promise.all(models)).map((model) => {
+        const session = model.session(PROMPT.length + 1);
+        const logits = [session.run(PROMPT, 1), session.run([3], 1)];
+        model.close();
+        return logits;
+      });
+      expect(actual).toEqual(expected);
+    }
+  },
+);
 
 const PERMUTED: readonly [string, Scheme][] = [
   ['GPTQ with act-order', gptqScheme({ isPermuted: true, groupSize: 64 })],

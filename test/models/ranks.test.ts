@@ -1,79 +1,70 @@
-// Models that ranks share: the bits of one that is whole.
+// Models that ranks share: the bits of one that is whole, whatever its architecture and formats, in any batch.
 
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { ConfigError } from '../../src/errors.ts';
-import { loadModel } from '../../src/models/load-model.ts';
+import { loadAdapter } from '../../src/models/adapters/load-adapter.ts';
 import { RankShare } from '../../src/models/rank-share.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
-import { loadNative } from '../../src/native/native.ts';
-import { openCpuDevice } from '../../src/ops/native/cpu-device.ts';
-import { NativeOps } from '../../src/ops/native/native-ops.ts';
-import type { RankSeat } from '../../src/ops/ranks.ts';
-import { openRankGroup } from '../../src/ops/select.ts';
+import { PackedCache } from '../../src/models/weights/packed-cache.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
 import { needsNative } from '../helpers/needs.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { isas } from '../ops/native-backends.ts';
 import { architectureGoldens, type GoldenModel, mxfp4Golden } from './golden-cases.ts';
-import { ModelSession } from './model-session.ts';
+import { MixedBatches } from './mixed-batches.ts';
+import { SharedModel, type SharedOptions } from './shared-model.ts';
 
-const open: { close(): void }[] = [];
+const newFolder = temporaryFolders();
+const fixture = (path: string) => fileURLToPath(new URL(`../fixtures/${path}`, import.meta.url));
+
+const open: SharedModel[] = [];
 afterEach(() => {
-  for (const thing of open.splice(0)) thing.close();
+  for (const model of open.splice(0)) model.close();
 });
 
-type Options = Pick<Parameters<typeof loadModel>[2], 'dtype' | 'quantization'>;
-
-async function loadOn(golden: GoldenModel, options: Options, seat?: RankSeat) {
-  const threads = { numThreads: seat?.size ?? 1, cpuBind: null, cpuIsa: null };
-  const ops = new NativeOps(openCpuDevice(loadNative(), threads, seat));
-  open.push(ops);
-  const model = await loadModel(openModelSource(golden.folder), ops, {
-    ...options,
-    maxModelLen: golden.maxModelLen,
-  });
-  return { ops, model };
+async function load(folder: string, size: number, options: SharedOptions): Promise<SharedModel> {
+  const model = await SharedModel.load(folder, size, options);
+  open.push(model);
+  return model;
 }
 
-/** One for each rank, in the order of ranks. */
-async function loadRanks(golden: GoldenModel, options: Options, size: number) {
-  const group = openRankGroup(size, 20_000);
-  open.push({ close: () => group.break('the test is over') });
-  return await Promise.all(group.seats.map((seat) => loadOn(golden, options, seat)));
-}
-
-/** Logits of the last tokens of a prompt, computed in parts, by each rank. */
-async function logitsOf(
-  ranks: Awaited<ReturnType<typeof loadRanks>>,
-  { ids, rows }: GoldenModel['cases'][number],
-  chunk: number,
-) {
-  const sessions = ranks.map(({ ops, model }) => new ModelSession(ops, model, ids.length));
-  const last = Math.max(0, Math.min(chunk, ids.length - rows));
-  const pending = sessions.map((session) => (last > 0 ? session.launch(ids.slice(0, last), 1) : null));
-  for (const read of pending) read?.();
-  const reads = sessions.map((session) => session.launch(ids.slice(last), rows));
-  return reads.map((read) => read())[0]!;
+/** Logits of the last 4 tokens of a prompt, the first of which are computed before. */
+function logitsOf(model: SharedModel, ids: readonly number[], adapter?: number): Float32Array {
+  const session = model.session(ids.length, adapter);
+  session.run(ids.slice(0, 5), 1);
+  return session.run(ids.slice(5), 4);
 }
 
 const MXFP4 = mxfp4Golden();
 /** Of which other formats are tried: whole layers, and experts. */
 const MANY_FORMATS = ['llama', 'mixtral'];
+const goldens = [...architectureGoldens(), MXFP4];
+const goldenOf = (name: string): GoldenModel => goldens.find((golden) => golden.name === name)!;
+/** The longest prompt. */
+const idsOf = ({ cases }: GoldenModel): readonly number[] =>
+  cases.map(({ ids }) => ids).reduce((longest, ids) => (ids.length > longest.length ? ids : longest));
 
-function optionsOf({ name }: GoldenModel): readonly Options[] {
-  if (name === MXFP4.name) return [{ dtype: 'auto' }];
-  const quantizations = [
-    null,
-    'int8',
-    ...(MANY_FORMATS.includes(name) ? (['int4', 'fp8'] as const) : []),
-  ] as const;
+function optionsOf({ name, maxModelLen }: GoldenModel): readonly SharedOptions[] {
+  if (name === MXFP4.name) return [{ dtype: 'auto', maxModelLen }];
+  const others = MANY_FORMATS.includes(name) ? (['int4', 'fp8'] as const) : [];
   return [
-    { dtype: 'float32' },
-    ...quantizations.map((quantization) => ({ dtype: 'bfloat16', quantization }) as const),
+    { dtype: 'float32', maxModelLen, quantization: null },
+    ...([null, 'int8', ...others] as const).map(
+      (quantization) => ({ dtype: 'bfloat16', maxModelLen, quantization }) as const,
+    ),
   ];
 }
 
-/** The largest degree that the model can be shared by, of two or four. */
-function degreeOf(golden: GoldenModel): number {
-  const config = readModelConfig(openModelSource(golden.folder));
+/** The largest degree that the model can be shared by, of two or four; else one. */
+function degreeOf(folder: string): number {
+  const config = readModelConfig(openModelSource(folder));
   const canShare = (size: number): boolean => {
     try {
       new RankShare({ rank: 0, size }).expectPossible(config);
@@ -86,18 +77,138 @@ function degreeOf(golden: GoldenModel): number {
   return [4, 2].find(canShare) ?? 1;
 }
 
-/** All but those with one head of keys and values. */
-const goldens = [...architectureGoldens(), MXFP4].filter((golden) => degreeOf(golden) > 1);
+const shared = goldens.filter(({ folder }) => degreeOf(folder) > 1);
 
-describe.each(goldens)('$name over ranks', (golden) => {
+it('all golden models are shared but one, whose keys and values have one head', () => {
+  expect(goldens.filter((golden) => !shared.includes(golden)).map(({ name }) => name)).toEqual(['gemma-256']);
+});
+
+describe.each(shared)('$name over ranks', (golden) => {
   it.each(optionsOf(golden))('has the bits of one: $dtype, $quantization', needsNative, async (options) => {
-    const [first] = golden.cases;
-    const expected = await logitsOf([await loadOn(golden, options)], first!, 5);
-    const ranks = await loadRanks(golden, options, degreeOf(golden));
-    expect(await logitsOf(ranks, first!, 5)).toEqual(expected);
+    const { folder } = golden;
+    const expected = logitsOf(await load(folder, 1, options), idsOf(golden));
+    expect(logitsOf(await load(folder, degreeOf(folder), options), idsOf(golden))).toEqual(expected);
   });
 });
 
-it('most models are shared', () => {
-  expect(goldens.length).toBeGreaterThan(30);
+describe.each(isas)('on %s', (isa) => {
+  it.each(MANY_FORMATS)('%s has the bits of one', async (name) => {
+    const golden = goldenOf(name);
+    for (const options of optionsOf(golden)) {
+      const models = [1, 2].map((size) => load(golden.folder, size, { ...options, isa }));
+      const [expected, actual] = (await Promise.all(models)).map((model) => logitsOf(model, idsOf(golden)));
+      expect(actual).toEqual(expected);
+    }
+  });
+});
+
+const ofAdapter = z.object({ base: z.string() });
+
+/** Those of golden models that are shared. */
+const adapters = readdirSync(fixture('adapters')).flatMap((name) => {
+  const path = fixture(`adapters/${name}`);
+  const { base } = ofAdapter.parse(JSON.parse(readFileSync(join(path, 'golden.json'), 'utf8')));
+  const golden = shared.find((one) => one.name === base);
+  return golden === undefined ? [] : [{ name, path, golden }];
+});
+
+describe('a shared model', () => {
+  it.each(['gpt-oss-mxfp4', 'deepseek-v2', 'deepseek-v3-apart', 'gpt-neox', 'gpt2', 'chatglm'])(
+    'of a GGUF file has the bits of one: %s',
+    needsNative,
+    async (name) => {
+      const path = fixture(`gguf/${name}.gguf`);
+      const options = { dtype: 'auto', maxModelLen: 64 } as const;
+      const ids = Array.from({ length: 24 }, (_, i) => 3 + ((i * 37) % 90));
+      const expected = logitsOf(await load(path, 1, options), ids);
+      expect(logitsOf(await load(path, degreeOf(path), options), ids)).toEqual(expected);
+    },
+  );
+
+  it.each(adapters)('takes adapters: $name', needsNative, async ({ path, golden }) => {
+    for (const options of optionsOf(golden)) {
+      const results = [];
+      for (const size of [1, 2]) {
+        const model = await load(golden.folder, size, options);
+        const loaded = model.ranks.map((rank) => {
+          const loading = loadAdapter({ id: 5, path, maxRank: 32 }, rank.model);
+          let part = loading.next();
+          while (part.done !== true) part = loading.next();
+          return part.value;
+        });
+        const digests = new Set(loaded.map(({ digest }) => digest));
+        results.push({
+          logits: logitsOf(model, idsOf(golden), 5),
+          plain: logitsOf(model, idsOf(golden)),
+          digests,
+        });
+      }
+      const [alone, ranks] = results;
+      expect(ranks).toEqual(alone);
+      expect(ranks!.logits).not.toEqual(ranks!.plain);
+    }
+  });
+
+  it('comes from the packed cache, an entry a rank', needsNative, async () => {
+    const cache = newFolder();
+    const golden = goldenOf('llama');
+    const loadCached = async () => {
+      const caches: PackedCache[] = [];
+      const options: SharedOptions = {
+        dtype: 'bfloat16',
+        optionsOf: (ops) => {
+          const packedCache = new PackedCache(
+            { folder: cache, maxBytes: 2 ** 30 },
+            ops.packedWeights!,
+            expect.fail,
+          );
+          caches.push(packedCache);
+          return { packedCache };
+        },
+      };
+      const model = await load(golden.folder, 2, options);
+      await Promise.all(caches.map((one) => one.keep()));
+      return { areCached: caches.map((one) => one.hasAllWeights), logits: logitsOf(model, idsOf(golden)) };
+    };
+    const first = await loadCached();
+    expect(first.areCached).toEqual([false, false]);
+    expect(readdirSync(cache).length).toBe(2);
+    expect(await loadCached()).toEqual({ areCached: [true, true], logits: first.logits });
+  });
+
+  it('has the bits of one over 8 ranks, with sizes that are not shared evenly', needsNative, async () => {
+    const folder = newFolder();
+    const heads = { num_attention_heads: 8, num_key_value_heads: 8, head_dim: 16 };
+    writeTinyModel(folder, { seed: 8, config: { ...heads, hidden_size: 72, intermediate_size: 150 } });
+    for (const dtype of ['float32', 'bfloat16'] as const) {
+      const ids = Array.from({ length: 40 }, (_, i) => (i * 29) % TINY_VOCAB_SIZE);
+      const expected = logitsOf(await load(folder, 1, { dtype }), ids);
+      expect(logitsOf(await load(folder, 8, { dtype }), ids)).toEqual(expected);
+    }
+  });
+
+  it.each(MANY_FORMATS)(
+    'gives a sequence the same bits in any batch and any chunks: %s',
+    needsNative,
+    async (name) => {
+      const { folder } = goldenOf(name);
+      const [alone, ranks] = [
+        await load(folder, 1, { dtype: 'bfloat16' }),
+        await load(folder, 2, { dtype: 'bfloat16' }),
+      ];
+      const vocab = alone.ranks[0]!.model.config.vocabSize;
+      const lengths = fc.array(fc.integer({ min: 1, max: 70 }), { minLength: 1, maxLength: 5 });
+      const chunks = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 8 });
+      fc.assert(
+        fc.property(lengths, chunks, fc.integer({ min: 1, max: 1000 }), (sizes, steps, seed) => {
+          const prompts = sizes.map((size, i) =>
+            Array.from({ length: size }, (_, at) => (seed * (at + 3) * (i + 1)) % vocab),
+          );
+          const expected = prompts.map((ids) => alone.session(ids.length).run(ids, 1));
+          expect(new MixedBatches(ranks, prompts).run(steps)).toEqual(expected);
+        }),
+        { numRuns: 25 },
+      );
+    },
+  );
 });
