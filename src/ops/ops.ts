@@ -246,8 +246,7 @@ export interface Ops {
   /**
    * Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other, and keeps them
    * in `format`.
-   * @param segments in how many ranges of k the products are summed by themselves, see `segmentStarts`; left out, one. Ranks that
-   *   hold whole subtrees of them make the same sums.
+   * @param segments in how many ranges of k the products are summed by themselves, see `segmentStarts`; left out, one.
    * @throws ModelLoadError, as all that load, where a file is cut off or a number is NaN or infinite.
    */
   loadLinear(parts: readonly LinearPart[], format: WeightFormat, segments?: Segments): LinearWeight;

@@ -1,9 +1,10 @@
-// The sum over k of a product whose input ranks share: defined so that it has the same bits however many ranks there are.
+// The sum over k of a product whose input ranks make: defined so that ranks which hold ranges of k would have the same bits as those that
+// hold all of it. The sum of the ranks (`sumRanks`), and of groups of experts, is the same tree.
 
-/** How many there are: as many as ranks at most, so that each rank has a subtree. */
+/** How many there are. */
 export type Segments = 1 | 2 | 4 | 8;
 
-/** Of every product that ranks may share by its input, with one rank, too. */
+/** Of every product whose input ranks make, with one rank, too. */
 export const ROW_PARALLEL_SEGMENTS: Segments = 8;
 
 /** k is cut between multiples of so many columns. */
