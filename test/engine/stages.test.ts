@@ -197,6 +197,21 @@ describe('a model in stages', () => {
     second.close();
   });
 
+  it('that fails ends the engine with its name, whichever it is', needsNative, async () => {
+    const core = await start(3, { maxNumBatchedTokens: 4 });
+    core.scheduler.add(newRequest({ id: 1, promptTokenIds: [5, 6] }));
+    const step = core.scheduler.schedule();
+    // More steps than stages, of which none is read: at some stage there is no room for the next.
+    for (let count = 0; count < 500; count += 1) {
+      core.executor.forward({ ...step, releasedRequestIds: count === 0 ? [] : [1] }, 0);
+      core.executor.sample([null]);
+    }
+    expect(() => {
+      for (let count = 0; count < 500; count += 1) core.executor.read();
+    }).toThrow(/^pipeline stage [12] of 3 failed: a pipeline stage is given more steps/);
+    core.close();
+  });
+
   it('can be closed while steps are in flight', needsNative, async () => {
     const core = await start(2);
     core.scheduler.add(newRequest({ id: 1 }));
