@@ -33,7 +33,7 @@ export interface EngineInfo {
   readonly modelFingerprint: string;
   /** Instruction set and threads, of all ranks: `avx512-bf16, 2 threads`. */
   readonly compute: string;
-  /** Of each rank, or of each stage; one where the model is in one piece. */
+  /** One where the model is in one piece. */
   readonly ranks: readonly RankShare[];
   readonly backendReason: string;
   /** Over all ranks. */

@@ -74,14 +74,15 @@ async function loadOn(
   const { shape, windows } = plan.design(model);
   const cache = model.makeKvCache({ ...shape, blocks: numBlocks }, false);
   const about = { config, ops: last, model, fingerprint: source.fingerprint(), maxModelLen, windows };
+  const shares = stages.map(({ description }, index) => ({
+    compute: description,
+    weightBytes: model.stages[index]!.model.weightBytes,
+    kvCacheBytes: cacheBytes(cache.stages[index]!, numBlocks),
+  }));
   const info: EngineInfo = {
     ...describe(about, numBlocks),
-    ranks: stages.map(({ description }, index) => ({
-      compute: description,
-      weightBytes: model.stages[index]!.model.weightBytes,
-      kvCacheBytes: cacheBytes(cache.stages[index]!, numBlocks),
-    })),
-    compute: `${stages.length} pipeline stages: ${stages.map(({ description }) => description).join('; ')}`,
+    ranks: shares,
+    compute: `${stages.length} pipeline stages: ${shares.map(({ compute }) => compute).join('; ')}`,
     backendReason: `asked for by --pipeline-parallel-size ${stages.length}`,
     isFromPackedCache: places.every(({ packedCache }) => packedCache?.hasAllWeights ?? false),
     kvCompatibility: null,

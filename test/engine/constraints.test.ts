@@ -188,11 +188,14 @@ describe.each(availableBackends)('an engine on %s with constrained requests', (d
           minLength: 1,
           maxLength: 6,
         }),
-        fc.record({
-          maxNumBatchedTokens: fc.integer({ min: 8, max: 80 }),
-          maxNumSeqs: fc.integer({ min: 2, max: 5 }),
-          numThreads: fc.integer({ min: 1, max: 2 }),
-        }),
+        fc
+          .record({
+            maxNumBatchedTokens: fc.integer({ min: 8, max: 80 }),
+            maxNumSeqs: fc.integer({ min: 2, max: 5 }),
+            numThreads: fc.integer({ min: 1, max: 2 }),
+            pipelineParallelSize: fc.constantFrom(1, 1, 2),
+          })
+          .map((one) => ({ ...one, numThreads: Math.max(one.numThreads, one.pipelineParallelSize) })),
         fc.option(fc.integer({ min: 1, max: 6 })),
         fc.integer({ min: 8, max: 9 }),
         async (shapes, options, numSpeculativeTokens, numBlocks) => {
