@@ -203,14 +203,20 @@ describe('svc serve', () => {
     expect(await cli.exitCode).toBe(0);
   });
 
-  it('ends with code 1 and the reason when the engine dies, and tells the clients', async () => {
-    const { cli, url } = await serve(model());
-    const stream = await openStream(url);
-    cli.child.kill('SIGUSR2');
-    expect(await stream.rest()).toMatch(/"error":.*engine/);
-    expect(await cli.exitCode).toBe(1);
-    expect(cli.stderr).toMatch(/ERROR the engine has died: \S/);
-  });
+  it.each([
+    ['1', /ERROR the engine has died: \S/],
+    ['2', /ERROR engine [01] of 2 has died: \S/],
+  ])(
+    'ends with code 1 and the reason when one of %s engines dies, and tells the clients',
+    async (size, error) => {
+      const { cli, url } = await serve(model(), '--data-parallel-size', size);
+      const stream = await openStream(url);
+      cli.child.kill('SIGUSR2');
+      expect(await stream.rest()).toMatch(/"error":.*engine/);
+      expect(await cli.exitCode).toBe(1);
+      expect(cli.stderr).toMatch(error);
+    },
+  );
 
   it('answers 503 while it gets the model, and SIGTERM ends that with 0', async () => {
     const silentHub = createServer().listen(0, '127.0.0.1');
