@@ -6,6 +6,7 @@ import type { Constraint } from '../src/structured-output/constraint.ts';
 import { prepareGrammar } from '../src/structured-output/first-walks.ts';
 import { ConstraintError } from '../src/structured-output/limits.ts';
 import { Matcher } from '../src/structured-output/matcher.ts';
+import { MOST_CREDIT } from '../src/structured-output/meter.ts';
 import { prepareVocabulary } from '../src/structured-output/prepare-vocabulary.ts';
 import { TokenAutomaton } from '../src/structured-output/token-automaton.ts';
 import { type PreparedVocabulary, Vocabulary } from '../src/structured-output/vocabulary.ts';
@@ -69,6 +70,7 @@ export async function structuredOutputSection(): Promise<Section> {
       plain('schema to first mask, median of them', median(suite.firstMaskMs), 'ms', '< 50'),
       plain('- p99', percentile(suite.firstMaskMs, 0.99), 'ms', null),
       ...maskFigures('a mask of their walks', suite.maskMs),
+      plain('credit that a walk spends at most', (100 * suite.mostCost) / MOST_CREDIT, '%', '< 25 %'),
       ...maskFigures('a mask of typical constraints, first use', first),
       ...maskFigures('a mask of typical constraints, later', later),
       plain('vocabulary made ready', vocabularyMs, 'ms', null),
@@ -103,10 +105,12 @@ function measureSuite(
   wrong: number;
   firstMaskMs: number[];
   maskMs: number[];
+  mostCost: number;
 } {
   const counts = { enforced: 0, refused: 0, wrong: 0 };
   const firstMaskMs: number[] = [];
   const maskMs: number[] = [];
+  let mostCost = 0;
   const mask = new Uint32Array(vocabulary.maskWords);
   for (const [index, group] of readSuite().entries()) {
     const { schema } = group;
@@ -118,17 +122,28 @@ function measureSuite(
       const automaton = new TokenAutomaton(grammar, vocabulary, known);
       new Matcher(automaton).fillMask(mask);
       firstMaskMs.push(performance.now() - began);
-      maskMs.push(...walkTimes(automaton, 1));
+      maskMs.push(
+        ...walkTimes(automaton, 1, (cost) => {
+          mostCost = Math.max(mostCost, cost);
+        }),
+      );
     } catch (thrown) {
       // What is refused is counted below.
       if (!(thrown instanceof ConstraintError)) throw thrown;
     }
   }
-  return { ...counts, firstMaskMs, maskMs };
+  return { ...counts, firstMaskMs, maskMs, mostCost };
 }
 
-/** Milliseconds of each mask along some walks. */
-function walkTimes(automaton: TokenAutomaton, seed: number): number[] {
+/**
+ * Milliseconds of each mask along some walks.
+ * @param onCost is told what each walk has cost in steps.
+ */
+function walkTimes(
+  automaton: TokenAutomaton,
+  seed: number,
+  onCost: (cost: number) => void = () => {},
+): number[] {
   const random = seededRandom(seed);
   const { vocabulary } = automaton;
   const mask = new Uint32Array(vocabulary.maskWords);
@@ -143,6 +158,7 @@ function walkTimes(automaton: TokenAutomaton, seed: number): number[] {
       if (!matcher.accept(token)) throw new Error('a token of the mask was refused');
       if (vocabulary.endTokenIds.includes(token)) break;
     }
+    onCost(matcher.cost);
   }
   return times;
 }

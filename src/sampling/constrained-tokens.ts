@@ -109,10 +109,11 @@ export class ConstrainedTokens {
 
   /** Runs `body`, which may accept tokens, and takes them back. */
   lookAhead<T>(body: () => T): T {
-    const [numTokens, isOver] = [this.#matcher.numTokens, this.#isOver];
+    const [numTokens, isOver, isTooCostly] = [this.#matcher.numTokens, this.#isOver, this.#isTooCostly];
     const result = body();
     this.#matcher.rollback(this.#matcher.numTokens - numTokens);
     this.#isOver = isOver;
+    this.#isTooCostly = isTooCostly;
     return result;
   }
 }

@@ -3,7 +3,7 @@
 
 import type { Grammar } from './grammar.ts';
 import { Lexer } from './lexer.ts';
-import { Meter } from './meter.ts';
+import { type Kept, Meter } from './meter.ts';
 import { bottomFrame, type Configuration, type Frame, StackMachine } from './stack.ts';
 
 /** Ways to read one text that are followed side by side; the first ones, where there are more. */
@@ -20,17 +20,29 @@ export interface State {
   /** The text may end here. */
   readonly isComplete: boolean;
   /** By byte; null where no text goes on like this. */
-  readonly next: Map<number, State | null>;
-  /** As `onlyByte`; undefined until it is first asked for. */
-  only: number | null | undefined;
+  readonly next: Map<number, Kept<State | null>>;
+  /** As `onlyByte`; null until it is first asked for. */
+  only: Kept<number | null> | null;
+  readonly home: Home;
+}
+
+/** States that are kept together: a sequence stays among those in which it began. */
+interface Home {
+  readonly bottom: Frame;
+  /** By their points. */
+  readonly states: Map<string, State>;
+  start: Kept<State> | null;
+}
+
+function newHome(): Home {
+  return { bottom: bottomFrame(), states: new Map(), start: null };
 }
 
 export class ByteAutomaton {
   readonly lexer: Lexer;
   readonly machine: StackMachine;
   readonly meter = new Meter();
-  #bottom: Frame = bottomFrame();
-  #states = new Map<string, State>();
+  #home = newHome();
   #ids = new WeakMap<Configuration, number>();
   #numIds = 0;
 
@@ -39,36 +51,74 @@ export class ByteAutomaton {
     this.machine = new StackMachine(grammar, this.lexer, this.meter);
   }
 
+  /** What it costs is part of what is measured, as with all that follow. */
   start(): State {
+    return this.begin().value;
+  }
+
+  begin(): Kept<State> {
     this.#forgetWhereTooMany();
-    const steps = this.machine.start(this.#bottom);
-    const configurations = steps.filter((step) => step !== 'end');
-    return this.state(configurations, steps.length > configurations.length);
+    const home = this.#home;
+    return this.#keptOr(
+      home.start,
+      () => {
+        const steps = this.machine.start(home.bottom);
+        const configurations = steps.filter((step) => step !== 'end');
+        return this.state(configurations, steps.length > configurations.length, home);
+      },
+      (made) => {
+        home.start = made;
+      },
+    );
   }
 
   /** Null where no text goes on with this byte. */
   step(state: State, byte: number): State | null {
-    const known = state.next.get(byte);
-    if (known !== undefined) return known;
+    return this.transition(state, byte).value;
+  }
+
+  transition(state: State, byte: number): Kept<State | null> {
+    return this.#keptOr(
+      state.next.get(byte) ?? null,
+      () => this.#goOn(state, byte),
+      (made) => state.next.set(byte, made),
+    );
+  }
+
+  #keptOr<T>(known: Kept<T> | null, find: () => T, keep: (made: Kept<T>) => void): Kept<T> {
+    if (known !== null) {
+      this.meter.need(known.part);
+      return known;
+    }
+    const made = this.meter.keep(find);
+    keep(made);
+    return made;
+  }
+
+  #goOn(state: State, byte: number): State | null {
     const reached: Configuration[] = [];
     this.meter.spend(state.configurations.length * STEP_WORK);
     for (const { lexeme, state: from, stack } of state.configurations) {
       const next = this.lexer.lexeme(lexeme).step(from, byte, this.machine.openKeys(lexeme, stack));
       if (next >= 0) reached.push(this.machine.configuration(lexeme, next, stack));
     }
-    const made = reached.length === 0 ? null : this.state(reached, false);
-    state.next.set(byte, made);
-    return made;
+    return reached.length === 0 ? null : this.state(reached, false, state.home);
   }
 
   /** The byte that must come next; null where there is a choice, or the text may end. */
   onlyByte(state: State): number | null {
-    if (state.only === undefined) this.meter.spend(state.configurations.length * STEP_WORK);
-    if (state.only === undefined) state.only = state.isComplete ? null : this.#findOnlyByte(state);
-    return state.only;
+    return this.#keptOr(
+      state.only,
+      () => this.#findOnlyByte(state),
+      (made) => {
+        state.only = made;
+      },
+    ).value;
   }
 
   #findOnlyByte(state: State): number | null {
+    this.meter.spend(state.configurations.length * STEP_WORK);
+    if (state.isComplete) return null;
     let only: number | null = null;
     for (let byte = 0; byte < 256; byte += 1) {
       if (!this.#goesOn(state, byte)) continue;
@@ -86,7 +136,7 @@ export class ByteAutomaton {
   }
 
   /** The state of a text that has come to these points, or has ended. */
-  state(reached: readonly Configuration[], hasEnded: boolean): State {
+  state(reached: readonly Configuration[], hasEnded: boolean, home: Home): State {
     const all = new Set(reached);
     let isComplete = hasEnded;
     // A set that grows while it is read: a lexeme that may be empty is passed over.
@@ -102,11 +152,11 @@ export class ByteAutomaton {
     this.meter.spend(configurations.length * STATE_WORK);
     // In the order in which they were found, so that the first ones do not depend on other sequences.
     const key = `${isComplete}${configurations.map((configuration) => this.#id(configuration)).join()}`;
-    const known = this.#states.get(key);
+    const known = home.states.get(key);
     if (known !== undefined) return known;
     this.machine.numMade += 1;
-    const made: State = { configurations, isComplete, next: new Map(), only: undefined };
-    this.#states.set(key, made);
+    const made: State = { configurations, isComplete, next: new Map(), only: null, home };
+    home.states.set(key, made);
     return made;
   }
 
@@ -122,8 +172,7 @@ export class ByteAutomaton {
   #forgetWhereTooMany(): void {
     if (this.machine.numMade < MAX_KEPT) return;
     this.machine.numMade = 0;
-    this.#bottom = bottomFrame();
-    this.#states = new Map();
+    this.#home = newHome();
   }
 }
 

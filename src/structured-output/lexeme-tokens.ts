@@ -18,7 +18,7 @@ export class LexemeWalker {
   readonly #path: Int32Array;
   /** Begins the keys of its own lexemes. */
   readonly #name: string;
-  /** Nodes of the trie that were looked at, and what a walk costs besides, in such nodes. */
+  /** Nodes of the trie that were looked at, and what a walk costs besides, in such nodes: of all walks together. */
   numVisited = 0;
 
   /** @param known by the keys of `walked` */
@@ -38,7 +38,8 @@ export class LexemeWalker {
     if (compiled.lexeme.length !== null) return this.#counted(lexeme, state);
     const [, all] = this.walked(lexeme, state, open);
     if (keys === null || open === null) return all;
-    return { ...all, tokens: this.#withoutNames(lexeme, state, open, all.tokens) };
+    const work = all.work + keys.names.length * NAME_WORK;
+    return { ...all, tokens: this.#withoutNames(lexeme, state, open, all.tokens), work };
   }
 
   /** Finds out all about the lexemes that other grammars have too. */
@@ -109,6 +110,7 @@ export class LexemeWalker {
       tokens: toTokenSet(tokens),
       exits: exits.slice(0, numExits),
       labels: exitLabels.slice(0, numExits),
+      work: numVisited,
     };
   }
 
@@ -127,7 +129,8 @@ export class LexemeWalker {
     for (const { token, needed } of walked.long) if (needed <= most) setBit(this.#scratch, token);
     for (const { token, chars } of walked.ending) if (fits(chars)) setBit(this.#scratch, token);
     const exits = walked.exits.filter((_, i) => fits(walked.exitChars[i]!));
-    const made = { tokens: toTokenSet(this.#scratch), exits, labels: new Int32Array(exits.length) };
+    const work = walked.exits.length + walked.ending.length;
+    const made = { tokens: toTokenSet(this.#scratch), exits, labels: new Int32Array(exits.length), work };
     this.#vocabulary.own.set(key, made);
     return made;
   }
@@ -196,7 +199,6 @@ export class LexemeWalker {
   #withoutNames(index: number, state: number, open: Uint32Array, all: TokenSet): TokenSet {
     const lexeme = this.#lexer.lexeme(index);
     const { names } = lexeme.lexeme.keys!;
-    this.numVisited += names.length * NAME_WORK;
     this.#scratch.fill(0);
     addTo(this.#scratch, all);
     for (const [label, name] of names.entries()) {

@@ -12,7 +12,7 @@ import {
   viableKey,
 } from './grammar.ts';
 import type { Lexer } from './lexer.ts';
-import type { Meter } from './meter.ts';
+import type { Kept, Meter } from './meter.ts';
 
 /** A point in a lexeme, and what comes after it. */
 export interface Configuration {
@@ -41,9 +41,9 @@ export interface Frame {
   readonly children: Map<string, Frame>;
   readonly configurations: Map<number, Configuration>;
   /** By the label of the lexeme above it. */
-  readonly after: Map<number, readonly Step[]>;
+  readonly after: Map<number, Kept<readonly Step[]>>;
   /** Labels of keys that may come; filled when first asked for. */
-  openKeys: Uint32Array | null;
+  openKeys: Kept<Uint32Array> | null;
 }
 
 /** What may come after a lexeme: another one, or the end of the whole text. */
@@ -96,27 +96,36 @@ export class StackMachine {
   /** What may come after a lexeme of this label above this stack. */
   after(stack: Frame, label: number): readonly Step[] {
     const known = stack.after.get(label);
-    if (known !== undefined) return known;
-    const steps: Step[] = [];
-    this.#meter.descend(() => this.#resume(stack, label, steps));
-    const unique = [...new Set(steps)];
-    stack.after.set(label, unique);
-    return unique;
+    if (known !== undefined) {
+      this.#meter.need(known.part);
+      return known.value;
+    }
+    const made = this.#meter.keep(() => {
+      const steps: Step[] = [];
+      this.#meter.descend(() => this.#resume(stack, label, steps));
+      return [...new Set(steps)];
+    });
+    stack.after.set(label, made);
+    return made.value;
   }
 
   /** The labels that the lexeme above this stack may have; null: all. */
   openKeys(lexeme: number, stack: Frame): Uint32Array | null {
     if (this.#lexer.lexeme(lexeme).lexeme.keys === null) return null;
     const node = this.#node(stack);
-    if (stack.openKeys === null && node.kind === 'object') {
-      const numLabels = node.values.length;
-      this.#meter.spend(numLabels * (KEY_WORK + missingNames(node, stack.data.seen).length));
-      const open = new Uint32Array(Math.ceil(numLabels / 32));
-      for (let label = 0; label < numLabels; label += 1)
-        if (this.#mayHaveKey(node, stack, label)) open[label >>> 5]! |= 1 << (label & 31);
-      stack.openKeys = open;
-    }
-    return stack.openKeys;
+    if (node.kind !== 'object') return null;
+    if (stack.openKeys === null) stack.openKeys = this.#meter.keep(() => this.#findOpenKeys(node, stack));
+    else this.#meter.need(stack.openKeys.part);
+    return stack.openKeys.value;
+  }
+
+  #findOpenKeys(node: ObjectNode, stack: Frame): Uint32Array {
+    const numLabels = node.values.length;
+    this.#meter.spend(numLabels * (KEY_WORK + missingNames(node, stack.data.seen).length));
+    const open = new Uint32Array(Math.ceil(numLabels / 32));
+    for (let label = 0; label < numLabels; label += 1)
+      if (this.#mayHaveKey(node, stack, label)) open[label >>> 5]! |= 1 << (label & 31);
+    return open;
   }
 
   #node(stack: Frame): GrammarNode {

@@ -8,7 +8,7 @@ import { ByteAutomaton, isOpen, type State } from './byte-automaton.ts';
 import type { Grammar } from './grammar.ts';
 import { LexemeWalker } from './lexeme-tokens.ts';
 import type { Configuration, Frame } from './stack.ts';
-import { fillWith, tokenSetOf } from './token-set.ts';
+import { tokenSetOf } from './token-set.ts';
 import type { KnownTokens, LexemeTokens, PointTokens, Vocabulary } from './vocabulary.ts';
 
 /** Of a word of a mask that is copied, and of a node of the trie that is followed: in the steps of a meter. */
@@ -20,6 +20,7 @@ export class TokenAutomaton {
   readonly vocabulary: Vocabulary;
   readonly bytes: ByteAutomaton;
   readonly #walker: LexemeWalker;
+  readonly #costs = new WeakMap<Configuration, number>();
 
   /** @param known what has been found out about the grammar already */
   constructor(grammar: Grammar, vocabulary: Vocabulary, known: KnownTokens = []) {
@@ -38,41 +39,52 @@ export class TokenAutomaton {
     return next;
   }
 
-  /** The tokens that may come next, those of the end left out. */
-  fillMask(state: State, mask: Uint32Array): void {
-    const { meter } = this.bytes;
-    meter.spend(state.configurations.length * this.vocabulary.maskWords * WORD_WORK);
-    const sets = state.configurations.flatMap((configuration) => {
-      const { within, leaving } = this.#tokensAt(configuration);
-      return [within, leaving];
-    });
-    fillWith(mask, sets);
+  /** What writing the mask of a state costs beside finding out about its points: in the steps of a meter. */
+  writingCost(state: State): number {
+    return state.configurations.length * this.vocabulary.maskWords * WORD_WORK;
   }
 
-  #tokensAt(configuration: Configuration): PointTokens {
+  /** What finding out the tokens of a point costs, with nothing known; undefined where nobody has. */
+  costOf(configuration: Configuration): number | undefined {
+    return this.#costs.get(configuration);
+  }
+
+  /**
+   * The tokens that may come next at a point of a state, those of the end left out.
+   * @param most steps that may be done for it.
+   */
+  tokensAt(configuration: Configuration, state: State, most: number): PointTokens {
     const known = this.vocabulary.masks.get(configuration);
     if (known !== undefined) return known;
-    const { lexeme, state, stack } = configuration;
+    const { value, numNeeded } = this.bytes.meter.measure(most, () => this.#find(configuration, state));
+    this.#costs.set(configuration, numNeeded);
+    this.vocabulary.masks.set(configuration, value);
+    return value;
+  }
+
+  #find({ lexeme, state, stack }: Configuration, { home }: State): PointTokens {
     const { meter, machine } = this.bytes;
     const open = machine.openKeys(lexeme, stack);
-    const before = this.#walker.numVisited;
     const walked = this.#walker.tokensAt(lexeme, state, open);
-    meter.spend(this.vocabulary.maskWords + this.#walker.numVisited - before + walked.exits.length);
-    const leaving = this.#leaving(stack, walked, open);
-    const made = { within: walked.tokens, leaving: tokenSetOf(leaving, this.vocabulary.maskWords) };
-    this.vocabulary.masks.set(configuration, made);
-    return made;
+    meter.spend(this.vocabulary.maskWords + walked.work + walked.exits.length);
+    const leaving = this.#leaving(stack, walked, open, home);
+    return { within: walked.tokens, leaving: tokenSetOf(leaving, this.vocabulary.maskWords) };
   }
 
   /** The tokens that leave the lexeme before their end, some of them more than once. */
-  #leaving(stack: Frame, { exits, labels }: LexemeTokens, open: Uint32Array | null): number[] {
+  #leaving(
+    stack: Frame,
+    { exits, labels }: LexemeTokens,
+    open: Uint32Array | null,
+    home: State['home'],
+  ): number[] {
     const found: number[] = [];
     let label = -1;
     let after: State | null = null;
     for (let i = 0; i < exits.length; i += 1) {
       if (labels[i] !== label) {
         label = labels[i]!;
-        after = isOpen(open, label) ? this.#after(stack, label) : null;
+        after = isOpen(open, label) ? this.#after(stack, label, home) : null;
       }
       if (after !== null) this.#addBelow(exits[i]!, after, found);
     }
@@ -80,9 +92,9 @@ export class TokenAutomaton {
   }
 
   /** What follows a lexeme that has ended with this label; null where nothing can. */
-  #after(stack: Frame, label: number): State | null {
+  #after(stack: Frame, label: number, home: State['home']): State | null {
     const steps = this.bytes.machine.after(stack, label).filter((step) => step !== 'end');
-    return steps.length === 0 ? null : this.bytes.state(steps, false);
+    return steps.length === 0 ? null : this.bytes.state(steps, false, home);
   }
 
   /** Adds the tokens of the trie below a node that go on from a state. */

@@ -21,6 +21,8 @@ export interface LexemeTokens {
   readonly exits: Int32Array;
   /** [exits] the label of the text that ended. */
   readonly labels: Int32Array;
+  /** What finding this out costs, in nodes of the trie that are looked at. */
+  readonly work: number;
 }
 
 /** What a vocabulary can do from a point in a quoted text on, with the characters that it takes. */

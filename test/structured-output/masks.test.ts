@@ -8,104 +8,15 @@ import { Credit, TooCostlyError } from '../../src/structured-output/meter.ts';
 import { prepareVocabulary } from '../../src/structured-output/prepare-vocabulary.ts';
 import { TokenAutomaton } from '../../src/structured-output/token-automaton.ts';
 import { tokenTexts } from '../../src/structured-output/token-texts.ts';
-import { type PreparedVocabulary, Vocabulary } from '../../src/structured-output/vocabulary.ts';
+import { Vocabulary } from '../../src/structured-output/vocabulary.ts';
 import { AMBIGUOUS_GRAMMAR } from '../helpers/ambiguous-grammar.ts';
 import { seededRandom } from '../helpers/byte-walk.ts';
-
-const END = 0;
-const SPECIAL = 1;
-const json = (schema: unknown, compact = false): Constraint => ({
-  kind: 'jsonSchema',
-  schema,
-  style: { compact },
-});
-
-const CONSTRAINTS: Readonly<Record<string, Constraint>> = {
-  'any JSON': json(true),
-  'compact JSON': json(true, true),
-  'an object': json({
-    type: 'object',
-    properties: { a: { type: 'string', maxLength: 3 }, ab: { type: 'integer' }, b: { enum: ['x', 'xy', 7] } },
-    required: ['a', 'b'],
-  }),
-  'a closed object': json({
-    properties: { a: true, ab: true, abc: false },
-    additionalProperties: false,
-    type: 'object',
-  }),
-  'required keys of few': json({
-    type: 'object',
-    properties: { a: { type: 'null' }, ab: { type: 'null' } },
-    patternProperties: { '^[ab]': true },
-    additionalProperties: false,
-    required: ['ab'],
-    maxProperties: 2,
-  }),
-  'keys by pattern': json({
-    type: 'object',
-    patternProperties: { '^a': { type: 'null' } },
-    maxProperties: 3,
-  }),
-  'counted characters': json({ type: 'string', minLength: 2, maxLength: 5 }),
-  'counted items': json({ type: 'array', items: { type: 'number' }, minItems: 2, maxItems: 4 }),
-  'one of many shapes': json({
-    anyOf: [{ type: 'object', required: ['a'] }, { type: 'array' }, { const: 'ab' }],
-  }),
-  'a tree': json({
-    type: 'object',
-    properties: { a: { $ref: '#' }, b: { type: 'array', items: { $ref: '#' } } },
-  }),
-  'a pattern': { kind: 'regex', pattern: '(a|b{2,4}|é)+,\\d{1,3}' },
-  'free text': { kind: 'regex', pattern: '(\\w+ |[^"é])*.*' },
-  'a choice': { kind: 'choice', options: ['a', 'ab', 'abc', 'é'].map((text) => ({ kind: 'literal', text })) },
-  'a grammar': { kind: 'grammar', ebnf: 'root ::= "a" root "b" | "(" [0-9]* ")" | "é"+' },
-  'tags in text': {
-    kind: 'triggeredTags',
-    triggers: ['{"'],
-    tags: [{ begin: '{"a', content: { kind: 'regex', pattern: '[ab]*' }, end: '"}' }],
-    atLeastOne: false,
-    stopAfterFirst: false,
-  },
-};
-
-/** Pieces of JSON, of characters, and runs of both, by chance. */
-function smallVocabulary(seed: number): PreparedVocabulary {
-  const random = seededRandom(seed);
-  const pieces = [
-    ...'{}[]",:ab01e-.x \n\\()',
-    'null',
-    'tru',
-    'e',
-    '\\u00',
-    '{"',
-    '":',
-    '",',
-    '"}',
-    'ab',
-    ',"',
-    'é',
-    '😀',
-  ];
-  const piece = (): string => pieces[Math.floor(random() * pieces.length)]!;
-  const tokens = pieces.map((text) => new Uint8Array(Buffer.from(text)));
-  for (const byte of [...Buffer.from('é😀')]) tokens.push(Uint8Array.of(byte));
-  for (let i = 0; i < 300; i += 1) {
-    const bytes = Buffer.from(Array.from({ length: 2 + Math.floor(random() * 4) }, piece).join(''));
-    // Tokens end within characters as well.
-    tokens.push(new Uint8Array(random() < 0.2 ? bytes.subarray(0, bytes.length - 1) : bytes));
-  }
-  const all = [new Uint8Array(Buffer.from('</s>')), null, ...tokens];
-  return structuredClone(prepareVocabulary(tokenTexts(all, [END])));
-}
+import { CONSTRAINTS, END, has, json, SPECIAL, smallVocabulary } from './samples.ts';
 
 const mark = (text: string): Constraint => ({ kind: 'mark', text });
 const literal = (text: string): Constraint => ({ kind: 'literal', text });
 const eitherOf = (...options: Constraint[]): Constraint => ({ kind: 'choice', options });
 const inOrder = (...parts: Constraint[]): Constraint => ({ kind: 'sequence', parts });
-
-function has(mask: Uint32Array, token: number): boolean {
-  return ((mask[token >>> 5]! >>> (token & 31)) & 1) === 1;
-}
 
 describe('the mask over a vocabulary', () => {
   it.each(Object.entries(CONSTRAINTS))('allows exactly the tokens that may come: %s', (_, constraint) => {
@@ -197,20 +108,14 @@ describe('a grammar that can be read in very many ways', () => {
   });
 
   it('costs a sequence more than it has in the long run, where each token costs much', () => {
-    const vocabulary = new Vocabulary(smallVocabulary(6));
-    const automaton = new TokenAutomaton(compile(CONSTRAINTS['any JSON']!), vocabulary);
-    const { meter } = automaton.bytes;
     const credit = new Credit();
-    const spend = (steps: number): void => meter.charge(credit, () => meter.spend(steps));
     const all = credit.left;
-    spend(all / 2);
+    credit.spend(all / 2);
     credit.refill();
     expect(credit.left).toBeGreaterThan(all / 2);
-    spend(credit.left);
+    credit.spend(credit.left);
     credit.refill();
-    expect(() => spend(all / 2)).toThrow(TooCostlyError);
-    // What others do costs it nothing.
-    expect(() => meter.spend(all)).not.toThrow();
+    expect(() => credit.spend(all / 2)).toThrow(TooCostlyError);
   });
 });
 
