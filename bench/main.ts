@@ -3,6 +3,7 @@
 
 import { parseArgs } from 'node:util';
 import { constrainedSection } from './constrained.ts';
+import { dataParallelSection } from './data-parallel.ts';
 import { disaggregatedSection } from './disaggregated.ts';
 import { embeddingSection } from './embeddings.ts';
 import { engineSection, ggufEngineSection, int4EngineSection, int8EngineSection } from './engine.ts';
@@ -53,6 +54,7 @@ const SECTIONS = {
   load: loadSection,
   throughput: throughputSection,
   stages: stagesSection,
+  'data-parallel': dataParallelSection,
   trace: traceSection,
   serve: serveSection,
   hangups: hangUpSection,
