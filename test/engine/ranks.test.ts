@@ -1,5 +1,7 @@
 // A model cut over ranks, each in a thread of its own: the answers of one, whatever the requests ask, and one end for all of them.
 
+import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { EngineConfig, TensorParallelSize } from '../../src/config/engine-config.ts';
@@ -120,6 +122,19 @@ describe('a model cut over ranks', needsNative, () => {
     expect(info.maxModelLen).toBe(info.numBlocks * 16);
     expect(info.maxModelLen).toBeLessThan(512);
   });
+});
+
+it('has packed weights of an earlier start in all ranks, or packs them', needsNative, async () => {
+  const packedCache = newFolder();
+  const first = await start(2, { packedCache });
+  const entries = (): string[] => (existsSync(packedCache) ? readdirSync(packedCache) : []);
+  await until(() => entries().filter((name) => name.endsWith('.packed')).length === 2);
+  const expected = generate(first, [REQUESTS[7]!]);
+  const second = await start(2, { packedCache });
+  expect(second.executor.info.isFromPackedCache).toBe(true);
+  expect(generate(second, [REQUESTS[7]!])).toEqual(expected);
+  rmSync(join(packedCache, entries()[0]!));
+  expect((await start(2, { packedCache })).executor.info.isFromPackedCache).toBe(false);
 });
 
 describe('an adapter of a model that is cut over ranks', needsNative, () => {

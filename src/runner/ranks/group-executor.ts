@@ -44,6 +44,7 @@ class GroupExecutor implements Executor {
       ...leader.info,
       ranks,
       compute: `${ranks.length} ranks: ${[...new Set(ranks.map(({ compute }) => compute))].join('; ')}`,
+      isFromPackedCache: [leader.info, ...loaded].every(({ isFromPackedCache }) => isFromPackedCache),
       weightBytes: ranks.reduce((sum, { weightBytes }) => sum + weightBytes, 0),
     };
     this.kvParts = [...leader.kvParts, ...loaded.flatMap(({ kvParts }) => kvParts)];

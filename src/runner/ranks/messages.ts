@@ -30,6 +30,7 @@ export type ToRank =
 /** What a follower has loaded. */
 export interface LoadedRank {
   readonly share: RankShare;
+  readonly isFromPackedCache: boolean;
   /** Its part of the KV memory; empty where no KV blocks are exchanged. */
   readonly kvParts: readonly KvMemoryPart[];
 }

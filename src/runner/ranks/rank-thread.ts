@@ -34,7 +34,8 @@ async function load(): Promise<Executor> {
     onWarning: (message) => send({ type: 'warning', message }),
   };
   const loaded = await loadRunner(config, listeners, { seat, agree });
-  send({ type: 'ready', share: loaded.info.ranks[0]!, kvParts: loaded.kvParts });
+  const { ranks, isFromPackedCache } = loaded.info;
+  send({ type: 'ready', share: ranks[0]!, isFromPackedCache, kvParts: loaded.kvParts });
   return loaded;
 }
 
