@@ -24,7 +24,6 @@ void RankGroup::breakUp(const std::string& why) {
   if (isBroken_.load()) return;
   why_ = why;
   isBroken_.store(true);
-  over_.fetch_add(1);
   isOver_.notify_all();
 }
 
@@ -51,15 +50,17 @@ void RankGroup::meet(int rank) {
     return;
   }
   const auto isOver = [&] { return over_.load() >= meeting; };
-  if (!spinUntil(isOver)) {
+  const auto isDone = [&] { return isOver() || isBroken_.load(); };
+  if (!spinUntil(isDone)) {
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);
-    const bool hasCome = isOver_.wait_for(lock, deadline_, isOver);
+    const bool hasEnded = isOver_.wait_for(lock, deadline_, isDone);
     sleepers_.fetch_sub(1);
     lock.unlock();
-    if (!hasCome) breakUp(missing(meeting));
+    if (!hasEnded) breakUp(missing(meeting));
   }
-  if (isBroken_.load()) fail();
+  // Where all came, one of them may have ended since.
+  if (!isOver()) fail();
 }
 
 void RankGroup::read(const Phase& phase) {
