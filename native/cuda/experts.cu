@@ -115,7 +115,10 @@ SVC_KERNEL(svcExpertRows, ExpertRowsParams, kRowThreads) {
   int32_t* ofThreads = counts + p.experts;
   for (int i = thread(); i < p.experts; i += threads()) counts[i] = 0;
   __syncthreads();
-  for (int i = thread(); i < p.count; i += threads()) atomicAdd(&counts[p.ids[i]], 1);
+  for (int i = thread(); i < p.count; i += threads()) {
+    const int index = p.ids[i] - p.first;
+    if (index >= 0 && index < p.experts) atomicAdd(&counts[index], 1);
+  }
   __syncthreads();
   int rowsBefore = 0, tilesBefore = 0;
   for (int i = thread(); i < expert; i += threads()) {
@@ -129,18 +132,22 @@ SVC_KERNEL(svcExpertRows, ExpertRowsParams, kRowThreads) {
     const int first = i * p.tileRows;
     p.tiles[tilesBefore + i] = {expert, rowsBefore + first, p.tileRows < rows - first ? p.tileRows : rows - first};
   }
-  if (expert == p.experts - 1 && thread() == 0) *p.numTiles = tilesBefore + tiles;
+  if (expert == p.experts - 1) {
+    if (thread() == 0) *p.numTiles = tilesBefore + tiles;
+    // In the place of rows whose experts are elsewhere any row may be read.
+    for (int i = rowsBefore + rows + thread(); i < p.count; i += threads()) p.routed[i] = 0;
+  }
   // A thread lists a piece of the ids, after those of the threads before it.
   const int piece = ceilDiv(p.count, threads()), begin = thread() * piece;
   const int end = begin + piece < p.count ? begin + piece : p.count;
   int own = 0;
-  for (int i = begin; i < end; ++i) own += p.ids[i] == expert ? 1 : 0;
+  for (int i = begin; i < end; ++i) own += p.ids[i] - p.first == expert ? 1 : 0;
   ofThreads[thread()] = own;
   __syncthreads();
   int place = rowsBefore;
   for (int i = 0; i < thread(); ++i) place += ofThreads[i];
   for (int i = begin; i < end; ++i) {
-    if (p.ids[i] != expert) continue;
+    if (p.ids[i] - p.first != expert) continue;
     p.routed[place] = i / p.topK;
     p.places[i] = place++;
   }
@@ -155,7 +162,8 @@ SVC_KERNEL(svcExpertsSum, ExpertsSumParams, kRowThreads) {
 #pragma unroll
   for (int group = 0; group < kExpertGroups; ++group) {
     groups[group] = -0.0f;  // which changes no sum
-    for (; at < end && expertGroup(p.ids[at], p.experts) == group; ++at) {
+    for (; at < end && expertGroup(p.ids[at], p.total) == group; ++at) {
+      if (p.ids[at] < p.first || p.ids[at] >= p.first + p.experts) continue;
       groups[group] += p.weights[at] * p.outputs[int64_t{p.places[at]} * p.cols + i];
     }
   }

@@ -179,6 +179,13 @@ constexpr int mostTiles(int64_t rows, int groups, int tileRows) {
 }
 /// `n` is the most of any group; `tiles` counts tiles, or is 0 where each group takes all rows.
 inline Launch groupedLaunch(const GroupedLinearParams& p, int tile, int n, int tiles, int groups) {
+  if (p.product.f32 != nullptr) {
+    return {"svcF32Groups",
+            {static_cast<uint32_t>(ceilDiv(n, kF32Weights)), static_cast<uint32_t>(tiles > 0 ? tiles : ceilDiv(p.product.rows, kF32Tokens)),
+             static_cast<uint32_t>(tiles > 0 ? 1 : groups)},
+            kF32Threads,
+            0};
+  }
   constexpr const char* kNames[][5] = {
       {"svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64", "svcGroupedLinear128"},
       {"svcCodedGroups8", "svcCodedGroups16", "svcCodedGroups32", "svcCodedGroups64", "svcCodedGroups128"},
@@ -199,7 +206,7 @@ constexpr int kLoraRows = 8;
 /// A tile, and kRowThreads columns.
 inline Launch launchOf(const LoraUpParams& p) {
   const int columns = p.n * (p.isGateUp ? 2 : 1);
-  return {"svcLoraUp", {static_cast<uint32_t>(ceilDiv(columns, kRowThreads)), static_cast<uint32_t>(p.numTiles), 1}, kRowThreads,
+  return {p.format == Format::F32 ? "svcF32LoraUp" : "svcLoraUp", {static_cast<uint32_t>(ceilDiv(columns, kRowThreads)), static_cast<uint32_t>(p.numTiles), 1}, kRowThreads,
           static_cast<uint32_t>(kLoraRows * p.maxRank * 4)};
 }
 inline Launch launchOf(const GateParams& p) { return rowLaunch("svcGate", p.rows, p.n); }
@@ -217,7 +224,8 @@ inline Launch launchOf(const ExpertRowsParams& p) {
 }
 /// Groups of experts whose outputs are summed by themselves: as many as ranks at most, so that each rank has a subtree of the sum.
 constexpr int kExpertGroups = 8;
-constexpr int expertGroup(int expert, int experts) { return expert * kExpertGroups / experts; }
+/// The group g of `experts` * g / 8 <= id < `experts` * (g + 1) / 8, both rounded down.
+constexpr int expertGroup(int id, int experts) { return ceilDiv(int64_t{kExpertGroups} * (id + 1), experts) - 1; }
 inline Launch launchOf(const ExpertsSumParams& p) { return rowLaunch("svcExpertsSum", p.rows, p.cols); }
 
 // ── attention ──

@@ -4,6 +4,7 @@
 // that of warpgroups, the others that of a warp.
 
 #include "codes.cuh"
+#include "groups.cuh"
 #include "math.cuh"
 
 namespace svc::cuda {
@@ -36,6 +37,7 @@ __device__ __forceinline__ void loadTile(uint16_t* tile, const Side& side, int r
 /// numbers of bf16, and pairs of whole numbers, come as they are.
 struct PlainTile {
   using Sum = float;
+  static constexpr Format kInput = Format::Bf16;
   static constexpr bool kTakesWarpgroups = true;
 
   template <int kRows, int kThreads>
@@ -60,6 +62,7 @@ struct WholeTile : PlainTile {
 /// Codes become numbers in their place: 16 of a row, and what is beside them, need no more room than their numbers.
 struct CodedTile {
   using Sum = float;
+  static constexpr Format kInput = Format::Bf16;
   static constexpr bool kTakesWarpgroups = true;
 
   template <int kRows, int kThreads>
@@ -349,43 +352,13 @@ SVC_KERNEL(svcWholeLinear32, LinearParams, 128) { product<WholeTile, 2>(p); }
 SVC_KERNEL(svcWholeLinear64, LinearParams, 128) { product<WholeTile, 3>(p); }
 SVC_KERNEL(svcWholeLinear128, LinearParams, 256) { product<WholeTile, 4>(p); }
 
-/// The product of group `group`; its rows, x and out are those of all groups.
-template <class Weight>
-__device__ __forceinline__ LinearParams productOf(const GroupedLinearParams& p, int group) {
-  LinearParams product = p.product;
-  const GroupWeight& weight = p.weights[group];
-  Weight::moveTo(product, weight);
-  product.bias = weight.hasBias ? product.bias + weight.firstBias : nullptr;
-  product.n = weight.n;
-  product.segmentsPerBlock = product.segments;
-  return product;
-}
-
-/// Leaves of a product those of its rows that `tile` names.
-__device__ __forceinline__ void narrowTo(LinearParams& product, const GroupTile& tile) {
-  product.rows = tile.rows;
-  product.x += tile.firstRow * product.xStride;
-  if (product.rowScales != nullptr) product.rowScales += tile.firstRow;
-  product.out = rowOf(product.activation < 0 ? Format::F32 : Format::Bf16, product.out, product.outStride, tile.firstRow);
-}
-
 template <class Weight, int kIndex>
 __device__ void groupedProduct(const GroupedLinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
   constexpr int kWarpsM = warpsAlongWeight(kIndex, kHasWarpgroups && Weight::kTakesWarpgroups), kWarpsN = kTile.warps / kWarpsM;
-  const bool hasTiles = p.tiles != nullptr;
-  if (hasTiles && static_cast<int>(blockIdx.y) >= *p.numTiles) return;
-  const GroupTile tile = hasTiles ? p.tiles[blockIdx.y] : GroupTile{static_cast<int>(blockIdx.z), 0, p.product.rows};
-  LinearParams product = productOf<Weight>(p, tile.group);
-  if (static_cast<int>(blockIdx.x) * kTile.weights >= product.n) return;
-  if (hasTiles) {
-    narrowTo(product, tile);
-  } else {
-    product.x += tile.group * p.xStep;
-    product.out = static_cast<float*>(product.out) + tile.group * p.outStep;
-  }
-  const int firstToken = hasTiles ? 0 : static_cast<int>(blockIdx.y) * kTile.tokens;
-  Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(product, firstToken, 0).run();
+  const GroupProduct of = groupProduct<Weight>(p, kTile.weights, kTile.tokens);
+  if (of.product.rows == 0) return;
+  Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(of.product, of.firstToken, 0).run();
 }
 
 SVC_KERNEL(svcGroupedLinear8, GroupedLinearParams, 128) { groupedProduct<PlainTile, 0>(p); }

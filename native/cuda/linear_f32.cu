@@ -1,5 +1,6 @@
 // Matrix products of f32: each sum is one chain along its segment of k, and the segments are added as a binary tree.
 
+#include "groups.cuh"
 #include "math.cuh"
 
 namespace svc::cuda {
@@ -32,12 +33,12 @@ struct F32Tree {
 
 /// Tiles in shared memory, a column of k after the other; a thread has one token and four rows of the weight, which of gate and up are two
 /// of each.
-SVC_KERNEL(svcLinearF32, LinearParams, kF32Threads) {
+__device__ __forceinline__ void multiplyF32(const LinearParams& p, int firstToken) {
   constexpr int kThreadsN = kF32Threads / kF32Tokens;
   static_assert(kThreadsN == 16 && kSegmentUnit % kF32K == 0);
   __shared__ float weights[kF32K][kF32Weights + 1];
   __shared__ float tokens[kF32K][kF32Tokens + 1];
-  const int firstWeight = static_cast<int>(blockIdx.x) * kF32Weights, firstToken = static_cast<int>(blockIdx.y) * kF32Tokens;
+  const int firstWeight = static_cast<int>(blockIdx.x) * kF32Weights;
   const int mine = thread() % kThreadsN, token = firstToken + thread() / kThreadsN;
   const auto* x = reinterpret_cast<const float*>(p.x);
   F32Tree tree;
@@ -77,6 +78,20 @@ SVC_KERNEL(svcLinearF32, LinearParams, kF32Threads) {
     if (p.activation >= 0) out[n / 16 * 8 + n % 8] = gated(p.activation, sums[row], up);
     else out[n] = p.add ? out[n] + sums[row] : sums[row];
   }
+}
+
+SVC_KERNEL(svcLinearF32, LinearParams, kF32Threads) { multiplyF32(p, static_cast<int>(blockIdx.y) * kF32Tokens); }
+
+struct F32Weight {
+  static constexpr Format kInput = Format::F32;
+  __device__ static void moveTo(LinearParams& p, const GroupWeight& group) { p.f32 += group.first; }
+};
+
+/// A tile may have more rows than a block takes at a time.
+SVC_KERNEL(svcF32Groups, GroupedLinearParams, kF32Threads) {
+  const GroupProduct of = groupProduct<F32Weight>(p, kF32Weights, kF32Tokens);
+  const int end = p.tiles == nullptr && of.firstToken + kF32Tokens < of.product.rows ? of.firstToken + kF32Tokens : of.product.rows;
+  for (int first = of.firstToken; first < end; first += kF32Tokens) multiplyF32(of.product, first);
 }
 
 }  // namespace svc::cuda

@@ -4,17 +4,25 @@
 
 namespace svc::cuda {
 
+__device__ __forceinline__ float widened(uint16_t number) { return bf16ToFloat(number); }
+__device__ __forceinline__ float widened(float number) { return number; }
+/// As a number of the format of B.
+__device__ __forceinline__ float rounded(float x, const uint16_t*) { return bf16ToFloat(floatToBf16(x)); }
+__device__ __forceinline__ float rounded(float x, const float*) { return x; }
+
 /// What a column adds up of a tile's rows, kLoraRows at a time: ranks one after the other.
-__device__ __forceinline__ void addUp(float (&sums)[kLoraRows], const uint16_t* b, const float* t, int stride, int ranks) {
+template <class Number>
+__device__ __forceinline__ void addUp(float (&sums)[kLoraRows], const Number* b, const float* t, int stride, int ranks) {
   for (float& sum : sums) sum = 0.0f;
   for (int rank = 0; rank < ranks; ++rank) {
-    const float number = bf16ToFloat(b[rank]);
+    const float number = widened(b[rank]);
 #pragma unroll
     for (int row = 0; row < kLoraRows; ++row) sums[row] = fma(number, t[row * stride + rank], sums[row]);
   }
 }
 
-SVC_KERNEL(svcLoraUp, LoraUpParams, kRowThreads) {
+template <class Number>
+__device__ __forceinline__ void loraUp(const LoraUpParams& p) {
   const GroupTile tile = p.tiles[blockIdx.y];
   const LoraGroup lora = p.loras[tile.group];
   const char* numbers = p.numbers + lora.first;
@@ -22,7 +30,7 @@ SVC_KERNEL(svcLoraUp, LoraUpParams, kRowThreads) {
   const int index = static_cast<int>(blockIdx.x) * kRowThreads + thread(), columns = p.n * (p.isGateUp ? 2 : 1);
   LoraColumn column = {0, 0, 0};
   if (index < columns) column = reinterpret_cast<const LoraColumn*>(numbers)[index];
-  const auto* b = reinterpret_cast<const uint16_t*>(numbers + lora.b) + column.first;
+  const auto* b = reinterpret_cast<const Number*>(numbers + lora.b) + column.first;
   const int place = !p.isGateUp ? index : index < p.n ? gateUpRow(index) : gateUpRow(index - p.n) + 8;
   auto* t = reinterpret_cast<float*>(dynamicShared());  // [kLoraRows, rank]
   for (int first = 0; first < tile.rows; first += kLoraRows) {
@@ -30,7 +38,7 @@ SVC_KERNEL(svcLoraUp, LoraUpParams, kRowThreads) {
     for (int i = thread(); i < kLoraRows * lora.rank; i += kRowThreads) {
       const int row = first + i / lora.rank, rank = i % lora.rank;
       const float sum = row < tile.rows ? p.t[(tile.firstRow + row) * p.tStride + rank] : 0.0f;
-      t[i] = bf16ToFloat(floatToBf16(sum * scales[rank]));
+      t[i] = rounded(sum * scales[rank], b);
     }
     __syncthreads();
     if (column.ranks == 0) continue;
@@ -43,12 +51,15 @@ SVC_KERNEL(svcLoraUp, LoraUpParams, kRowThreads) {
   }
 }
 
+SVC_KERNEL(svcLoraUp, LoraUpParams, kRowThreads) { loraUp<uint16_t>(p); }
+SVC_KERNEL(svcF32LoraUp, LoraUpParams, kRowThreads) { loraUp<float>(p); }
+
 /// What svcLinear does with the sums of gate and up, where adapters have added to them.
 SVC_KERNEL(svcGate, GateParams, kRowThreads) {
   const int row = static_cast<int>(blockIdx.x), i = static_cast<int>(blockIdx.y) * kRowThreads + thread();
   if (i >= p.n) return;
   const float* sum = p.sums + row * p.sumsStride + gateUpRow(i);
-  p.out[row * p.outStride + i] = floatToBf16(gated(p.activation, sum[0], sum[8]));
+  storeAs(p.outFormat, rowOf(p.outFormat, p.out, p.outStride, row), i, gated(p.activation, sum[0], sum[8]));
 }
 
 }  // namespace svc::cuda

@@ -160,16 +160,16 @@ struct LatentAttentionParams {
   int32_t stages;
 };
 
-/// The first k of the `width` numbers of each head of x [rows, heads * width] -> packed bf16 [rows, heads, packedWidth]; the others to `rest`, at
+/// The first k of the `width` numbers of each head of x [rows, heads * width] -> packed [rows, heads, packedWidth]; the others to `rest`, at
 /// row * restStride + head * restWidth, if it is not null.
 struct PackHeadsParams {
   const void* x;
   int64_t xStride;
-  uint16_t* packed;
+  void* packed;
   float* rest;
   int64_t restStride;
   int32_t rows, heads, width, k, packedWidth, restWidth;
-  Format format;  // of x
+  Format format, packedFormat;  // of x, of packed
 };
 
 /// x [rows, k] bf16 times a weight [n, k]. A row of the weight has `weightStride` numbers, those past k zero; each row of x and of the
@@ -224,8 +224,8 @@ struct GroupTile {
   int32_t group, firstRow, rows;
 };
 
-/// Products of groups of rows, each with a weight of its own, all of one k and one format: experts, heads, adapters. A row has the bits of a
-/// plain product with its weight; a block takes all segments.
+/// Products of groups of rows, each with a weight of its own, all of one k and one format: experts, heads, adapters; those without columns are left
+/// out. A row has the bits of a plain product with its weight; a block takes all segments.
 struct GroupedLinearParams {
   /// What they share. `weight`, the panels of `codes`, `columnScales` and `bias` are those that `weights` counts from.
   LinearParams product;
@@ -242,13 +242,13 @@ struct LoraColumn {
 };
 
 /// An adapter's numbers, LoraColumn of each column first; where they begin, counted from those of the first adapter, and in them in bytes the
-/// scales [rank] f32 and B bf16.
+/// scales [rank] f32 and B.
 struct LoraGroup {
   int64_t first, scales, b;
   int32_t rank;
 };
 
-/// out f32, at the columns of a product, += B · t of t = scales * t, rounded to bf16. Columns of up come after all n of gate, and where
+/// out f32, at the columns of a product, += B · t of t = scales * t; of bf16, t is rounded to it. Columns of up come after all n of gate, and where
 /// `isGateUp` they take turns in `out` as rows of the weight do.
 struct LoraUpParams {
   const char* numbers;
@@ -259,16 +259,18 @@ struct LoraUpParams {
   float* out;
   int64_t outStride;
   int32_t n, numTiles, maxRank, isGateUp;
+  Format format;  // of B
 };
 
-/// sums [rows, gateUpRows(n)] f32, as a product of gate and up leaves them -> out bf16 [rows, n].
+/// sums [rows, gateUpRows(n)] f32, as a product of gate and up leaves them -> out [rows, n].
 struct GateParams {
   const float* sums;
   int64_t sumsStride;
-  uint16_t* out;
+  void* out;
   int64_t outStride;
   int32_t rows, n;
   int32_t activation;  // svc::GatedActivation
+  Format outFormat;
 };
 
 /// Each row of logits [rows, experts] f32 to its experts: their ids, ascending, and their weights [rows, topK]. svc::Routing has the meaning.
@@ -282,7 +284,7 @@ struct RouteParams {
   float scale;
 };
 
-/// Sorts what RouteParams leaves by expert: `routed` [rows * topK] are the rows of the first expert, of the second, ..., places
+/// Sorts what RouteParams leaves by expert, of those from `first` on that are here: `routed` [rows * topK] are the rows of the first expert, of the second, ..., places
 /// [rows * topK] is where each of ids went, and tiles cut them in pieces of tileRows.
 struct ExpertRowsParams {
   const int32_t* ids;
@@ -291,10 +293,10 @@ struct ExpertRowsParams {
   GroupTile* tiles;
   int32_t* numTiles;
   int32_t count;  // rows * topK
-  int32_t experts, topK, tileRows;
+  int32_t first, experts, topK, tileRows;
 };
 
-/// out [rows, cols] f32 = the sum of weights[row, i] * outputs[places[row, i]]: of each group of experts (`expertGroup`) in the order of ids, which
+/// out [rows, cols] f32 = the sum of weights[row, i] * outputs[places[row, i]] of the experts that are here: of each group of experts (`expertGroup`) in the order of ids, which
 /// ascend, and of the groups as a binary tree.
 struct ExpertsSumParams {
   const int32_t* ids;  // [rows, topK]
@@ -303,7 +305,7 @@ struct ExpertsSumParams {
   const float* weights;
   float* out;
   int64_t outStride;
-  int32_t rows, cols, topK, experts;
+  int32_t rows, cols, topK, first, experts, total;
 };
 
 /// x [rows, cols] bf16 -> whole numbers from -127 to 127 and a scale for each row (quantization.cuh); what

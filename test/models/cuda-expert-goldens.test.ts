@@ -3,7 +3,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/models/load-model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
-import { cosine } from '../helpers/compare.ts';
+import { cosine, largestDifference } from '../helpers/compare.ts';
 import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
 import { architectureGoldens, mxfp4Golden } from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
@@ -28,6 +28,25 @@ describe.each(goldens)('$name on a GPU', needsCudaEmulator, ({ folder, maxModelL
     expect(cosine(session().run(ids, rows), logits)).toBeGreaterThan(0.999);
     expect(session().greedy(ids, greedyIds.length)).toEqual(greedyIds);
   });
+});
+
+/** Routing by groups, latent attention, experts beside shared ones. */
+const EXACT = ['deepseek-v2', 'deepseek-v3', 'mixtral'];
+
+describe('models with experts in float32 on a GPU', needsCudaEmulator, () => {
+  const ops = openCuda();
+  afterAll(() => ops.close());
+
+  it.each(architectureGoldens().filter(({ name }) => EXACT.includes(name)))(
+    '$name gives its logits within 1e-4',
+    async ({ folder, maxModelLen, cases }) => {
+      const model = await loadModel(openModelSource(folder), ops, { dtype: 'float32', maxModelLen });
+      const { ids, rows, logits } = cases.at(-1)!;
+      expect(largestDifference(new ModelSession(ops, model, ids.length).run(ids, rows), logits)).toBeLessThan(
+        1e-4,
+      );
+    },
+  );
 });
 
 describe('experts in MXFP4 on a GPU', needsCudaEmulator, () => {

@@ -4,6 +4,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { NotAvailableError } from '../../src/errors.ts';
 import { unpackBlocks } from '../../src/ops/block-formats.ts';
 import { formatName, type WeightFormat } from '../../src/ops/dtype.ts';
+import type { Routing } from '../../src/ops/experts.ts';
+import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
@@ -156,41 +158,69 @@ describe('mixtures of experts of the CUDA backend', needsCudaEmulator, () => {
     expectClose(actual!, expected!, { absolute: size * 2 ** -6, relative: 2 ** -6 });
   });
 
-  it('refuse by name what there are no kernels for', () => {
+  it('of float32 are what their definition says, alone and beside others', () => {
+    const random = new Random(11);
+    const [count, k, inner] = [6, 72, 41];
+    const parts = makeParts(folder, random, count, k, inner);
+    const input = makeInput(random, 40, k, count);
+    const [whole, expected] = [cuda, reference].map((ops) =>
+      compute(ops, load(ops, parts, 'f32'), NORMALIZED, input, upTo(40)),
+    );
+    expectClose(whole!, expected!, { absolute: 1e-3, relative: 1e-5 });
+    const alone = compute(cuda, load(cuda, parts, 'f32'), NORMALIZED, input, [7]);
+    expect(alone).toEqual(whole!.subarray(7 * k, 8 * k));
+  });
+
+  it('of several formats in one layer are what each is', () => {
+    const random = new Random(12);
+    const [count, k, inner] = [3, 64, 32];
+    const parts = makeParts(folder, random, count, k, inner);
+    const formats: WeightFormat[] = ['bf16', 'int8', { kind: 'int4', groupSize: 32, hasZeros: false }];
+    const mixed = (ops: Ops) => parts.flatMap((part, i) => load(ops, [part], formats[i]!));
+    // One expert a token: its output alone.
+    const routing: Routing = { topK: 1, scores: 'softmax', isNormalized: true };
+    const input = makeInput(random, 30, k, count);
+    const actual = compute(cuda, mixed(cuda), routing, input, upTo(30));
+    for (let row = 0; row < 30; row += 1) {
+      const logits = input.logits.subarray(row * count, (row + 1) * count);
+      const format = formats[logits.indexOf(Math.max(...logits))]!;
+      const own = compute(cuda, load(cuda, parts, format), routing, input, [row]);
+      expect(actual.subarray(row * k, (row + 1) * k)).toEqual(own);
+    }
+  });
+
+  it('of a rank are its share of the sum of all', () => {
+    const random = new Random(13);
+    const [total, k] = [12, 40];
+    const parts = makeParts(folder, random, total, k, 24);
+    const input = makeInput(random, 20, k, total);
+    const routing: Routing = { topK: 5, scores: 'softmax', isNormalized: true };
+    const share = (first: number, end: number) =>
+      cuda.scope(() => {
+        const own = load(cuda, parts.slice(first, end), 'bf16');
+        const mixture = cuda.makeExperts(own, routing, 'silu', { first, total });
+        const x = cuda.tensor(input.x, 20, k, 'bf16');
+        return cuda.read(cuda.experts(x, cuda.tensor(input.logits, 20, total, 'f32'), mixture));
+      });
+    const [left, right, whole] = [share(0, total / 2), share(total / 2, total), share(0, total)];
+    expect(left.map((value, i) => Math.fround(value + right[i]!))).toEqual(whole);
+  });
+
+  it('refuse by name groups of columns anywhere', () => {
     const random = new Random(10);
     const [k, inner] = [64, 32];
-    const parts = makeParts(folder, random, 2, k, inner);
-    const mixed = [...load(cuda, [parts[0]!], 'bf16'), ...load(cuda, [parts[1]!], 'int8')];
     const format = { kind: 'int4', groupSize: 32, hasZeros: false } as const;
-    const inputGroups = folder.writeBytes(
-      [k],
-      new Uint8Array(Int32Array.from({ length: k }, (_, i) => i % 2).buffer),
-      'i32',
-    );
-    const codes = (n: number, cols: number, order: Partial<CodesWeightSource>): LinearPart => ({
-      weight: { ...randomCodes(folder, random, format, n, cols), ...order },
+    const order = new Uint8Array(Int32Array.from({ length: k }, (_, i) => i % 2).buffer);
+    const inputGroups = folder.writeBytes([k], order, 'i32');
+    const codes = (n: number, cols: number, how: Partial<CodesWeightSource>): LinearPart => ({
+      weight: { ...randomCodes(folder, random, format, n, cols), ...how },
       bias: null,
     });
-    const ordered = load(
-      cuda,
-      [
-        {
-          gate: codes(inner, k, { inputGroups }),
-          up: codes(inner, k, { inputGroups }),
-          down: codes(k, inner, {}),
-        },
-      ],
-      format,
-    );
-    for (const [experts, message] of [
-      [load(cuda, parts, 'f32'), /in float32 are not available yet/],
-      [mixed, /in several formats/],
-      [ordered, /desc_act/],
-    ] as const) {
-      const make = () => cuda.makeExperts(experts, { ...NORMALIZED, topK: 1 }, 'silu');
-      expect(make).toThrow(NotAvailableError);
-      expect(make).toThrow(message);
-    }
+    const [gate, up] = [codes(inner, k, { inputGroups }), codes(inner, k, { inputGroups })];
+    const ordered = load(cuda, [{ gate, up, down: codes(k, inner, {}) }], format);
+    const make = () => cuda.makeExperts(ordered, { ...NORMALIZED, topK: 1 }, 'silu');
+    expect(make).toThrow(NotAvailableError);
+    expect(make).toThrow(/desc_act/);
   });
 
   it('compute no token at all', () => {

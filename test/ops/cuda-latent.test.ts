@@ -95,8 +95,15 @@ describe('products by heads of the CUDA backend', needsCudaEmulator, () => {
   const random = new Random(3);
   const parts = Array.from({ length: heads }, () => plainPart(folder.write([n, k], random.floats(n * k))));
 
-  const run = (ops: Ops, x: Float32Array, rows: number, dtype: ComputeDType, keepsRest: boolean) => {
-    const own = parts.map((part) => ops.loadLinear([part], 'bf16'));
+  const run = (
+    ops: Ops,
+    x: Float32Array,
+    rows: number,
+    dtype: ComputeDType,
+    keepsRest: boolean,
+    format: ComputeDType = 'bf16',
+  ) => {
+    const own = parts.map((part) => ops.loadLinear([part], format));
     return ops.scope(() =>
       ops.read(ops.headLinear(ops.tensor(x, rows, x.length / rows, dtype), own, keepsRest)),
     );
@@ -113,6 +120,12 @@ describe('products by heads of the CUDA backend', needsCudaEmulator, () => {
       const [actual, expected] = [cuda, new ReferenceOps()].map((ops) => run(ops, x, rows, dtype, keepsRest));
       expectClose(actual!, expected!, sumTolerance(k));
     }
+  });
+
+  it('multiply by weights in float32', () => {
+    const x = random.floats(20 * heads * 537);
+    const compute = (ops: Ops) => run(ops, x, 20, 'f32', true, 'f32');
+    expectClose(compute(cuda), compute(new ReferenceOps()), sumTolerance(k));
   });
 
   it('give a row the same bits in any batch', () => {

@@ -1,7 +1,6 @@
 // What adapters add to products of the CUDA backend, over an emulated driver: against the definition, and that a row's bits are its own.
 
 import { afterAll, describe, expect, it } from 'vitest';
-import { NotAvailableError } from '../../src/errors.ts';
 import type { WeightFormat } from '../../src/ops/dtype.ts';
 import { NO_ADAPTER } from '../../src/ops/lora.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
@@ -76,9 +75,15 @@ describe('adapters of the CUDA backend', needsCudaEmulator, () => {
     },
   );
 
-  it('are refused in float32', () => {
-    const numbers = { dtype: 'f32', k: 1, n: 1, isGateUp: false, rank: 1, parts: [] } as const;
-    const [a, scales, b] = [new Float32Array(1), new Float32Array(1), new Float32Array(0)];
-    expect(() => cuda.makeLora({ ...numbers, a, scales, b })).toThrow(NotAvailableError);
+  it.each(KINDS)('add to %s in float32 what the definition says, alone and beside others', (kind) => {
+    const [actual, expected] = [cuda, new ReferenceOps()].map((ops) => product(folder, ops, 'f32', kind));
+    const count = 40;
+    const x = new Random(7).floats(count * K);
+    const adapters = adaptersOf(count, 5);
+    const together = actual!.run(x, adapters);
+    const absolute = (kind === 'gateUp' ? 20 : 2) * sumTolerance(K).absolute;
+    expectClose(together, expected!.run(x, adapters), { absolute, relative: 1e-5 });
+    const alone = actual!.run(x.subarray(9 * K, 10 * K), [adapters[9]!]);
+    expect(together.slice(9 * N, 10 * N)).toEqual(alone);
   });
 });

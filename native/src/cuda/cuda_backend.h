@@ -32,7 +32,8 @@ struct DeviceKvCache : KvCache {
 };
 
 struct DeviceExperts : Experts {
-  StoredWeightGroups gateUpGroups, downGroups;
+  /// Of each format.
+  std::vector<StoredWeightGroups> gateUpGroups, downGroups;
 };
 
 class CudaBackend final : public Backend {

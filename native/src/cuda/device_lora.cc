@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "backend/not_available.h"
 #include "cpu/finite.h"
 #include "cuda/launch.h"
 
@@ -13,20 +12,19 @@ DeviceWeight loadA(const WeightLoader& loader, const LoraNumbers& numbers, Strea
   TensorSource source{nullptr, "lora_A", 0, DType::F32, numbers.k, 0, 0, 0};
   source.numbers = std::make_shared<const std::vector<float>>(numbers.a);
   const int rank = static_cast<int>(numbers.scales.size());
-  return loader.linear({LinearPart{source, rank, {}, {}, {}}}, numbers.k, {WeightFormat::Bf16, {}}, 1, stream);
+  return loader.linear({LinearPart{source, rank, {}, {}, {}}}, numbers.k, {numbers.dtype == DType::F32 ? WeightFormat::F32 : WeightFormat::Bf16, {}}, 1, stream);
 }
 
-std::vector<uint16_t> roundedB(const WeightLoader& loader, const LoraNumbers& numbers) {
-  std::vector<uint16_t> b(numbers.b.size());
-  loader.conversions().narrow(numbers.b.data(), b.data(), static_cast<int64_t>(b.size()));
-  const TensorSource named{nullptr, "lora_B", 0, DType::Bf16, 0, 0, 0, 0};
-  const uint16_t* row = b.data();
+/// Throws std::runtime_error where a number is not finite.
+template <class Number>
+void expectFiniteB(const LoraNumbers& numbers, const std::vector<Number>& b) {
+  const TensorSource named{nullptr, "lora_B", 0, numbers.dtype, 0, 0, 0, 0};
+  const Number* row = b.data();
   for (const LoraPart& part : numbers.parts) {
     for (int i = 0; i < part.columns; ++i, row += part.ranks) {
-      cpu::expectFinite(named, row, DType::Bf16, part.ranks, part.firstColumn + i);
+      cpu::expectFinite(named, row, numbers.dtype, part.ranks, part.firstColumn + i);
     }
   }
-  return b;
 }
 
 std::vector<LoraColumn> columnsOf(const LoraNumbers& numbers) {
@@ -49,15 +47,23 @@ int64_t append(std::vector<char>& bytes, const std::vector<T>& values) {
   return static_cast<int64_t>(begin);
 }
 
+int64_t appendB(std::vector<char>& bytes, const WeightLoader& loader, const LoraNumbers& numbers) {
+  if (numbers.dtype == DType::F32) {
+    expectFiniteB(numbers, numbers.b);
+    return append(bytes, numbers.b);
+  }
+  std::vector<uint16_t> rounded(numbers.b.size());
+  loader.conversions().narrow(numbers.b.data(), rounded.data(), static_cast<int64_t>(rounded.size()));
+  expectFiniteB(numbers, rounded);
+  return append(bytes, rounded);
+}
+
 }  // namespace
 
 DeviceLora loadLora(const Device& device, const WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream) {
-  if (numbers.dtype != DType::Bf16) {
-    throw NotAvailable("adapters of weights in float32 are not available yet with --device cuda: use --device cpu");
-  }
   std::vector<char> bytes;
   append(bytes, columnsOf(numbers));
-  const int64_t scales = append(bytes, numbers.scales), b = append(bytes, roundedB(loader, numbers));
+  const int64_t scales = append(bytes, numbers.scales), b = appendB(bytes, loader, numbers);
   DeviceLora lora{{numbers.dtype, numbers.k, numbers.n, numbers.isGateUp}, loadA(loader, numbers, stream),
                   DeviceMemory(device, bytes.size()), scales, b};
   const Driver& driver = device.driver();

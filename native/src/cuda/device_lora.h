@@ -15,7 +15,7 @@ struct DeviceLora : Lora {
   int rank() const { return a.rows; }
 };
 
-/// Throws NotAvailable for numbers in f32, std::runtime_error where one is not finite in bf16.
+/// Throws std::runtime_error where a number is not finite in its format.
 DeviceLora loadLora(const Device& device, const WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream);
 
 }  // namespace svc::cuda

@@ -1,5 +1,8 @@
 // Mixtures of experts, without a word from the device: rows are routed, sorted by expert, multiplied by groups and added up again.
 
+#include <algorithm>
+#include <functional>
+
 #include "cuda/cuda_backend.h"
 
 namespace svc::cuda {
@@ -23,6 +26,8 @@ class Layout {
   size_t used_ = 0;
 };
 
+int32_t narrowed(int64_t bytes) { return static_cast<int32_t>(bytes); }
+
 template <class T>
 T* at(void* memory, size_t offset) {
   return reinterpret_cast<T*>(reinterpret_cast<DeviceAddress>(memory) + offset);
@@ -35,7 +40,7 @@ RouteParams routeParams(const Experts& experts, const Rows& logits) {
   params.stride = logits.stride;
   params.bias = experts.bias == nullptr ? nullptr : static_cast<const DeviceVector*>(experts.bias)->values.at<float>();
   params.rows = logits.rows;
-  params.experts = experts.count();
+  params.experts = experts.total;
   params.topK = routing.topK;
   params.isSigmoid = routing.isSigmoid ? 1 : 0;
   params.groups = routing.groups;
@@ -49,26 +54,30 @@ RouteParams routeParams(const Experts& experts, const Rows& logits) {
 }  // namespace
 
 const Experts& CudaBackend::makeExperts(Experts experts) {
-  return experts_.emplace_back(DeviceExperts{experts, {device_, experts.gateUps, stream_.handle()},
-                                             {device_, experts.downs, stream_.handle()}});
+  return experts_.emplace_back(DeviceExperts{experts, groupsByFormat(device_, experts.gateUps, stream_.handle()),
+                                             groupsByFormat(device_, experts.downs, stream_.handle())});
 }
 
 StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x, Rows out) {
   const auto& experts = static_cast<const DeviceExperts&>(mixture);
-  const WeightGroups &gateUps = experts.gateUpGroups, &downs = experts.downGroups;
+  const WeightGroups &gateUps = experts.gateUpGroups.front(), &downs = experts.downGroups.front();
   const int topK = experts.routing.topK, k = gateUps.first->k;
+  const int64_t numberBytes = gateUps.first->format == WeightFormat::F32 ? sizeof(float) : sizeof(uint16_t);
   const int64_t count = int64_t{x.rows} * topK, inputStride = roundUp(k, kPieceNumbers), hiddenStride = gateUps.n / 2;
   if (count == 0) return stream_.endOp();
   const auto rows = static_cast<int32_t>(count);
-  const int tile = groupTileOf(ceilDiv(count, experts.count()), std::max(gateUps.product.segments, downs.product.segments), sharedBytes_);
+  const int tile = groupTileOf(ceilDiv(count, experts.total), std::max(gateUps.product.segments, downs.product.segments), sharedBytes_);
   const int tileRows = kLinearTiles[tile].tokens, tiles = mostTiles(count, experts.count(), tileRows);
 
   Layout layout;
   const size_t ids = layout.take<int32_t>(count), weights = layout.take<float>(count), routed = layout.take<int32_t>(count),
                places = layout.take<int32_t>(count), tileList = layout.take<GroupTile>(tiles), numTiles = layout.take<int32_t>(1),
-               inputs = layout.take<uint16_t>(count * inputStride), hidden = layout.take<uint16_t>(count * hiddenStride),
+               inputs = layout.take<char>(count * inputStride * numberBytes), hidden = layout.take<char>(count * hiddenStride * numberBytes),
                outputs = layout.take<float>(count * downs.n);
-  const size_t preparedBytes = std::max(inputBytes(*gateUps.first, rows), inputBytes(*downs.first, rows));
+  size_t preparedBytes = 0;
+  for (const auto& all : {std::cref(experts.gateUpGroups), std::cref(experts.downGroups)}) {
+    for (const StoredWeightGroups& groups : all.get()) preparedBytes = std::max(preparedBytes, inputBytes(*groups.first, rows));
+  }
   const size_t prepared = layout.take<char>(static_cast<int64_t>(preparedBytes));
   void* const memory = scratch(layout.bytes());
 
@@ -77,25 +86,36 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
   route.weights = at<float>(memory, weights);
   launch(launchOf(route), route);
   const ExpertRowsParams sort{route.ids, at<int32_t>(memory, routed), at<int32_t>(memory, places), at<GroupTile>(memory, tileList),
-                              at<int32_t>(memory, numTiles), rows, experts.count(), topK, tileRows};
+                              at<int32_t>(memory, numTiles), rows, experts.first, experts.count(), topK, tileRows};
   launch(launchOf(sort), sort);
-  const GatherRowsParams gather{x.data, x.stride * 2, sort.routed, at<uint16_t>(memory, inputs), inputStride * 2, rows, k * 2};
+  const GatherRowsParams gather{x.data, x.stride * numberBytes, sort.routed, at<char>(memory, inputs), inputStride * numberBytes, rows,
+                                narrowed(k * numberBytes)};
   launch(launchOf(gather), gather);
 
-  const auto multiply = [&](const StoredWeightGroups& groups, LinearParams product) {
-    product.rows = rows;
-    prepareInput(*groups.first, product, at<char>(memory, prepared));
-    const GroupedLinearParams params{product, groups.memory.at<GroupWeight>(), sort.tiles, sort.numTiles, 0, 0};
-    launch(groupedLaunch(params, tile, groups.n, tiles, groups.count()), params);
+  // A format after the other.
+  const auto multiply = [&](const std::vector<StoredWeightGroups>& all, const LinearParams& ends) {
+    for (const StoredWeightGroups& groups : all) {
+      LinearParams product = groups.product;
+      product.x = ends.x;
+      product.xStride = ends.xStride;
+      product.out = ends.out;
+      product.outStride = ends.outStride;
+      product.activation = ends.activation;
+      product.rows = rows;
+      prepareInput(*groups.first, product, at<char>(memory, prepared));
+      const GroupedLinearParams params{product, groups.memory.at<GroupWeight>(), sort.tiles, sort.numTiles, 0, 0};
+      launch(groupedLaunch(params, tile, groups.n, tiles, groups.count()), params);
+    }
   };
-  LinearParams gated = gateUps.product;
+  LinearParams gated{};
   gated.x = at<uint16_t>(memory, inputs);
   gated.xStride = inputStride;
-  gated.out = at<uint16_t>(memory, hidden);
+  gated.out = at<char>(memory, hidden);
   gated.outStride = hiddenStride;
   gated.activation = static_cast<int32_t>(experts.activation);
   multiply(experts.gateUpGroups, gated);
-  LinearParams down = downs.product;
+  LinearParams down{};
+  down.activation = -1;
   down.x = at<uint16_t>(memory, hidden);
   down.xStride = hiddenStride;
   down.out = at<float>(memory, outputs);
@@ -103,7 +123,7 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
   multiply(experts.downGroups, down);
 
   const ExpertsSumParams sum{route.ids, at<float>(memory, outputs), sort.places, route.weights, reinterpret_cast<float*>(out.data),
-                             out.stride, out.rows, downs.n, topK, experts.count()};
+                             out.stride, out.rows, downs.n, topK, experts.first, experts.count(), experts.total};
   return run(launchOf(sum), sum);
 }
 

@@ -13,7 +13,8 @@ StreamPosition CudaBackend::headLinear(HeadWeights heads, DType dtype, Rows x, R
   pack.x = x.data;
   pack.xStride = x.stride;
   pack.format = dtype == DType::Bf16 ? Format::Bf16 : Format::F32;
-  pack.packed = reinterpret_cast<uint16_t*>(scratch(sizeof(uint16_t) * x.rows * count * packedWidth));
+  pack.packedFormat = groups.first->format == WeightFormat::F32 ? Format::F32 : Format::Bf16;
+  pack.packed = scratch((pack.packedFormat == Format::F32 ? sizeof(float) : sizeof(uint16_t)) * x.rows * count * packedWidth);
   pack.rest = heads.keepsRest ? reinterpret_cast<float*>(out.data) + groups.n : nullptr;
   pack.restStride = out.stride;
   pack.restWidth = outWidth;
@@ -25,7 +26,7 @@ StreamPosition CudaBackend::headLinear(HeadWeights heads, DType dtype, Rows x, R
   launch(launchOf(pack), pack);
 
   GroupedLinearParams params{groups.product, groups.memory.at<GroupWeight>(), nullptr, nullptr, packedWidth, outWidth};
-  params.product.x = pack.packed;
+  params.product.x = static_cast<const uint16_t*>(pack.packed);
   params.product.xStride = int64_t{count} * packedWidth;
   params.product.out = out.data;
   params.product.outStride = out.stride;

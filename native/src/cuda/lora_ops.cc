@@ -41,6 +41,9 @@ struct AdapterWork {
   }
 };
 
+/// Of its numbers.
+Format formatOf(const Lora& lora) { return lora.dtype == DType::F32 ? Format::F32 : Format::Bf16; }
+
 /// Of A · x of every row.
 size_t sumBytes(int rows, const std::vector<AdapterLora>& loras) {
   int rank = 0;
@@ -77,7 +80,7 @@ StreamPosition CudaBackend::addLoras(const StepInputs& step, std::vector<Adapter
 
   const Lora& first = *all.front().lora;
   const LoraUpParams up{work.numbers, parcel->device(loras), parcel->device(list), static_cast<const float*>(t), work.a.n,
-                        reinterpret_cast<float*>(out.data), out.stride, first.n, numTiles[0], work.a.n, first.isGateUp ? 1 : 0};
+                        reinterpret_cast<float*>(out.data), out.stride, first.n, numTiles[0], work.a.n, first.isGateUp ? 1 : 0, formatOf(first)};
   launch(launchOf(up), up);
   return stream_.endOp([parcel = std::move(parcel), all = std::move(all)] {});
 }
@@ -97,8 +100,8 @@ StreamPosition CudaBackend::gateUpLora(const Step& step, std::vector<AdapterLora
   const Rows both{reinterpret_cast<char*>(memory), x.rows, width};
   linear(weight, x, both, false);
   addLoras(*step, std::move(loras), x, both, memory + sums);
-  const GateParams params{memory, width, reinterpret_cast<uint16_t*>(out.data), out.stride, x.rows, weight.n,
-                          static_cast<int32_t>(activation)};
+  const GateParams params{memory, width, out.data, out.stride, x.rows, weight.n, static_cast<int32_t>(activation),
+                          weight.format == WeightFormat::F32 ? Format::F32 : Format::Bf16};
   return run(launchOf(params), params);
 }
 

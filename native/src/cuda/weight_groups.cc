@@ -7,13 +7,14 @@
 namespace svc::cuda {
 namespace {
 
-void expectServed(const DeviceWeight& first, const DeviceWeight& one) {
-  const auto refuse = [](const std::string& what) {
-    throw NotAvailable(what + " are not available yet with --device cuda: use --device cpu");
-  };
-  if (one.format == WeightFormat::F32) refuse("experts and heads of latent attention in float32");
-  if (one.columns.bytes() > 0) refuse("experts in int4 whose groups are of columns anywhere (desc_act)");
-  if (one.format != first.format || !(one.codes == first.codes)) refuse("experts of one layer in several formats");
+const DeviceWeight& onDevice(const Weight* weight) { return static_cast<const DeviceWeight&>(*weight); }
+
+bool areAlike(const DeviceWeight& a, const DeviceWeight& b) { return a.format == b.format && a.codes == b.codes; }
+
+/// Numbers, pairs of int8 or bytes of codes from one weight to another.
+int64_t distance(const LinearParams& from, const LinearParams& to) {
+  if (to.codes.panels != nullptr) return to.codes.panels - from.codes.panels;
+  return to.f32 != nullptr ? to.f32 - from.f32 : to.weight - from.weight;
 }
 
 }  // namespace
@@ -26,19 +27,34 @@ void WeightGroups::add(const DeviceWeight& one) {
     product = own;
     product.activation = -1;
   }
-  expectServed(*first, one);
   const bool hasBias = own.bias != nullptr;
   if (product.bias == nullptr) product.bias = own.bias;
-  table.push_back({one.format == WeightFormat::Codes ? own.codes.panels - product.codes.panels : own.weight - product.weight,
-                   hasBias ? own.bias - product.bias : 0, own.columnScales - product.columnScales, hasBias ? 1 : 0, own.n});
+  table.push_back({distance(product, own), hasBias ? own.bias - product.bias : 0, own.columnScales - product.columnScales, hasBias ? 1 : 0, own.n});
   n = std::max(n, own.n);
 }
 
-StoredWeightGroups::StoredWeightGroups(const Device& device, const std::vector<const Weight*>& weights, StreamHandle stream) {
-  for (const Weight* one : weights) add(static_cast<const DeviceWeight&>(*one));
+StoredWeightGroups::StoredWeightGroups(const Device& device, const std::vector<const Weight*>& weights, const DeviceWeight& like,
+                                       StreamHandle stream) {
+  for (const Weight* one : weights) {
+    if (areAlike(onDevice(one), like)) add(onDevice(one));
+    else leaveOut();
+  }
   memory = DeviceMemory(device, table.size() * sizeof(GroupWeight));
   const Driver& driver = device.driver();
   driver.check(driver.cuMemcpyHtoDAsync_v2(memory.address(), table.data(), memory.bytes(), stream), "copy to its memory");
+}
+
+std::vector<StoredWeightGroups> groupsByFormat(const Device& device, const std::vector<const Weight*>& weights, StreamHandle stream) {
+  std::vector<StoredWeightGroups> all;
+  for (const Weight* const weight : weights) {
+    const DeviceWeight& one = onDevice(weight);
+    if (one.columns.bytes() > 0) {
+      throw NotAvailable("experts in int4 whose groups are of columns anywhere (desc_act) are not available yet with --device cuda: use --device cpu");
+    }
+    const bool isKnown = std::any_of(all.begin(), all.end(), [&](const StoredWeightGroups& groups) { return areAlike(*groups.first, one); });
+    if (!isKnown) all.emplace_back(device, weights, one, stream);
+  }
+  return all;
 }
 
 }  // namespace svc::cuda

@@ -17,16 +17,24 @@ struct WeightGroups {
   /// The most of any group.
   int n = 0;
 
-  /// Throws NotAvailable where there are no kernels for its format.
+  /// Of the format of those before it.
   void add(const DeviceWeight& weight);
+  /// A group that other launches multiply.
+  void leaveOut() { table.push_back({0, 0, 0, 0, 0}); }
   int count() const { return static_cast<int>(table.size()); }
 };
 
 /// Groups whose table stays on the device.
 struct StoredWeightGroups : WeightGroups {
-  StoredWeightGroups(const Device& device, const std::vector<const Weight*>& weights, StreamHandle stream);
+  StoredWeightGroups(const Device& device, const std::vector<const Weight*>& weights, StreamHandle stream)
+      : StoredWeightGroups(device, weights, static_cast<const DeviceWeight&>(*weights.front()), stream) {}
+  /// Those in the format of `like`.
+  StoredWeightGroups(const Device& device, const std::vector<const Weight*>& weights, const DeviceWeight& like, StreamHandle stream);
 
   DeviceMemory memory;
 };
+
+/// One for each format that there is. Throws NotAvailable where there are no kernels for one.
+std::vector<StoredWeightGroups> groupsByFormat(const Device& device, const std::vector<const Weight*>& weights, StreamHandle stream);
 
 }  // namespace svc::cuda

@@ -121,7 +121,7 @@ void checkTiles(const Kernels& kernels, int tile, const Groups& groups, const In
   Ints routed(kCount, -1), places(kCount, -1);
   std::vector<GroupTile> list(tiles);
   int32_t numTiles = -1;
-  const ExpertRowsParams sort{ids.data(), routed.data(), places.data(), list.data(), &numTiles, kCount, kExperts, kTopK, tileRows};
+  const ExpertRowsParams sort{ids.data(), routed.data(), places.data(), list.data(), &numTiles, kCount, 0, kExperts, kTopK, tileRows};
   kernels.run(launchOf(sort), sort);
   expect(numTiles <= tiles && std::set<int>(places.begin(), places.end()).size() == size_t(kCount), "svcExpertRows: places");
   const Input input = x.rows(routed);
