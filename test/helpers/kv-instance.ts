@@ -7,6 +7,7 @@ import type {
   KvCompatibility,
   KvPartPlace,
   KvTransferCommand,
+  Range,
   RequestTransfer,
   SequenceTransfer,
   TransferRequest,
@@ -46,7 +47,13 @@ export const COMPATIBILITY: KvCompatibility = {
   layerBlockBytes: 512,
 };
 /** As that of a processor lies, but for the size of its tiles: keys, then values. */
-export const LAYER_BLOCK: NativeLayerBlockShape = { heads: 4, tokens: 4, tileTokens: 2, tileBytes: [32, 32] };
+const TILE_BYTES = 64;
+export const LAYER_BLOCK: NativeLayerBlockShape = {
+  heads: 4,
+  tokens: 4,
+  tileTokens: 4,
+  tileBytes: [64, 64],
+};
 /** KV memory in one part. */
 export const WHOLE: KvPartPlace = {
   layers: { first: 0, end: COMPATIBILITY.layers },
@@ -58,22 +65,59 @@ export const SLOT_BYTES = COMPATIBILITY.layers * COMPATIBILITY.layerBlockBytes;
 
 export interface KvInstanceOptions extends Partial<KvTransferConfig> {
   readonly compatibility?: Partial<KvCompatibility>;
+  /** Ranks, each with its heads. */
+  readonly degree?: number;
+  /** Tokens of a block: a multiple of four. */
+  readonly blockSize?: number;
   readonly deadlines?: Partial<Deadlines>;
   /** Its KV memory is that of the GPU whose driver and kernels SVC_CUDA_DRIVER and SVC_CUDA_KERNELS name. */
   readonly isOnGpu?: boolean;
 }
 
-/** The bytes that every instance computes for one block of one layer of a prompt. */
-export function expectedLayerBlock(prompt: readonly number[], layer: number, index: number): Buffer {
-  const { blockSize, layerBlockBytes } = COMPATIBILITY;
-  const tokens = prompt.slice(0, (index + 1) * blockSize);
-  let state = tokens.reduce((sum, token) => (sum * 31 + token) >>> 0, layer * 7919 + 1);
+/** The bytes that every instance computes for one block of one layer of a prompt, in these heads. */
+export function expectedLayerBlock(
+  prompt: readonly number[],
+  layer: number,
+  index: number,
+  { heads, blockSize }: { readonly heads: Range; readonly blockSize: number } = {
+    ...WHOLE,
+    ...COMPATIBILITY,
+    heads: WHOLE.heads,
+  },
+): Buffer {
+  const { tileBytes, tileTokens } = LAYER_BLOCK;
+  const tiles = blockSize / tileTokens;
+  const pieces: Buffer[] = [];
+  for (const [section, bytes] of tileBytes.entries()) {
+    for (let head = heads.first; head < heads.end; head += 1) {
+      for (let tile = index * tiles; tile < (index + 1) * tiles; tile += 1) {
+        const tokens = prompt.slice(0, (tile + 1) * tileTokens);
+        const about = [layer, section, head].reduce((sum, number) => sum * 31 + number + 1, 7919);
+        pieces.push(
+          randomBytesAfter(
+            tokens.reduce((sum, token) => (sum * 31 + token) >>> 0, about),
+            bytes,
+          ),
+        );
+      }
+    }
+  }
+  return Buffer.concat(pieces);
+}
+
+function randomBytesAfter(seed: number, count: number): Buffer {
+  let state = seed;
   return Buffer.from(
-    Array.from({ length: layerBlockBytes }, () => {
+    Array.from({ length: count }, () => {
       state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
       return state >>> 24;
     }),
   );
+}
+
+interface Part {
+  readonly memory: NativeKvMemory;
+  readonly heads: Range;
 }
 
 export class KvInstance {
@@ -82,13 +126,14 @@ export class KvInstance {
   readonly commands: KvTransferCommand[] = [];
   readonly warnings: readonly string[];
   readonly #waiting: Waiting;
-  readonly #memory: NativeKvMemory;
+  readonly #blockSize: number;
+  readonly #parts: readonly Part[];
   readonly #free: number[];
 
   private constructor(
     connector: P2pConnector,
     config: KvTransferConfig,
-    memory: NativeKvMemory,
+    { parts, blockSize }: { readonly parts: readonly Part[]; readonly blockSize: number },
     heard: { readonly commands: KvTransferCommand[]; readonly warnings: string[]; readonly waiting: Waiting },
   ) {
     this.connector = connector;
@@ -96,7 +141,8 @@ export class KvInstance {
     this.commands = heard.commands;
     this.warnings = heard.warnings;
     this.#waiting = heard.waiting;
-    this.#memory = memory;
+    this.#parts = parts;
+    this.#blockSize = blockSize;
     this.#free = Array.from({ length: NUM_BLOCKS }, (_, block) => block);
   }
 
@@ -104,6 +150,8 @@ export class KvInstance {
     compatibility,
     deadlines,
     isOnGpu = false,
+    degree = 1,
+    blockSize = COMPATIBILITY.blockSize,
     ...given
   }: KvInstanceOptions = {}): Promise<KvInstance> {
     const config = kvTransferConfig({ port: await freePort(), ...given });
@@ -111,11 +159,17 @@ export class KvInstance {
     const { layers } = COMPATIBILITY;
     const { SVC_CUDA_DRIVER, SVC_CUDA_KERNELS } = process.env;
     const device = isOnGpu ? [SVC_CUDA_DRIVER, SVC_CUDA_KERNELS] : [];
-    const memory = new KvMemory(layers, NUM_BLOCKS, LAYER_BLOCK, ...device);
+    const parts = Array.from({ length: degree }, (_, rank) => {
+      const heads = COMPATIBILITY.heads / degree;
+      const layerBlock = { ...LAYER_BLOCK, heads, tokens: blockSize };
+      const memory = new KvMemory(layers, NUM_BLOCKS, layerBlock, ...device);
+      return { memory, heads: { first: rank * heads, end: (rank + 1) * heads } };
+    });
+    const layerBlockBytes = (COMPATIBILITY.layerBlockBytes / COMPATIBILITY.blockSize) * blockSize;
     const heard = { commands: [] as KvTransferCommand[], warnings: [] as string[], waiting: new Waiting() };
     const context = {
-      compatibility: { ...COMPATIBILITY, ...compatibility },
-      parts: [{ ...WHOLE, token: memory.share() }],
+      compatibility: { ...COMPATIBILITY, blockSize, layerBlockBytes, ...compatibility },
+      parts: parts.map(({ memory, heads }) => ({ ...WHOLE, heads, token: memory.share() })),
       engine: {
         applyTransfer: (command: KvTransferCommand) => {
           heard.commands.push(command);
@@ -126,7 +180,7 @@ export class KvInstance {
       warn: (message: string) => void heard.warnings.push(message),
     };
     const connector = await P2pConnector.start(config, context, { ...DEADLINES, ...deadlines });
-    return new KvInstance(connector, config, memory, heard);
+    return new KvInstance(connector, config, { parts, blockSize }, heard);
   }
 
   get address(): string {
@@ -139,7 +193,7 @@ export class KvInstance {
 
   /** Blocks for a prompt; the last one is for the answer. */
   takeBlocks(prompt: readonly number[]): number[] {
-    const count = Math.ceil((prompt.length + 1) / COMPATIBILITY.blockSize);
+    const count = Math.ceil((prompt.length + 1) / this.#blockSize);
     const blocks = this.#free.splice(0, count);
     if (blocks.length < count) throw new Error('the test has run out of blocks');
     return blocks;
@@ -167,16 +221,18 @@ export class KvInstance {
     end: number,
   ): void {
     const isSent = send?.kind === 'send';
-    const last = isSent ? Math.min(end, Math.ceil(send.numTokens / COMPATIBILITY.blockSize)) : 0;
+    const last = isSent ? Math.min(end, Math.ceil(send.numTokens / this.#blockSize)) : 0;
     const saved = blocks.slice(first, last);
-    if (isSent && saved.length > 0) {
-      this.#memory.onKvStep(Int32Array.of(send.transferId, first, saved.length, ...saved));
-    }
-    for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
-      for (let index = first; index < end; index += 1) {
-        this.#memory.write(layer, blocks[index]!, expectedLayerBlock(prompt, layer, index));
+    for (const { memory, heads } of this.#parts) {
+      if (isSent && saved.length > 0) {
+        memory.onKvStep(Int32Array.of(send.transferId, first, saved.length, ...saved));
       }
-      if (isSent && saved.length > 0) this.#memory.onKvLayerSaved(layer);
+      for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
+        for (let index = first; index < end; index += 1) {
+          memory.write(layer, blocks[index]!, this.#expected(prompt, layer, index, heads));
+        }
+        if (isSent && saved.length > 0) memory.onKvLayerSaved(layer);
+      }
     }
   }
 
@@ -195,14 +251,33 @@ export class KvInstance {
 
   /** Whether the blocks hold what P computed for the first `numTokens` tokens. */
   holds(prompt: readonly number[], blocks: readonly number[], numTokens: number, firstBlock = 0): boolean {
-    const { layers, blockSize } = COMPATIBILITY;
-    for (let index = firstBlock; index < Math.ceil(numTokens / blockSize); index += 1) {
-      for (let layer = 0; layer < layers; layer += 1) {
-        const piece = this.#memory.read(layer, blocks[index]!);
-        if (!expectedLayerBlock(prompt, layer, index).equals(piece)) return false;
+    const numTiles = Math.ceil(numTokens / LAYER_BLOCK.tileTokens);
+    const tiles = this.#blockSize / LAYER_BLOCK.tileTokens;
+    for (let index = firstBlock; index * tiles < numTiles; index += 1) {
+      for (let layer = 0; layer < COMPATIBILITY.layers; layer += 1) {
+        for (const { memory, heads } of this.#parts) {
+          const [have, want] = [
+            memory.read(layer, blocks[index]!),
+            this.#expected(prompt, layer, index, heads),
+          ];
+          const numFilled = Math.min(tiles, numTiles - index * tiles);
+          for (let at = 0; at < have.length; at += TILE_BYTES) {
+            const isFilled = (at / TILE_BYTES) % tiles < numFilled;
+            if (
+              isFilled &&
+              Buffer.compare(have.subarray(at, at + TILE_BYTES), want.subarray(at, at + TILE_BYTES)) !== 0
+            ) {
+              return false;
+            }
+          }
+        }
       }
     }
     return true;
+  }
+
+  #expected(prompt: readonly number[], layer: number, index: number, heads: Range): Buffer {
+    return expectedLayerBlock(prompt, layer, index, { heads, blockSize: this.#blockSize });
   }
 
   /** The commands for one sequence. */
@@ -224,7 +299,11 @@ export class KvInstance {
   /** Every layer of these blocks, one layer after the other. */
   readBlocks(blocks: readonly number[]): Uint8Array {
     const layers = Array.from({ length: COMPATIBILITY.layers }, (_, layer) => layer);
-    return Buffer.concat(layers.flatMap((layer) => blocks.map((block) => this.#memory.read(layer, block))));
+    return Buffer.concat(
+      layers.flatMap((layer) =>
+        blocks.flatMap((block) => this.#parts.map(({ memory }) => memory.read(layer, block))),
+      ),
+    );
   }
 
   async close(): Promise<void> {

@@ -69,7 +69,8 @@ describe('a hostile peer', needsNative, () => {
     ['dtype', 'other'],
     ['kv_cache_dtype', 'fp8'],
     ['weight_format', 'int8'],
-    ['block_size', 32],
+    ['block_size', 6],
+    ['block_size', 0],
     ['layers', 4],
     ['piece_bytes', 1024],
     ['heads', 8],
@@ -79,7 +80,72 @@ describe('a hostile peer', needsNative, () => {
     expect(answer).toMatchObject({
       type: 'refused',
       code: 'mismatch',
-      reason: expect.stringContaining('differs'),
+      reason: expect.stringContaining('differ'),
+    });
+    expect(d.stats.peers).toBe(0);
+  });
+
+  it.each<[string, [number, number][][]]>([
+    [
+      'leave a head out',
+      [
+        [
+          [0, 3],
+          [0, 3],
+        ],
+      ],
+    ],
+    [
+      'hold a head twice',
+      [
+        [
+          [0, 3],
+          [0, 4],
+        ],
+        [
+          [0, 3],
+          [3, 4],
+        ],
+      ],
+    ],
+    [
+      'hold layers that are not there',
+      [
+        [
+          [0, 4],
+          [0, 4],
+        ],
+      ],
+    ],
+    [
+      'hold nothing',
+      [
+        [
+          [0, 3],
+          [0, 4],
+        ],
+        [
+          [1, 1],
+          [0, 4],
+        ],
+      ],
+    ],
+    [
+      'end before they begin',
+      [
+        [
+          [3, 0],
+          [4, 0],
+        ],
+      ],
+    ],
+  ])('whose ranks %s is refused', async (_, places) => {
+    const [d, s] = [await startD(), await hostilePeer()];
+    const parts = places.map(([layers, heads]) => ({ layers: layers!, heads: heads! }));
+    const { answer } = await s.sayHello(d, { parts });
+    expect(answer).toMatchObject({
+      code: 'mismatch',
+      reason: expect.stringContaining('do not hold each of 4 heads'),
     });
     expect(d.stats.peers).toBe(0);
   });

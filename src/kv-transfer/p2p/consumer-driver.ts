@@ -118,7 +118,7 @@ export class KvConsumer {
   /** P asks for room. */
   onReserve(peer: Peer, message: MessageOf<'reserve'>): Unnumbered<Answer> {
     const { key, hash, num_tokens, num_blocks } = message;
-    if (num_tokens < 1 || num_blocks !== this.#blocksOf(num_tokens)) {
+    if (num_tokens < 1 || num_blocks !== this.#blocksOf(num_tokens, peer.cut?.tokens)) {
       const reason = `${num_blocks} blocks do not hold ${num_tokens} tokens`;
       return { type: 'refused', code: 'malformed', reason };
     }
@@ -126,7 +126,7 @@ export class KvConsumer {
     if (known !== undefined) return reservedAgain(known, hash);
     if (this.transfers.isOver(key)) return unasked();
     // A transfer that waits for slots comes first.
-    const slots = this.#waiting.size === 0 ? this.#options.slots.take(num_blocks) : null;
+    const slots = this.#waiting.size === 0 ? this.#options.slots.take(this.#blocksOf(num_tokens)) : null;
     if (slots === null) return { type: 'full' };
     const buffer = { slots, ticket: freshTicket(), firstBlock: 0, isClosing: false };
     const about = { key, hash, address: peer.address, numTokens: num_tokens };
@@ -259,7 +259,10 @@ export class KvConsumer {
   }
 
   #openBuffer(entry: Receipt, { buffer: { ticket, firstBlock, slots } }: EffectOf<'openBuffer'>): void {
-    this.#options.mover.openReceive(ticket, firstBlock, slots.offsets, (kind) => {
+    const { blockSize } = this.#options.groups;
+    const { numTokens } = entry.transfer;
+    const lastTokens = numTokens - (Math.ceil(numTokens / blockSize) - 1) * blockSize;
+    this.#options.mover.openReceive(ticket, { firstBlock, offsets: slots.offsets, lastTokens }, (kind) => {
       if (kind === 'corrupt') this.#counts.corruptLayerBlocks += 1;
       const isClosed = kind === 'receiveClosed';
       this.transfers.push(
@@ -269,10 +272,15 @@ export class KvConsumer {
     });
   }
 
-  async #pull(entry: Receipt, { ticket, firstBlock, numBlocks }: EffectOf<'pull'>): Promise<void> {
-    const { key, hash } = entry.transfer;
-    const range = { ticket: ticketText(ticket), first_block: firstBlock, num_blocks: numBlocks };
-    const answer = await this.transfers.ask(entry, { type: 'pull', key, hash, ...range });
+  async #pull(entry: Receipt, { ticket, firstBlock }: EffectOf<'pull'>): Promise<void> {
+    const { key, hash, numTokens } = entry.transfer;
+    const { blockSize } = this.#options.groups;
+    const answer = await this.transfers.ask(entry, ({ tokens }) => {
+      // Where block sizes differ, blocks are in the order of their tokens.
+      const first_block = (firstBlock * blockSize) / tokens;
+      const size = { first_block, num_blocks: this.#blocksOf(numTokens, tokens) };
+      return { type: 'pull', key, hash, ticket: ticketText(ticket), ...size };
+    });
     this.transfers.push(entry, { kind: 'answered', ticket, answer });
   }
 
@@ -307,8 +315,9 @@ export class KvConsumer {
     return this.#options.slots.couldHold(this.#blocksOf(numTokens)) ? null : 'no_room';
   }
 
-  #blocksOf(numTokens: number): number {
-    return transferSize(this.#options.groups, numTokens);
+  /** @param blockSize that messages with a peer mean; left out, that of this instance */
+  #blocksOf(numTokens: number, blockSize = this.#options.groups.blockSize): number {
+    return transferSize({ ...this.#options.groups, blockSize }, numTokens);
   }
 }
 

@@ -106,8 +106,8 @@ export type ConsumerEffect = Readonly<
   | { kind: 'openBuffer'; buffer: ReceiveBuffer }
   /** Ends its loads, too. */
   | { kind: 'closeBuffer'; ticket: bigint }
-  /** Ask P for the blocks from `firstBlock` on, of `numBlocks` in all. */
-  | { kind: 'pull'; ticket: bigint; firstBlock: number; numBlocks: number }
+  /** Ask P for the blocks from `firstBlock` on. */
+  | { kind: 'pull'; ticket: bigint; firstBlock: number }
   | { kind: 'pullLater'; ticket: bigint }
   /** Copy the blocks from `firstBlock` on into `blocks`, as they come into the buffer. */
   | { kind: 'load'; transferId: number; ticket: bigint; firstBlock: number; blocks: readonly number[] }
@@ -334,7 +334,7 @@ class Draft {
     const { buffer } = this.transfer;
     if (buffer === null) return;
     const { ticket, firstBlock } = buffer;
-    this.effects.push({ kind: 'pull', ticket, firstBlock, numBlocks: this.#numBlocks });
+    this.effects.push({ kind: 'pull', ticket, firstBlock });
   }
 
   #answered(answer: Answer | PeerError['code']): void {

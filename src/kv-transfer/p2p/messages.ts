@@ -1,13 +1,13 @@
 // The messages between two instances: the schema of each, the names of transfers and prompts in them, and what
 // hello must agree on. README.md explains the messages.
 
-import { isDeepStrictEqual } from 'node:util';
 import { encode } from '@msgpack/msgpack';
 import { z } from 'zod';
 import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
 import { type Read, readMessage } from '../../cluster/wire.ts';
 import { blockHash, type ExtraKey, ROOT_HASH } from '../../kv-cache/prefix-hash.ts';
 import type { KvCompatibility, KvPartPlace } from '../connector.ts';
+import { divideEachOther, endsOf, makeUpOneMemory } from './cut.ts';
 
 /** Instances with another number do not understand each other. */
 const PROTOCOL = 4;
@@ -62,6 +62,7 @@ const self = {
 const schema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('hello'), ...self }),
   z.object({ type: z.literal('welcome'), ...self }),
+  /** Sizes of transfers are in blocks of the smaller of both block sizes. */
   z.object({ type: z.literal('reserve'), seq, key, num_tokens: count, num_blocks: count, hash }),
   z.object({ type: z.literal('granted'), seq, ticket }),
   z.object({ type: z.literal('full'), seq }),
@@ -164,12 +165,8 @@ export function identityOf(
   const numbers = { kernels: isa, dtype, kv_cache_dtype: kvDType, weight_format: weightFormat };
   const layer_groups = groupsText(windows);
   const shape = { block_size: blockSize, layers, layer_groups, heads, piece_bytes: layerBlockBytes };
-  const parts = places.map((place) => ({ layers: ends(place.layers), heads: ends(place.heads) }));
+  const parts = places.map((place) => ({ layers: endsOf(place.layers), heads: endsOf(place.heads) }));
   return { protocol: PROTOCOL, model, ...numbers, ...shape, parts, ...rest };
-}
-
-function ends({ first, end }: KvPartPlace['heads']): [number, number] {
-  return [first, end];
 }
 
 function groupsText(windows: KvCompatibility['windows']): string {
@@ -186,11 +183,9 @@ const EQUAL_FIELDS = [
   ['dtype', 'dtype'],
   ['kv_cache_dtype', 'format of keys and values'],
   ['weight_format', 'format of the weights'],
-  ['block_size', 'block size'],
   ['layers', 'number of layers'],
   ['layer_groups', 'division of layers into groups'],
   ['heads', 'number of KV heads'],
-  ['piece_bytes', 'bytes of a block and layer'],
 ] as const satisfies readonly (readonly [keyof Identity, string])[];
 
 /** The first difference, in words; null where each can use the blocks of the other. */
@@ -200,5 +195,21 @@ export function difference(own: Identity, other: Identity): string | null {
       return `the ${words} differs: ${own[field]} at ${own.address}, ${other[field]} at ${other.address}`;
     }
   }
-  return isDeepStrictEqual(own.parts, other.parts) ? null : 'its ranks or stages are others';
+  return differenceOfBlocks(own, other);
+}
+
+function differenceOfBlocks(own: Identity, other: Identity): string | null {
+  const told = (value: (identity: Identity) => number) =>
+    `${value(own)} at ${own.address}, ${value(other)} at ${other.address}`;
+  const sizes = `block size differs: ${told(({ block_size }) => block_size)}`;
+  if (!divideEachOther(own.block_size, other.block_size))
+    return `the ${sizes}, and neither divides the other`;
+  if (own.block_size !== other.block_size && own.layer_groups !== ONE_GROUP) {
+    return `the ${sizes}, and the layers of this model are in groups`;
+  }
+  const tokenBytes = ({ piece_bytes, block_size }: Identity) => piece_bytes / block_size;
+  if (tokenBytes(own) !== tokenBytes(other))
+    return `the bytes of a token and layer differ: ${told(tokenBytes)}`;
+  if (makeUpOneMemory(other)) return null;
+  return `the ranks and stages of ${other.address} do not hold each of ${other.heads} heads of ${other.layers} layers`;
 }

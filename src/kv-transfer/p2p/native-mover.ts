@@ -5,6 +5,7 @@ import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError, messageOf } from '../../errors.ts';
 import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
 import type { KvMemoryPart, Transport } from '../connector.ts';
+import type { Cut } from './cut.ts';
 import type { Endpoints } from './messages.ts';
 
 /** One socket does not fill a fast network: the kernel copies on one core a socket. */
@@ -35,6 +36,14 @@ type OnSend = (event: 'sent' | 'sendClosed') => void;
 type OnReceive = (event: 'received' | 'corrupt' | 'receiveClosed') => void;
 /** Nothing writes into the blocks any more; whether they are filled with what was sent. */
 type OnLoaded = (isIntact: boolean) => void;
+
+/** Where blocks come to. */
+export interface ReceivePlaces {
+  readonly firstBlock: number;
+  readonly offsets: Float64Array;
+  /** Left out, the last block is full. */
+  readonly lastTokens?: number;
+}
 
 /** What the rest of KV transfer needs of the native threads. */
 export type BlockMover = Pick<NativeMover, keyof NativeMover>;
@@ -100,15 +109,16 @@ export class NativeMover {
 
   /**
    * Null where no link comes about. A peer of another host has endpoints of its own host too, which do not answer here.
+   * @param cut of the blocks of both; undefined where they are alike
    * @param name of the peer, for a person.
    */
-  async connect(endpoints: Endpoints, name = 'another instance'): Promise<number | null> {
+  async connect(endpoints: Endpoints, cut?: Cut, name = 'another instance'): Promise<number | null> {
     const { transport: choice, isOnGpu = false } = this.#options;
     const failures: string[] = [];
     for (const transport of choice === 'auto' ? AUTO : [choice]) {
       const address = endpoints[transport] ?? null;
       if (address === null || (transport === 'cuda-ipc' && !isOnGpu)) continue;
-      const { link, reason } = await this.#connect(transport, address);
+      const { link, reason } = await this.#connect(transport, address, cut);
       if (link !== null) {
         this.#tell(name, `KV blocks go to ${name} over ${transport}${inBrackets(failures)}`);
         return link;
@@ -135,9 +145,9 @@ export class NativeMover {
     this.#engine.openSend(transferId, numBlocks);
   }
 
-  /** Sends blocks from `firstBlock` on over `link`: those that are computed, and the others when they are. */
-  grant(transferId: number, link: number, ticket: bigint, firstBlock: number): void {
-    if (!this.#isClosed) this.#engine.grant(transferId, link, ticket, firstBlock);
+  /** Sends runs of the link's cut from `first` up to `end` over `link`: those that are computed, and the others when they are. */
+  grant(transferId: number, link: number, ticket: bigint, first: number, end?: number): void {
+    if (!this.#isClosed) this.#engine.grant(transferId, link, ticket, first, end);
   }
 
   /** `sendClosed` follows. */
@@ -145,14 +155,14 @@ export class NativeMover {
     if (!this.#isClosed) this.#engine.closeSend(transferId);
   }
 
-  /** Lets blocks from `firstBlock` on come to these byte offsets of the receive memory. */
-  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array, onEvent: OnReceive): void {
+  /** Lets blocks from `firstBlock` on come to these byte offsets of the receive memory; the last one has `lastTokens` tokens. */
+  openReceive(ticket: bigint, { firstBlock, offsets, lastTokens }: ReceivePlaces, onEvent: OnReceive): void {
     if (this.#isClosed) return;
     this.#receives.set(ticket, onEvent);
-    this.#engine.openReceive(ticket, firstBlock, offsets);
+    this.#engine.openReceive(ticket, firstBlock, offsets, lastTokens);
   }
 
-  /** How many blocks of layers have come so far. */
+  /** How many pieces have come so far. */
   progress(ticket: bigint): number {
     return this.#isClosed ? 0 : this.#engine.progress(ticket);
   }
@@ -192,10 +202,20 @@ export class NativeMover {
     this.#options.inform?.(message);
   }
 
-  #connect(kind: Transport, address: string): Promise<{ link: number | null; reason: string }> {
-    if (this.#isClosed) return Promise.resolve({ link: null, reason: CLOSED });
+  async #connect(
+    kind: Transport,
+    address: string,
+    cut: Cut | undefined,
+  ): Promise<{ link: number | null; reason: string }> {
+    if (this.#isClosed) return { link: null, reason: CLOSED };
+    let opened: number;
+    try {
+      opened = this.#engine.connect(kind, address, TCP_SOCKETS, cut);
+    } catch (error) {
+      // A peer can name a size of blocks that no block here can be cut into.
+      return { link: null, reason: messageOf(error) };
+    }
     return new Promise((resolve) => {
-      const opened = this.#engine.connect(kind, address, TCP_SOCKETS);
       const timer = setTimeout(() => this.disconnect(opened), this.#options.connectTimeoutMs);
       this.#openings.set(opened, { resolve: (link, reason) => resolve({ link, reason }), timer });
     });

@@ -72,7 +72,13 @@ export class P2pConnector {
     const reach = { ip, port, keys: curveKeys(secret), own, deadlines, mover: this.#mover };
     this.#peers = new Peers(reach, this.#peersHandlers(warn));
     const shared = { mover: this.#mover, peers: this.#peers, deadlines, engine };
-    this.producer = new KvProducer({ ...shared, sendType, holdBytes: bufferBytes, slotBytes });
+    this.producer = new KvProducer({
+      ...shared,
+      sendType,
+      holdBytes: bufferBytes,
+      slotBytes,
+      groups: compatibility,
+    });
     this.consumer = new KvConsumer({ ...shared, slots, groups: compatibility });
     this.#timer = setInterval(() => this.#sweep(), deadlines.sweep).unref();
   }

@@ -4,6 +4,7 @@
 import { parseAddress } from '../../cluster/address.ts';
 import { messageOf } from '../../errors.ts';
 import { type ChannelOptions, ControlChannel, NoAnswerError, type Route } from './control-channel.ts';
+import { type Cut, cutOf } from './cut.ts';
 import type { Deadlines } from './deadlines.ts';
 import {
   type Answer,
@@ -262,6 +263,7 @@ export class Peer {
   readonly #handlers: PeerHandlers;
   #epoch: string | null = null;
   #endpoints: Endpoints = { shm: null, tcp: null };
+  #cut: Cut | null = null;
   /** The connection that this instance made, and the one that the other made. */
   #outbound: Route | null = null;
   #inbound: Route | null = null;
@@ -279,6 +281,11 @@ export class Peer {
     this.#channel = channel;
     this.#mover = mover;
     this.#handlers = handlers;
+  }
+
+  /** Of the blocks of both; null before it has said what its own are. */
+  get cut(): Cut | null {
+    return this.#cut;
   }
 
   get route(): Route | null {
@@ -351,7 +358,8 @@ export class Peer {
     const known = await current;
     if (known !== null && this.#mover.isUp(known)) return known;
     // Another transfer may have made it meanwhile.
-    if (this.#link === current) this.#link = this.#mover.connect(this.#endpoints, this.address);
+    if (this.#link === current)
+      this.#link = this.#mover.connect(this.#endpoints, this.cut ?? undefined, this.address);
     const link = await this.#link;
     return link !== null && this.#mover.isUp(link) ? link : null;
   }
@@ -409,10 +417,12 @@ export class Peer {
     return difference(this.#own, answer);
   }
 
-  #introduced({ epoch, endpoints }: Identity): void {
+  #introduced(identity: Identity): void {
+    const { epoch, endpoints } = identity;
     const isRestart = this.#epoch !== null && this.#epoch !== epoch;
     this.#epoch = epoch;
     this.#endpoints = endpoints;
+    this.#cut = cutOf(this.#own, identity);
     this.markAlive();
     if (!isRestart) return;
     this.#closeLink();

@@ -3,7 +3,9 @@
 
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
+import { type BlockGroups, transferSize } from '../../kv-cache/block-groups.ts';
 import type { KvTransferStats, RequestTransfer, SendOutcome, TransferringEngine } from '../connector.ts';
+import type { Cut } from './cut.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import type { BlockMover } from './native-mover.ts';
@@ -29,6 +31,7 @@ interface KvProducerOptions {
   readonly holdBytes: number;
   /** Of one block over all layers. */
   readonly slotBytes: number;
+  readonly groups: BlockGroups;
 }
 
 interface Send extends Entry {
@@ -109,7 +112,7 @@ export class KvProducer {
       const state = this.transfers.isOver(message.key) ? 'gone' : 'unknown';
       return { type: 'pulled', state, num_tokens: 0, num_blocks: 0 };
     }
-    const answer = answerToPull(entry.transfer, message);
+    const answer = answerToPull(entry.transfer, message, this.#numRuns(entry, peer.cut));
     if (answer.state === 'sending' || answer.state === 'computing') {
       this.transfers.pin(entry, peer);
       const grant = { ticket: BigInt(`0x${message.ticket}`), firstBlock: message.first_block };
@@ -152,7 +155,7 @@ export class KvProducer {
         void this.#connect(entry, effect.ticket);
         break;
       case 'send':
-        this.#options.mover.grant(transferId, effect.link, effect.grant.ticket, effect.grant.firstBlock);
+        this.#send(entry, effect);
         break;
       case 'closeSend':
         this.#options.mover.closeSend(transferId);
@@ -178,15 +181,28 @@ export class KvProducer {
   }
 
   async #reserve(entry: Send): Promise<void> {
-    const { key, hash, numTokens, numBlocks } = entry.transfer;
-    const size = { num_tokens: numTokens, num_blocks: numBlocks };
-    const answer = await this.transfers.ask(entry, { type: 'reserve', key, hash, ...size });
+    const { key, hash, numTokens } = entry.transfer;
+    const answer = await this.transfers.ask(entry, (cut) => {
+      const size = { num_tokens: numTokens, num_blocks: this.#numRuns(entry, cut) };
+      return { type: 'reserve', key, hash, ...size };
+    });
     this.transfers.push(entry, { kind: 'answered', answer: typeof answer === 'string' ? null : answer });
   }
 
   async #connect(entry: Send, ticket: bigint): Promise<void> {
     const link = (await entry.peer?.link()) ?? null;
     this.transfers.push(entry, { kind: 'linked', ticket, link });
+  }
+
+  #send(entry: Send, { link, grant }: Extract<ProducerEffect, { readonly kind: 'send' }>): void {
+    const numRuns = this.#numRuns(entry, entry.peer?.cut ?? null);
+    this.#options.mover.grant(entry.transfer.transferId, link, grant.ticket, grant.firstBlock, numRuns);
+  }
+
+  /** Blocks of the transfer, of the size that messages with its peer mean. */
+  #numRuns({ transfer }: Send, cut: Cut | null): number {
+    const { groups } = this.#options;
+    return transferSize({ ...groups, blockSize: cut?.tokens ?? groups.blockSize }, transfer.numTokens);
   }
 
   /** GET: gives up the oldest transfers that D is not pulling until the new one fits. */

@@ -14,7 +14,7 @@ import type { PeerEvent } from './transfers.ts';
  */
 type ProducerPhase = 'holding' | 'reserving' | 'reserved' | 'sending' | 'closing' | 'closed';
 
-/** Where D lets P write, from which block of the transfer on. */
+/** Where D lets P write, from which block of the transfer on, of the size that messages with D mean. */
 interface Grant {
   readonly ticket: bigint;
   readonly firstBlock: number;
@@ -107,10 +107,14 @@ export function isOpen({ phase }: ProducerTransfer): boolean {
   return phase !== 'closing' && phase !== 'closed';
 }
 
-/** The answer to D's pull; `sending` and `computing` promise the blocks, and the event `pulled` follows. */
+/**
+ * The answer to D's pull; `sending` and `computing` promise the blocks, and the event `pulled` follows.
+ * @param numBlocks of the transfer, of the size that messages with D mean
+ */
 export function answerToPull(
-  { hash, numTokens, numBlocks, isComputed }: ProducerTransfer,
+  { hash, numTokens, isComputed }: ProducerTransfer,
   asked: MessageOf<'pull'>,
+  numBlocks: number,
 ): Unnumbered<MessageOf<'pulled'>> {
   const answer = { type: 'pulled', num_tokens: numTokens, num_blocks: numBlocks } as const;
   if (asked.hash !== hash) return { ...answer, state: 'mismatch' };

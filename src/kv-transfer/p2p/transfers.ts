@@ -2,6 +2,7 @@
 // pinned while a transfer with it is open, and remembers which transfers are over.
 
 import type { PairedRequestId } from '../../cluster/request-id.ts';
+import type { Cut } from './cut.ts';
 import { type Answer, idOfKey, type Request } from './messages.ts';
 import { type Peer, PeerError, type Peers } from './peers.ts';
 
@@ -115,12 +116,17 @@ export class Transfers<E extends Entry, Event> {
     entry.peer?.pins.delete(entry);
   }
 
-  /** Pins the other instance and asks it. @returns its answer, or why there is none. */
-  async ask(entry: E, request: Request): Promise<Answer | PeerError['code']> {
+  /**
+   * Pins the other instance and asks it.
+   * @param request with sizes by the blocks of both
+   * @returns its answer, or why there is none.
+   */
+  async ask(entry: E, request: (cut: Cut) => Request): Promise<Answer | PeerError['code']> {
     try {
       const peer = this.#peers.get(entry.transfer.address);
       this.pin(entry, peer);
-      return await peer.request(request);
+      await peer.ready();
+      return peer.cut === null ? 'gone' : await peer.request(request(peer.cut));
     } catch (error) {
       if (error instanceof PeerError) return error.code;
       throw error;

@@ -108,7 +108,7 @@ describe('a transfer at the consumer', () => {
     expect(pulled().effects).toEqual([{ kind: 'takeSlots', firstBlock: 0, count: 10 }]);
     expect(pulled().on(slotsTaken).effects).toMatchObject([
       { kind: 'openBuffer', buffer: { ticket: TICKET } },
-      { kind: 'pull', ticket: TICKET, firstBlock: 0, numBlocks: 10 },
+      { kind: 'pull', ticket: TICKET, firstBlock: 0 },
     ]);
   });
 

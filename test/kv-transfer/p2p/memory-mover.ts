@@ -2,7 +2,7 @@
 // A block is a text. What native threads would tell comes in a later turn, as theirs does.
 
 import type { Endpoints } from '../../../src/kv-transfer/p2p/messages.ts';
-import type { BlockMover } from '../../../src/kv-transfer/p2p/native-mover.ts';
+import type { BlockMover, ReceivePlaces } from '../../../src/kv-transfer/p2p/native-mover.ts';
 
 interface Send {
   readonly numBlocks: number;
@@ -101,8 +101,7 @@ export class MemoryMover implements BlockMover {
 
   openReceive(
     ticket: bigint,
-    firstBlock: number,
-    offsets: Float64Array,
+    { firstBlock, offsets }: ReceivePlaces,
     onEvent: Receive['onEvent'] = () => {},
   ): void {
     this.#receives.set(ticket, { firstBlock, offsets, onEvent, progress: 0, loads: new Set() });

@@ -144,6 +144,52 @@ describe('the hash of a prompt', () => {
 });
 
 describe('the difference between two instances', () => {
+  const whole = { layers: [0, 2], heads: [0, 1] } as const;
+  const grouped = { layer_groups: '2 that see all, 20 tokens' };
+
+  it.each<[string, Partial<Identity>, Partial<Identity>]>([
+    ['whose blocks are of half the size', {}, { block_size: 2, piece_bytes: 4 }],
+    ['whose blocks are four times as large', {}, { block_size: 16, piece_bytes: 32 }],
+    [
+      'whose ranks hold the same',
+      {},
+      { parts: [whole, whole].map(({ layers, heads }) => ({ layers: [...layers], heads: [...heads] })) },
+    ],
+    [
+      'of two stages',
+      {},
+      {
+        parts: [
+          { layers: [0, 1], heads: [0, 1] },
+          { layers: [1, 2], heads: [0, 1] },
+        ],
+      },
+    ],
+  ])('is none to one %s', (_, own, other) => {
+    expect(difference({ ...OWN, ...own }, { ...OWN, ...other })).toBeNull();
+  });
+
+  it.each<[Partial<Identity>, Partial<Identity>, string]>([
+    [
+      {},
+      { block_size: 6 },
+      'the block size differs: 4 at 127.0.0.1:1, 6 at 127.0.0.1:1, and neither divides the other',
+    ],
+    [
+      grouped,
+      { ...grouped, block_size: 8, piece_bytes: 16 },
+      'the block size differs: 4 at 127.0.0.1:1, 8 at 127.0.0.1:1, and the layers of this model are in groups',
+    ],
+    [{}, { piece_bytes: 16 }, 'the bytes of a token and layer differ: 2 at 127.0.0.1:1, 4 at 127.0.0.1:1'],
+    [
+      {},
+      { parts: [{ layers: [0, 1], heads: [0, 1] }] },
+      'the ranks and stages of 127.0.0.1:1 do not hold each of 1 heads of 2 layers',
+    ],
+  ])('%j to %j says why', (own, other, words) => {
+    expect(difference({ ...OWN, ...own }, { ...OWN, ...other })).toBe(words);
+  });
+
   it('is none where only run, address and endpoints differ', () => {
     const rest = { epoch: 'two', address: '10.0.0.1:1', endpoints: { shm: 'x', tcp: null } };
     expect(difference(OWN, { ...OWN, ...rest })).toBeNull();
@@ -164,10 +210,8 @@ describe('the difference between two instances', () => {
     ['dtype', 'f32', 'dtype'],
     ['kv_cache_dtype', 'fp8', 'format of keys and values'],
     ['weight_format', 'int8', 'format of the weights'],
-    ['block_size', 32, 'block size'],
     ['layers', 3, 'number of layers'],
     ['layer_groups', '2 that see all, 20 tokens', 'division of layers into groups'],
-    ['piece_bytes', 9, 'bytes of a block and layer'],
     ['heads', 2, 'number of KV heads'],
   ] as const satisfies readonly (readonly [keyof Identity, ...unknown[]])[])(
     'of another %s is told with both values and both addresses',

@@ -50,7 +50,7 @@ class Node {
   }
 
   openReceive(firstBlock: number, offsets: Float64Array): void {
-    this.mover.openReceive(TICKET, firstBlock, offsets, (event) => void this.told.push([event, TICKET]));
+    this.mover.openReceive(TICKET, { firstBlock, offsets }, (event) => void this.told.push([event, TICKET]));
   }
 
   load(firstBlock: number, block: number): Promise<boolean> {

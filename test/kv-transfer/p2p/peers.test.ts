@@ -311,7 +311,7 @@ describe('the data link to a peer', () => {
     const next = await near.peer.link();
     near.mover.openSend(1, 1);
     near.mover.grant(1, next!, 7n, 0);
-    again.openReceive(7n, 0, Float64Array.of(0));
+    again.openReceive(7n, { firstBlock: 0, offsets: Float64Array.of(0) });
     near.mover.save(1, 0, 'block');
     expect(again.received.get(0)).toBe('block');
   });

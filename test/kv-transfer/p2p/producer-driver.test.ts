@@ -7,7 +7,7 @@ import type { KvTransferCommand, RequestTransfer } from '../../../src/kv-transfe
 import type { Answer, MessageOf, Unnumbered } from '../../../src/kv-transfer/p2p/messages.ts';
 import { KvProducer } from '../../../src/kv-transfer/p2p/producer-driver.ts';
 import { until } from '../../helpers/until.ts';
-import { closeLoopbacksAfterEach, Loopback } from './loopback.ts';
+import { COMPATIBILITY, closeLoopbacksAfterEach, Loopback } from './loopback.ts';
 
 const TICKET = 0xabcn;
 const HASH = '0'.repeat(32);
@@ -35,7 +35,11 @@ class Producer {
     this.d = d;
     this.producer = new KvProducer({
       ...{ mover: node.mover, peers: node.peers, deadlines: node.deadlines, sendType, holdBytes },
-      ...{ slotBytes: SLOT_BYTES, engine: { applyTransfer: (command) => void this.commands.push(command) } },
+      ...{
+        slotBytes: SLOT_BYTES,
+        groups: COMPATIBILITY,
+        engine: { applyTransfer: (command) => void this.commands.push(command) },
+      },
     });
     node.onRequest = (peer, message) =>
       message.type === 'pull' ? this.producer.onPull(peer, message) : { type: 'full' };
@@ -73,11 +77,8 @@ class Producer {
 
   /** D lets blocks come under the ticket. */
   receive(numBlocks = NUM_BLOCKS): void {
-    this.d.mover.openReceive(
-      TICKET,
-      0,
-      Float64Array.from({ length: numBlocks }, (_, slot) => slot),
-    );
+    const offsets = Float64Array.from({ length: numBlocks }, (_, slot) => slot);
+    this.d.mover.openReceive(TICKET, { firstBlock: 0, offsets });
   }
 
   get receivedBlocks(): string[] {
@@ -181,7 +182,7 @@ describe('a producer that pushes', () => {
 describe('a producer that is pulled from', () => {
   it('sends from the first block that D lacks', async () => {
     const p = await Producer.start({ sendType: 'GET' });
-    p.d.mover.openReceive(TICKET, 1, Float64Array.of(0, 1));
+    p.d.mover.openReceive(TICKET, { firstBlock: 1, offsets: Float64Array.of(0, 1) });
     const transfer = p.open('k');
     p.compute(transfer);
     expect(await p.pull('k', { first_block: 1 })).toMatchObject({ type: 'pulled', state: 'computing' });

@@ -227,7 +227,7 @@ describe('a transfer at the producer', () => {
     const ask = { type: 'pull', seq: 1, key: 'k#0', ticket: ticketText(8n), first_block: 0 } as const;
     const stateOf = (subject: Machine, change: object = {}) => {
       const message = { ...ask, num_blocks: NUM_BLOCKS, hash: 'h', ...change };
-      const answer = answerToPull(subject.state, message);
+      const answer = answerToPull(subject.state, message, NUM_BLOCKS);
       expect(answer).toMatchObject({ type: 'pulled', num_tokens: 40, num_blocks: NUM_BLOCKS });
       return answer.state;
     };

@@ -145,7 +145,7 @@ describe('the connection of a transfer', () => {
       num_tokens: 1,
       num_blocks: 1,
     } as const;
-    expect(await transfers.ask(entry, question)).toMatchObject({ type: 'full' });
+    expect(await transfers.ask(entry, () => question)).toMatchObject({ type: 'full' });
     expect(other.heard).toMatchObject([question]);
     expect(pinsOf(node.peers.get(other.address))).toBe(1);
   });
@@ -154,7 +154,7 @@ describe('the connection of a transfer', () => {
     const { transfers } = await start();
     const alien = await Loopback.start({ own: { model: 'other' } });
     const nobody = entryOf('k', `127.0.0.1:${await freePort()}`);
-    expect(await transfers.ask(nobody, { type: 'ping' })).toBe('gone');
-    expect(await transfers.ask(entryOf('k', alien.address), { type: 'ping' })).toBe('refused');
+    expect(await transfers.ask(nobody, () => ({ type: 'ping' }))).toBe('gone');
+    expect(await transfers.ask(entryOf('k', alien.address), () => ({ type: 'ping' }))).toBe('refused');
   });
 });
