@@ -183,7 +183,7 @@ export function describe(
 }
 
 /** What two instances must have in common beside the layout of their KV memory. */
-function compatibilityOf({ config, ops, model, fingerprint, maxModelLen, windows }: Loaded) {
+export function compatibilityOf({ config, ops, model, fingerprint, maxModelLen, windows }: Loaded) {
   return {
     // Positions of long contexts are stretched by the longest one that is served.
     model: model.shortContext === null ? fingerprint : `${fingerprint} of ${maxModelLen} tokens`,

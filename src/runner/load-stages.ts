@@ -13,6 +13,7 @@ import { selectStages } from '../ops/select.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { KvPlan } from './kv-plan.ts';
 import {
+  compatibilityOf,
   describe,
   expectPossible,
   type LoadListeners,
@@ -72,7 +73,18 @@ async function loadOn(
   const maxModelLen = plan.maxModelLen(model);
   const numBlocks = plan.numBlocks(model, maxModelLen);
   const { shape, windows } = plan.design(model);
-  const cache = model.makeKvCache({ ...shape, blocks: numBlocks }, false);
+  const isShared = config.kvTransfer !== null;
+  if (isShared && windows.length > 1)
+    throw refusalOf(
+      stages.length,
+      'is not available with --kv-transfer-config for models with windows: leave one out',
+    );
+  const cache = model.makeKvCache({ ...shape, blocks: numBlocks }, isShared);
+  const heads = { first: 0, end: shape.kvHeads };
+  const parts = stages.flatMap((ops, index) => {
+    const [{ layers }, part] = [model.stages[index]!, cache.stages[index]!];
+    return isShared ? [{ layers, heads, token: ops.shareKvMemory(part) }] : [];
+  });
   const about = { config, ops: last, model, fingerprint: source.fingerprint(), maxModelLen, windows };
   const shares = stages.map(({ description }, index) => ({
     compute: description,
@@ -85,11 +97,18 @@ async function loadOn(
     compute: `${stages.length} pipeline stages: ${shares.map(({ compute }) => compute).join('; ')}`,
     backendReason: `asked for by --pipeline-parallel-size ${stages.length}`,
     isFromPackedCache: places.every(({ packedCache }) => packedCache?.hasAllWeights ?? false),
-    kvCompatibility: null,
+    kvCompatibility: isShared
+      ? {
+          ...compatibilityOf(about),
+          layers: shape.layers,
+          heads: shape.kvHeads,
+          layerBlockBytes: cache.layerBlockBytes,
+        }
+      : null,
   };
   // One of several engines writes what all of them read.
   if ((config.share?.rank ?? 0) === 0) for (const { packedCache } of places) void packedCache?.keep();
-  return new ModelRunner(info, stages, model, { cache, parts: [] }, null, adapters, onWarning);
+  return new ModelRunner(info, stages, model, { cache, parts }, null, adapters, onWarning);
 }
 
 function cacheBytes({ shape, layerBlockBytes }: KvCache, numBlocks: number): number {
@@ -99,8 +118,7 @@ function cacheBytes({ shape, layerBlockBytes }: KvCache, numBlocks: number): num
 /** @throws ConfigError naming what cannot be had with stages. */
 function expectStages(config: EngineConfig, { numLayers, pooling }: ModelConfig): void {
   const { pipelineParallelSize: numStages } = config;
-  const refuse = (why: string): ConfigError =>
-    new ConfigError(`--pipeline-parallel-size ${numStages} ${why}`, { param: 'pipeline-parallel-size' });
+  const refuse = (why: string): ConfigError => refusalOf(numStages, why);
   if (numStages > numLayers) {
     throw refuse(`is more than the ${numLayers} layers of the model: use at most ${numLayers}`);
   }
@@ -110,11 +128,14 @@ function expectStages(config: EngineConfig, { numLayers, pooling }: ModelConfig)
   if (config.speculative?.method === 'draft_model') {
     throw refuse('is not available with a draft model: use the method ngram in --speculative-config');
   }
-  if (config.kvTransfer !== null) throw refuse('is not available with --kv-transfer-config: leave one out');
   if (config.tensorParallelSize > 1) {
     throw refuse(
       `is not available with --tensor-parallel-size ${config.tensorParallelSize}: use one of the two`,
     );
   }
   if (config.maxModelLen === 'auto') throw refuse('needs a number in --max-model-len, not auto');
+}
+
+function refusalOf(numStages: number, why: string): ConfigError {
+  return new ConfigError(`--pipeline-parallel-size ${numStages} ${why}`, { param: 'pipeline-parallel-size' });
 }

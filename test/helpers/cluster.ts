@@ -99,10 +99,10 @@ export class Cluster {
         ...extra,
       },
     };
-    const args = ['serve', model, '--host', '127.0.0.1', '--port', String(port), '--num-threads', '1'];
-    args.push('--kv-transfer-config', JSON.stringify(config), ...serveArgs);
-    args.push(...(role === 'kv_producer' ? producerArgs : consumerArgs));
-    const svc = spawnSvc(args, port);
+    const more = [...serveArgs, ...(role === 'kv_producer' ? producerArgs : consumerArgs)];
+    const threads = more.includes('--num-threads') ? [] : ['--num-threads', '1'];
+    const args = ['serve', model, '--host', '127.0.0.1', '--port', String(port), ...threads];
+    const svc = spawnSvc([...args, '--kv-transfer-config', JSON.stringify(config), ...more], port);
     const instance = { ...svc, httpAddress: `127.0.0.1:${port}` };
     (role === 'kv_producer' ? this.producers : this.consumers).push(instance);
     return instance;

@@ -1,0 +1,54 @@
+// Instances whose models are in pipeline stages: each stage sends, or takes, the blocks of its layers, and what comes through the
+// pair is what one plain instance answers.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { modelFolder } from '../../src/models/model-folder.ts';
+import { Cluster, readMetrics } from '../helpers/cluster.ts';
+import { needsNative } from '../helpers/needs.ts';
+import { startServeProcess } from '../helpers/svc-process.ts';
+import { answersOf, mixedRequests } from './mixed-requests.ts';
+
+const REQUESTS = mixedRequests(40, 5);
+const AT_ONCE = 8;
+const IN_STAGES = ['--pipeline-parallel-size', '2', '--num-threads', '2'];
+const model = await modelFolder('');
+
+describe('mixed requests', needsNative, () => {
+  let expected: unknown[];
+  beforeAll(async () => {
+    const plain = await startServeProcess([model, '--num-threads', '1']);
+    try {
+      expected = await answersOf(plain.url, REQUESTS, AT_ONCE);
+    } finally {
+      await plain.stop();
+    }
+  });
+
+  describe.each([
+    { name: 'from two stages to two', producerArgs: IN_STAGES, consumerArgs: IN_STAGES, transport: 'tcp' },
+  ] as const)('$name over $transport', ({ name: _, ...options }) => {
+    let cluster: Cluster;
+    beforeAll(async () => {
+      cluster = await Cluster.start({
+        model,
+        producers: 1,
+        consumers: 1,
+        sendType: 'PUT_ASYNC',
+        serveArgs: ['--max-num-batched-tokens', '64'],
+        proxyArgs: ['--prefill-threshold', '0'],
+        ...options,
+      });
+    });
+    afterAll(() => cluster?.stop());
+
+    it('get the bytes of one plain instance, and no prompt is computed twice', async () => {
+      const answers = await answersOf(cluster.url, REQUESTS, AT_ONCE);
+      for (const [index, answer] of answers.entries()) {
+        expect(answer, JSON.stringify(REQUESTS[index])).toEqual(expected[index]);
+      }
+      const metrics = await readMetrics(cluster.consumers[0]!.url);
+      expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(0);
+      expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
+    });
+  });
+});
