@@ -10,7 +10,7 @@ import { type Figure, median, type Section } from './report.ts';
 
 const PROMPT_TOKENS = 64;
 const OUTPUT_TOKENS = 64;
-const CONCURRENCIES = [1, 2, 8, 32];
+const CONCURRENCIES = [1, 4, 16];
 const RUNS = 3;
 const NUM_ENGINES = 2;
 const CONFIG = {

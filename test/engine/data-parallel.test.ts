@@ -41,7 +41,7 @@ const textOf = (text: number, length: number) =>
 
 describe.each(availableBackends)('two engines on %s', (device) => {
   it('draw the tokens of one, seeds of requests without one included', async () => {
-    const requests = Array.from({ length: 24 }, (_, index) => textOf(index % 5, 10 + 3 * index));
+    const requests = Array.from({ length: 10 }, (_, index) => textOf(index % 5, 10 + 5 * index));
     const answers = [];
     for (const dataParallelSize of [1, 2]) {
       const engine = await start({ device, dataParallelSize });
@@ -50,7 +50,7 @@ describe.each(availableBackends)('two engines on %s', (device) => {
       expect(stats).toHaveLength(dataParallelSize);
       for (const { generationTokens } of stats) expect(generationTokens).toBeGreaterThan(0);
       const { generationTokens, freeBlocks, numBlocks } = await engine.stats();
-      expect(generationTokens).toBe(24 * 2 * 8);
+      expect(generationTokens).toBe(10 * 2 * 8);
       expect(freeBlocks).toBe(numBlocks);
       await engine.close();
     }
@@ -100,6 +100,19 @@ describe('two engines', needsNative, () => {
     expect(both[1]![0]!.tokenIds).toEqual(both[0]![0]!.tokenIds);
     for (const { generationTokens } of await engine.statsByEngine()) expect(generationTokens).toBe(8);
     await engine.close();
+  });
+
+  it.each([
+    ['ranks', { tensorParallelSize: 2 }],
+    ['stages', { pipelineParallelSize: 2 }],
+  ] as const)('of two %s each draw the tokens of one that is whole', async (_, parts) => {
+    const answers = [];
+    for (const config of [{}, { dataParallelSize: 2, ...parts }]) {
+      const engine = await start({ ...config, numThreads: 4 });
+      answers.push(await Promise.all([1, 2, 3, 4].map((text) => answer(engine, textOf(text, 20)))));
+      await engine.close();
+    }
+    expect(answers[1]).toEqual(answers[0]);
   });
 
   it('are both dead when one is, and errors name it', async () => {

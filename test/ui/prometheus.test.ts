@@ -13,6 +13,7 @@ describe('a reading of metrics', () => {
     counter.inc({ x: 'two' }, 5);
     const reading = new Reading(await registry.metrics(), 1);
     expect([reading.sum('a_total'), reading.sum('missing')]).toEqual([7, 0]);
+    expect([reading.mean('a_total'), reading.mean('missing')]).toEqual([3.5, 0]);
   });
 
   it('tells the growth of counters by the second, and one as a share of another', () => {

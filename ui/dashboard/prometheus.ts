@@ -26,6 +26,11 @@ export class Reading {
     return (this.#samples.get(name) ?? []).reduce((sum, { value }) => sum + value, 0);
   }
 
+  /** Of all samples of this name, such as those of several engines; 0 where there is none. */
+  mean(name: string): number {
+    return this.sum(name) / Math.max(1, this.#samples.get(name)?.length ?? 0);
+  }
+
   /** Upper bounds and cumulative counts of a histogram, in rising order. */
   buckets(name: string): readonly (readonly [bound: number, count: number])[] {
     const counts = new Map<number, number>();

@@ -8,10 +8,7 @@ import { useReadings } from './use-readings.ts';
 export function ServerDashboard() {
   const { all, error } = useReadings();
   const times = timesOf(all);
-  const level = (label: string, name: string, scale = 1) => ({
-    label,
-    values: levels(all, (now) => scale * now.sum(name)),
-  });
+  const level = (label: string, name: string) => ({ label, values: levels(all, (now) => now.sum(name)) });
   const perSecond = (label: string, name: string) => ({
     label,
     values: changes(all, (before, now) => rate(before, now, name)),
@@ -58,7 +55,7 @@ export function ServerDashboard() {
         title="KV blocks in use"
         unit="%"
         times={times}
-        lines={[level('used', 'svc:kv_cache_usage_perc', 100)]}
+        lines={[{ label: 'used', values: levels(all, (now) => 100 * now.mean('svc:kv_cache_usage_perc')) }]}
       />
       <Plot
         title="Prompt tokens from the prefix cache"
