@@ -184,11 +184,12 @@ describe('a rank whose thread ends', needsNative, () => {
   const follower = (): Worker => threads[0]!;
 
   it('ends the start', async () => {
-    const starting = start(2);
+    const starting = start(4);
     starting.catch(() => {});
     await until(() => threads.length > 0);
     await follower().terminate();
     await expect(starting).rejects.toThrow('rank 1: its thread has ended');
+    expect(failures).toHaveLength(1);
   });
 
   it('is heard while nothing is computed', async () => {

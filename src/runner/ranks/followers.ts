@@ -62,7 +62,11 @@ export class Followers {
   get listeners(): LoadListeners {
     return {
       ...this.#listeners,
-      onProgress: (fraction, what) => this.#noteProgress(0, fraction, what),
+      onProgress: (fraction, what) => {
+        // What it throws ends the load of rank 0.
+        if (this.#failure !== null) throw this.#failure;
+        this.#noteProgress(0, fraction, what);
+      },
       onWarning: (message) => this.#warn(message),
     };
   }
@@ -139,14 +143,15 @@ export class Followers {
 
   /** The slowest rank is how far the load is. */
   #noteProgress(rank: number, fraction: number, what: string): void {
-    if (this.#failure !== null) throw this.#failure;
     const before = Math.min(...this.#progress);
     this.#progress[rank] = fraction;
     const now = Math.min(...this.#progress);
     if (now > before) this.#listeners.onProgress?.(now, what);
   }
 
+  /** The others fail of it, too, which says less. */
   #fail(error: Error): void {
+    if (this.#failure !== null) return;
     this.#failure = error;
     this.#group.break(error.message);
     this.#wake();
