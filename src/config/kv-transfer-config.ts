@@ -26,6 +26,8 @@ export interface KvTransferConfig {
   readonly poolBytes: number;
   readonly sendType: SendType;
   readonly transport: TransportChoice;
+  /** Of each communicator of NCCL; 0 leaves them to NCCL, which reads NCCL_MAX_NCHANNELS. */
+  readonly ncclChannels: number;
   /** Discovery listener of the proxy; null serves without one. */
   readonly proxy: { readonly ip: string; readonly port: number } | null;
   readonly httpPort: number | null;
@@ -44,6 +46,7 @@ interface KvTransferSurroundings {
 const DEFAULT_IP = '127.0.0.1';
 const DEFAULT_PORT = 14579;
 const DEFAULT_BUFFER_BYTES = 1e9;
+const DEFAULT_NCCL_CHANNELS = 8;
 const DEFAULT_POOL_GIB = 32;
 const GIB = 2 ** 30;
 /** The smallest size of the pool other than 0. */
@@ -71,6 +74,7 @@ export function parseKvTransferConfig(
     poolBytes: poolBytes(fields.extra.mem_pool_size_gb, memoryBytes),
     sendType: fields.extra.send_type ?? 'PUT_ASYNC',
     transport: fields.extra.transport ?? 'auto',
+    ncclChannels: ncclChannels(fields, surroundings.env ?? process.env),
     ...proxyAndPort(fields, surroundings.port),
     secret: checkKvTransferSecret(surroundings.secret),
   };
@@ -100,6 +104,10 @@ function ownIp({ kv_ip }: KvTransferFields, env: NodeJS.ProcessEnv): string {
     throw configFault(name, `${ip} is no address that peers can reach: give the address of one interface`);
   }
   return ip;
+}
+
+function ncclChannels({ extra }: KvTransferFields, env: NodeJS.ProcessEnv): number {
+  return extra.nccl_num_channels ?? (env.NCCL_MAX_NCHANNELS ? 0 : DEFAULT_NCCL_CHANNELS);
 }
 
 function ownPort({ kv_port }: KvTransferFields, httpPort: number): number {

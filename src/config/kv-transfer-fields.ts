@@ -8,7 +8,8 @@ import { zodMessage } from '../util/zod-message.ts';
 import { expecting, number } from './option-kinds.ts';
 import { didYouMean } from './suggest.ts';
 
-export type TransportChoice = 'auto' | 'shm' | 'tcp' | 'cuda-ipc';
+const TRANSPORTS = ['auto', 'shm', 'tcp', 'cuda-ipc', 'nccl'] as const;
+export type TransportChoice = (typeof TRANSPORTS)[number];
 
 const OPTION = 'kv-transfer-config';
 const EXTRA = 'kv_connector_extra_config';
@@ -80,24 +81,18 @@ const EXTRA_FIELDS = {
     ),
     'GiB, such as 32, or 0 for no pool',
   ),
-  transport: field(z.enum(['auto', 'shm', 'tcp', 'cuda-ipc', 'nccl']), 'one of auto, shm, tcp, cuda-ipc'),
-  // The number of channels of a transport that is not here: without effect.
-  nccl_num_channels: field(
-    number.pipe(z.int().min(1)),
-    'a whole number, or better nothing: it has no effect',
-  ),
+  transport: field(z.enum(TRANSPORTS), `one of ${TRANSPORTS.join(', ')}`),
+  nccl_num_channels: field(number.pipe(z.int().min(1).max(64)), 'a whole number from 1 to 64, such as 8'),
 };
 
 const Fields = z.object(FIELDS);
 const ExtraFields = z.object(EXTRA_FIELDS);
 
-type Available<T> = Omit<T, 'transport'> & { readonly transport: TransportChoice | null };
-
 /** Checked fields; null is not given. */
 export interface KvTransferFields
   extends Omit<z.output<typeof Fields>, 'kv_role' | 'kv_connector' | 'kv_connector_extra_config'> {
   readonly kv_role: (typeof ROLES)[number];
-  readonly extra: Available<z.output<typeof ExtraFields>>;
+  readonly extra: z.output<typeof ExtraFields>;
 }
 
 /**
@@ -117,7 +112,7 @@ export function readKvTransferFields(json: Readonly<Record<string, unknown>>): K
     throw configFault('kv_role', `is missing beside kv_connector: add one of ${ROLES.join(', ')}`);
   }
   checkAvailable(rest);
-  return { ...rest, kv_role, extra: { ...extra, transport: availableTransport(extra.transport) } };
+  return { ...rest, kv_role, extra };
 }
 
 export function configFault(name: string, fault: string): ConfigError {
@@ -171,11 +166,6 @@ function checkAvailable(
   if (rest.kv_load_failure_policy === 'fail') {
     throw notAvailable('kv_load_failure_policy', 'fail', 'use recompute, which loses no request');
   }
-}
-
-function availableTransport(transport: z.output<typeof ExtraFields>['transport']): TransportChoice | null {
-  if (transport !== 'nccl') return transport;
-  throw notAvailable(`${EXTRA}.transport`, transport, 'use auto, shm, tcp or cuda-ipc');
 }
 
 function notAvailable(name: string, value: string, instead: string): NotAvailableError {

@@ -418,11 +418,17 @@ interface NativeTransferOptions {
   readonly shm: boolean;
   /** Whether to listen for other GPUs of this host: where that cannot be, `required` throws. Left out, no. */
   readonly cudaIpc?: 'required' | 'possible' | 'no';
+  /** Address of the listener for GPUs that send over NCCL, port 0 for any; it throws where NCCL is not there. Left out, or null for none. */
+  readonly nccl?: { readonly host: string; readonly port: number } | null;
+  /** A file. Links over NCCL need it. */
+  readonly ncclLibrary?: string;
+  /** Of each communicator; 0 leaves them to NCCL. */
+  readonly ncclChannels?: number;
   /** What of the receive memory, from its beginning, has memory of the GPU for what comes from other GPUs. Left out, nothing. */
   readonly deviceBytes?: number;
 }
 
-export type Transport = 'shm' | 'tcp' | 'cuda-ipc';
+export type Transport = 'shm' | 'tcp' | 'cuda-ipc' | 'nccl';
 
 /**
  * Moves pieces of blocks between the KV memories of instances, on threads of its own. One JavaScript thread owns it; `onEvents`
@@ -434,6 +440,7 @@ export interface NativeTransferEngine {
     readonly shm: string | null;
     readonly tcp: string | null;
     readonly 'cuda-ipc'?: string;
+    readonly nccl?: string;
   };
 
   /**
@@ -582,6 +589,11 @@ function addonPath(): string {
 /** NVIDIA's library, or the one that SVC_CUDA_DRIVER names. */
 export function cudaDriver(): string {
   return process.env.SVC_CUDA_DRIVER ?? 'libcuda.so.1';
+}
+
+/** NVIDIA's library, or the one that SVC_NCCL names. */
+export function ncclLibrary(): string {
+  return process.env.SVC_NCCL ?? 'libnccl.so.2';
 }
 
 /** The kernels that `npm run build` makes where nvcc is, beside the addon. */

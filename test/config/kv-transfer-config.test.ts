@@ -88,6 +88,7 @@ describe('--kv-transfer-config', () => {
       poolBytes: 4 * GIB,
       sendType: 'GET',
       transport: 'tcp',
+      ncclChannels: 16,
       proxy: { ip: '10.0.1.1', port: 30001 },
       httpPort: 20002,
       secret: '0123456789abcdef',
@@ -178,7 +179,6 @@ describe('--kv-transfer-config', () => {
       {},
       /kv_load_failure_policy fail is not available yet.*: use recompute/,
     ],
-    [{}, { transport: 'nccl' }, /transport nccl is not available yet.*: use auto, shm or tcp/],
   ])('with %j and %j inside says that it is not available', (fields, extra, message) => {
     const error = fault(fields, extra);
     expect(error).toBeInstanceOf(NotAvailableError);

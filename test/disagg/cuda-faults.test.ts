@@ -26,6 +26,7 @@ describe.concurrent('a fault between GPUs', needsCudaEmulator, () => {
   describe.each([
     { sendType: 'PUT_ASYNC', transport: 'cuda-ipc', scenarios: OF_PUSHES },
     { sendType: 'GET', transport: 'cuda-ipc', scenarios: OF_PULLS },
+    { sendType: 'PUT_ASYNC', transport: 'nccl', scenarios: OF_PUSHES },
   ] as const)('with $sendType over $transport', ({ sendType, transport, scenarios }) => {
     let rig: FaultRig;
     beforeAll(async () => {

@@ -62,7 +62,7 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
 
   it.each<[SendType, string[], string[]]>([
     ['PUT_ASYNC', ['tcp', 'auto'], ['tcp', 'cuda-ipc']],
-    ['PUT', ['shm'], ['shm']],
+    ['PUT', ['shm', 'nccl'], ['shm', 'nccl']],
     ['GET', ['auto'], ['cuda-ipc']],
   ])('answer as one instance does, with %s over %j', async (sendType, transports, used) => {
     const cluster = await start(sendType, { transports });

@@ -8,7 +8,7 @@ import { FakeEngineInstance } from './fake-engine-instance.ts';
 const Options = z.object({
   role: z.enum(['kv_producer', 'kv_consumer', 'kv_both']),
   sendType: z.enum(['PUT', 'GET', 'PUT_ASYNC']),
-  transport: z.enum(['auto', 'shm', 'tcp', 'cuda-ipc']),
+  transport: z.enum(['auto', 'shm', 'tcp', 'cuda-ipc', 'nccl']),
   httpPort: z.int(),
   port: z.int(),
   doorPort: z.int(),

@@ -278,7 +278,7 @@ export class FaultRig {
       discoveryPort: Number(this.#proxy.discoveryAddress.split(':').at(-1)),
       blockMs: 3,
       tokenMs: 3,
-      isOnGpu: this.#transport === 'cuda-ipc',
+      isOnGpu: this.#transport === 'cuda-ipc' || this.#transport === 'nccl',
       deadlines: DEADLINES,
     };
     const child = await spawnFakeEngines([options]);

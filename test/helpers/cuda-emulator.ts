@@ -15,6 +15,9 @@ export const CUDA_EMULATOR = {
   SVC_CUDA_KERNELS: `${native}/build/cuda-kernels-emulated.so`,
 };
 
+/** The same with a stand-in for NCCL. */
+export const NCCL_EMULATOR = { ...CUDA_EMULATOR, SVC_NCCL: `${native}/build/nccl-emulator.so` };
+
 /** With SVC_TEST_GPU the tests of GPUs run on the one of this machine: scripts/gpu-check does that. */
 const isReal = process.env.SVC_TEST_GPU !== undefined;
 
@@ -23,7 +26,7 @@ const obstacle = isReal ? null : build();
 
 /** Where it is met, this process computes on the emulator wherever it asks for a GPU. */
 export const needsCudaEmulator = needs(obstacle === null, `no emulator of a GPU: ${obstacle}`);
-if (obstacle === null && !isReal) Object.assign(process.env, CUDA_EMULATOR);
+if (obstacle === null && !isReal) Object.assign(process.env, NCCL_EMULATOR);
 
 export function openCuda(isScheduled = false): NativeOps {
   const addon = probeNative();
@@ -36,7 +39,7 @@ export function openCuda(isScheduled = false): NativeOps {
 function build(): string | null {
   if (probeNative() === null) return 'the native addon is not built';
   mkdirSync(`${native}/build`, { recursive: true });
-  const targets = ['build/cuda-emulator.so', 'build/cuda-kernels-emulated.so'];
+  const targets = ['build/cuda-emulator.so', 'build/cuda-kernels-emulated.so', 'build/nccl-emulator.so'];
   // Another test file may be building it at the same time.
   const lock = `${native}/build/cuda-emulator.lock`;
   const make = ['make', '--silent', '-j2', '-C', native, 'WERROR=-Werror', ...targets];

@@ -26,6 +26,7 @@ export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferCon
     poolBytes: 2 ** 20,
     sendType: 'PUT_ASYNC',
     transport: 'auto',
+    ncclChannels: 8,
     proxy: null,
     httpPort: null,
     secret: null,

@@ -9,7 +9,10 @@ const memory = new KvMemory(Number(layers), Number(blocks), Number(layerBlockByt
 const slotBytes = layers * layerBlockBytes;
 const receiveBytes = slotBytes * blocks;
 const tcp = { host: '127.0.0.1', port: 0 };
-const options = { receiveBytes, deviceBytes: receiveBytes, tcp, shm: true, cudaIpc: 'possible' };
+const options = {
+  ...{ receiveBytes, deviceBytes: receiveBytes, tcp, shm: true, cudaIpc: 'possible' },
+  ...(nccl ? { nccl: tcp, ncclLibrary: nccl } : {}),
+};
 const parts = [
   { token: memory.share(), layers: { first: 0, end: Number(layers) }, heads: { first: 0, end: 1 } },
 ];

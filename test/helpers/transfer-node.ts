@@ -27,6 +27,8 @@ export type Kind = Transport;
 export interface Gpu {
   readonly SVC_CUDA_DRIVER: string;
   readonly SVC_CUDA_KERNELS: string;
+  /** Where it is one of NCCL, too. */
+  readonly SVC_NCCL?: string;
 }
 
 const PATIENCE_MS = 20_000;
@@ -65,6 +67,8 @@ export class TransferNode {
       tcp: { host: '127.0.0.1', port: 0 },
       shm: true,
       cudaIpc: 'possible',
+      nccl: gpu?.SVC_NCCL === undefined ? null : { host: '127.0.0.1', port: 0 },
+      ncclLibrary: gpu?.SVC_NCCL ?? '/nowhere/libnccl.so.2',
     } as const;
     this.engine = new TransferEngine(wholeMemory(this.memory.share(), layers), options, (events) => {
       this.events.push(...events);

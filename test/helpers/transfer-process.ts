@@ -20,6 +20,7 @@ const Said = z.looseObject({
   shm: z.string().optional(),
   tcp: z.string().optional(),
   'cuda-ipc': z.string().optional(),
+  nccl: z.string().optional(),
 });
 
 type Command =
@@ -31,10 +32,17 @@ export class TransferProcess {
   readonly said: z.infer<typeof Said>[] = [];
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
 
-  private constructor({ layers, blocks, layerBlockBytes }: Shape, gpu: Gpu | undefined) {
-    const device = gpu === undefined ? [] : [gpu.SVC_CUDA_DRIVER, gpu.SVC_CUDA_KERNELS];
+  private constructor(
+    { layers, blocks, layerBlockBytes }: Shape,
+    gpu: Gpu | undefined,
+    env: NodeJS.ProcessEnv,
+  ) {
+    const device = gpu === undefined ? [] : [gpu.SVC_CUDA_DRIVER, gpu.SVC_CUDA_KERNELS, gpu.SVC_NCCL ?? ''];
     const args = [CHILD, ADDON, layers, blocks, layerBlockBytes, ...device].map(String);
-    this.#child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#child = spawn(process.execPath, args, {
+      stdio: ['pipe', 'pipe', 'inherit'],
+      env: { ...process.env, ...env },
+    });
     this.#child.stdin.on('error', () => {});
     createInterface({ input: this.#child.stdout }).on('line', (line) => {
       this.said.push(Said.parse(JSON.parse(line)));
@@ -42,8 +50,8 @@ export class TransferProcess {
   }
 
   /** @param gpu Its KV memory is that of this GPU. */
-  static async start(shape: Shape, gpu?: Gpu): Promise<TransferProcess> {
-    const child = new TransferProcess(shape, gpu);
+  static async start(shape: Shape, gpu?: Gpu, env: NodeJS.ProcessEnv = {}): Promise<TransferProcess> {
+    const child = new TransferProcess(shape, gpu, env);
     await until(() => child.has('listening'));
     return child;
   }
@@ -92,7 +100,9 @@ export class TransferProcess {
 }
 
 /** Starts processes that are killed after each test of the file. */
-export function transferProcesses(): (shape: Shape, gpu?: Gpu) => Promise<TransferProcess> {
+export function transferProcesses(): (
+  ...args: Parameters<typeof TransferProcess.start>
+) => Promise<TransferProcess> {
   const started: TransferProcess[] = [];
   afterEach(async () => {
     for (const child of started.splice(0)) {
@@ -100,8 +110,8 @@ export function transferProcesses(): (shape: Shape, gpu?: Gpu) => Promise<Transf
       await child.ended();
     }
   });
-  return async (shape, gpu) => {
-    const child = await TransferProcess.start(shape, gpu);
+  return async (...args) => {
+    const child = await TransferProcess.start(...args);
     started.push(child);
     return child;
   };

@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
-import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { NCCL_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { KINDS, type Kind, range, type Shape, transferNodes, wholeMemory } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
@@ -11,7 +11,7 @@ import { beginStep } from '../ops/steps.ts';
 
 const makeNode = transferNodes();
 /** That has the blocks, if one has them. */
-let gpu: typeof CUDA_EMULATOR | undefined;
+let gpu: typeof NCCL_EMULATOR | undefined;
 const node = (shape?: Shape) => makeNode(shape, undefined, gpu);
 
 describe('blocks of the host', needsNative, () => {
@@ -20,12 +20,12 @@ describe('blocks of the host', needsNative, () => {
 
 describe('blocks of a GPU', needsCudaEmulator, () => {
   beforeAll(() => {
-    gpu = CUDA_EMULATOR;
+    gpu = NCCL_EMULATOR;
   });
   afterAll(() => {
     gpu = undefined;
   });
-  describe.each([...KINDS, 'cuda-ipc'] as const)('over %s', transfers);
+  describe.each([...KINDS, 'cuda-ipc', 'nccl'] as const)('over %s', transfers);
 });
 
 function transfers(kind: Kind): void {
@@ -47,7 +47,9 @@ function transfers(kind: Kind): void {
 
   // GPUs copy 16 bytes at a time.
   const sizes =
-    kind === 'cuda-ipc' ? [16, 4080, 70_000, 1_500_000] : [1, 7, 24, 100, 4099, 70_001, 1_500_000];
+    kind === 'cuda-ipc' || kind === 'nccl'
+      ? [16, 4080, 70_000, 1_500_000]
+      : [1, 7, 24, 100, 4099, 70_001, 1_500_000];
   it.each(sizes)('moves pieces of %i bytes', async (layerBlockBytes) => {
     const shape = { layers: 2, blocks: 5, layerBlockBytes };
     const [p, d] = [node(shape), node(shape)];

@@ -19,7 +19,8 @@ constexpr int64_t kMaxBlocks = 1 << 24;
 constexpr int64_t kMaxSockets = 16;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
-const std::array kTransports{&transfer::shmTransport(), &transfer::tcpTransport(), &transfer::cudaIpcTransport()};
+const std::array kTransports{&transfer::shmTransport(), &transfer::tcpTransport(), &transfer::cudaIpcTransport(),
+                             &transfer::ncclTransport()};
 
 uint64_t ticketArgument(const Napi::CallbackInfo& info, size_t index) {
   bool isLossless = false;
@@ -37,7 +38,7 @@ const transfer::Transport& transportArgument(const Napi::CallbackInfo& info, siz
   for (const transfer::Transport* transport : kTransports) {
     if (kind == transport->name()) return *transport;
   }
-  throw Napi::RangeError::New(info.Env(), "a link is shm, tcp or cuda-ipc, got " + kind);
+  throw Napi::RangeError::New(info.Env(), "a link is shm, tcp, cuda-ipc or nccl, got " + kind);
 }
 
 transfer::Cut cutFrom(const Napi::Object& cut) {
@@ -70,13 +71,31 @@ std::vector<transfer::Listener> listen(const Napi::Object& options, const std::v
   const bool isPossible = cudaIpc == "possible" && isOne && transfer::canUseCudaIpc(parts.front().memory());
   if (cudaIpc == "required" || isPossible) listeners.push_back(transfer::listenCudaIpc(parts.front().memory()));
   if (options.Get("shm").ToBoolean()) listeners.push_back(transfer::listenShm());
-  const Napi::Value tcp = options.Get("tcp");
-  if (tcp.IsObject()) {
-    const auto address = tcp.As<Napi::Object>();
+  const auto listenAt = [&](const char* name, transfer::Listener (*listen)(const std::string&, int)) {
+    if (!options.Get(name).IsObject()) return;
+    const auto address = options.Get(name).As<Napi::Object>();
     const std::string host = address.Get("host").ToString();
-    listeners.push_back(transfer::listenTcp(host, address.Get("port").ToNumber().Int32Value()));
-  }
+    listeners.push_back(listen(host, address.Get("port").ToNumber().Int32Value()));
+  };
+  listenAt("tcp", transfer::listenTcp);
+  if (options.Get("nccl").IsObject() && !isOne) throw std::runtime_error("NCCL is for a KV cache on one GPU: use the transport auto, shm or tcp");
+  listenAt("nccl", transfer::listenNccl);
   return listeners;
+}
+
+bool listensFor(const std::vector<transfer::Listener>& listeners, const transfer::Transport& transport) {
+  return std::ranges::any_of(listeners, [&](const auto& listener) { return listener.transport == &transport; });
+}
+
+/// What opens NCCL when it is needed.
+transfer::PairSender::OpenPairs pairsOf(const Napi::Object& options, const transfer::KvMemory& memory) {
+  const std::string library = options.Has("ncclLibrary") ? options.Get("ncclLibrary").ToString().Utf8Value() : "";
+  const int channels = options.Has("ncclChannels") ? options.Get("ncclChannels").ToNumber().Int32Value() : 0;
+  return [device = memory.memory.device, library, channels, isEven = memory.layerBlockBytes % 16 == 0] {
+    if (!device) throw std::runtime_error("NCCL sends from GPU to GPU, and this KV cache is memory of the host: use --device cuda, or another transport");
+    if (!isEven) throw std::runtime_error("blocks go over NCCL in multiples of 16 bytes");
+    return device->openPairs(library, channels);
+  };
 }
 
 using Queue = std::shared_ptr<transfer::EventQueue>;
@@ -126,14 +145,15 @@ Napi::Object describe(Napi::Env env, const Event& event) {
 }  // namespace
 
 TransferEngine::Parts::Parts(std::vector<transfer::KvPart> parts, size_t receiveBytes, size_t deviceBytes,
-                             std::vector<transfer::Listener> listeners, transfer::EventQueue& events)
+                             std::vector<transfer::Listener> listeners, std::shared_ptr<const DevicePairs> pairs,
+                             transfer::PairSender::OpenPairs openPairs, transfer::EventQueue& events)
     : memory(std::move(parts)),
       area(receiveBytes),
       deviceArea(deviceBytes == 0 ? nullptr : memory.all().front().memory().memory.device->allocate(deviceBytes)),
       deviceBytes(deviceBytes),
       loader(memory, events),
-      receiver(memory, std::move(listeners), loader, events),
-      sender(memory, events) {}
+      receiver(memory, std::move(pairs), std::move(listeners), loader, events),
+      sender(memory, std::move(openPairs), events) {}
 
 template <TransferEngine::Method method>
 Napi::Value TransferEngine::call(const Info& info) {
@@ -173,13 +193,14 @@ TransferEngine::TransferEngine(const Info& info)
     const double deviceBytes = options.Has("deviceBytes") ? options.Get("deviceBytes").ToNumber().DoubleValue() : 0;
     if (!(deviceBytes >= 0 && deviceBytes <= bytes)) throw std::runtime_error("deviceBytes is no part of the receive memory");
     auto listeners = listen(options, memory);
-    const bool comesFromDevices = std::ranges::any_of(listeners, [](const transfer::Listener& listener) {
-      return listener.transport == &transfer::cudaIpcTransport();
-    });
+    const bool usesNccl = listensFor(listeners, transfer::ncclTransport());
+    const bool comesFromDevices = usesNccl || listensFor(listeners, transfer::cudaIpcTransport());
+    auto openPairs = pairsOf(options, memory.front().memory());
+    auto pairs = usesNccl ? openPairs() : nullptr;
     signal_ = openSignal(info.Env(), info[2], events_, deliver);
     try {
       parts_ = std::make_unique<Parts>(std::move(memory), static_cast<size_t>(bytes), comesFromDevices ? static_cast<size_t>(deviceBytes) : 0,
-                                       std::move(listeners), *events_);
+                                       std::move(listeners), std::move(pairs), std::move(openPairs), *events_);
     } catch (...) {
       napi_release_threadsafe_function(signal_, napi_tsfn_release);
       throw;

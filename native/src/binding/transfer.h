@@ -28,7 +28,7 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   struct Parts {
     /// Of `receiveBytes` of receive memory the first `deviceBytes` have places on the device, too.
     Parts(std::vector<transfer::KvPart> memory, size_t receiveBytes, size_t deviceBytes, std::vector<transfer::Listener> listeners,
-          transfer::EventQueue& events);
+          std::shared_ptr<const DevicePairs> pairs, transfer::PairSender::OpenPairs openPairs, transfer::EventQueue& events);
 
     transfer::KvParts memory;
     Pages area;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/launch.h"
+#include "cuda/nccl.h"
 
 namespace svc::cuda {
 namespace {
@@ -134,6 +135,10 @@ std::unique_ptr<CopyLane> TransferMemory::openLane(size_t pinnedBytes) const {
 
 std::shared_ptr<const SharedDeviceMemory> TransferMemory::allocate(size_t bytes) const {
   return std::make_shared<TransferMemory>(driver_, kernelsPath_, bytes);
+}
+
+std::shared_ptr<const DevicePairs> TransferMemory::openPairs(const std::string& library, int channels) const {
+  return std::make_shared<NcclPairs>(shared_from_this(), library, channels);
 }
 
 std::unique_ptr<const ForeignDeviceMemory> TransferMemory::map(int descriptor, size_t bytes) const {

@@ -26,6 +26,7 @@ class TransferMemory final : public SharedDeviceMemory, public std::enable_share
   DeviceAddress address() const override { return memory_.address(); }
   std::unique_ptr<CopyLane> openLane(size_t pinnedBytes) const override;
   std::shared_ptr<const SharedDeviceMemory> allocate(size_t bytes) const override;
+  std::shared_ptr<const DevicePairs> openPairs(const std::string& library, int channels) const override;
   int openToRead() const override { return memory_.openToRead(); }
   std::unique_ptr<const ForeignDeviceMemory> map(int descriptor, size_t bytes) const override;
 

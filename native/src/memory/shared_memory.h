@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
+#include "memory/device_pair.h"
 #include "memory/shared_pages.h"
 
 namespace svc {
@@ -52,6 +54,9 @@ class SharedDeviceMemory {
   virtual std::unique_ptr<CopyLane> openLane(size_t pinnedBytes) const = 0;
   /// More memory of the same device. Throws std::runtime_error where it has no room.
   virtual std::shared_ptr<const SharedDeviceMemory> allocate(size_t bytes) const = 0;
+  /// Sends to and receives from devices of other processes over NCCL, of which `library` is a file. `channels` of 0 are NCCL's own choice. Throws
+  /// std::runtime_error where it is not there.
+  virtual std::shared_ptr<const DevicePairs> openPairs(const std::string& library, int channels) const = 0;
   /// A new read-only descriptor, by which another process of this host can map it, or -1 where there can be none. The caller closes it.
   virtual int openToRead() const = 0;
   /// Maps such memory of another process. Does not close `descriptor`. Throws std::runtime_error where it is not of `bytes` bytes, or of a device

@@ -21,4 +21,13 @@ uint32_t frameChecksum(const FrameHeader& header, const FrameEntry* entries) {
   return crc32c(bytes.data(), bytes.size());
 }
 
+std::vector<char> frameHead(FrameHeader header, std::span<const FrameEntry> entries) {
+  header.count = static_cast<uint32_t>(entries.size());
+  header.checksum = frameChecksum(header, entries.data());
+  std::vector<char> head(sizeof header + entries.size_bytes());
+  std::memcpy(head.data(), &header, sizeof header);
+  std::memcpy(head.data() + sizeof header, entries.data(), entries.size_bytes());
+  return head;
+}
+
 }  // namespace svc::transfer

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace svc::transfer {
 
@@ -70,5 +72,7 @@ static_assert(sizeof(Hello) == 56 && sizeof(FrameHeader) == 32 && sizeof(FrameEn
 /// The value of the checksum field of `hello`, and of `header`.
 uint32_t helloChecksum(Hello hello);
 uint32_t frameChecksum(const FrameHeader& header, const FrameEntry* entries);
+/// `header`, whose count and checksum are still to be filled in, and the entries, as they are sent.
+std::vector<char> frameHead(FrameHeader header, std::span<const FrameEntry> entries);
 
 }  // namespace svc::transfer

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
+
+#include "transfer/last_words.h"
+#include "transfer/pair_frame.h"
 
 namespace svc::transfer {
 namespace {
@@ -23,14 +27,19 @@ Receive::Piece pieceAt(const FrameHeader& header, uint32_t index) { return {head
 
 }  // namespace
 
-Receiver::Receiver(const KvParts& memory, std::vector<Listener> listeners, Loader& loader, EventQueue& events)
+Receiver::Receiver(const KvParts& memory, std::shared_ptr<const DevicePairs> pairs, std::vector<Listener> listeners, Loader& loader, EventQueue& events)
     : memory_(memory), loader_(loader), events_(events), listeners_(std::move(listeners)), waste_(1 << 16) {
   // Edge-triggered: if no descriptors are left, a waiting connection must not keep the thread busy.
   for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN | EPOLLET);
+  if (pairs) pairs_.emplace(memory, std::move(pairs), [this](const PairReceiver::Arrived& frame) { return takeOnThread(frame); });
   poller_.start([this](int fd, uint32_t) { handle(fd); }, [] {});
 }
 
-Receiver::~Receiver() { poller_.stop(); }
+Receiver::~Receiver() {
+  // Its links hand their last frames to the thread.
+  pairs_.reset();
+  poller_.stop();
+}
 
 void Receiver::open(std::shared_ptr<Receive> receive) {
   const std::lock_guard lock(mutex_);
@@ -67,8 +76,7 @@ void Receiver::handle(int fd) {
     for (int i = 0; i < kReadsPerTurn && read(found->second); ++i) {
     }
   } catch (const std::exception& error) {
-    const std::string reason = std::string(error.what()).substr(0, kMaxReason);
-    [[maybe_unused]] const ssize_t sent = send(fd, reason.data(), reason.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    sendLastWords(fd, error.what());
     poller_.forget(fd);
     connections_.erase(found);
   }
@@ -81,6 +89,10 @@ void Receiver::accept(const Listener& listener) {
     if (isAborted) continue;
     if (!socket.isOpen()) return;
     if (connections_.size() >= kMaxConnections || !admit(listener, socket.get())) continue;
+    if (listener.transport == &ncclTransport()) {
+      pairs_->accept(std::move(socket));
+      continue;
+    }
     const int fd = socket.get();
     if (!poller_.watch(fd, EPOLLIN | EPOLLRDHUP)) continue;
     Inbound inbound;
@@ -197,7 +209,7 @@ void Receiver::beginPieces(Inbound& inbound) {
   inbound.isCorrupt = false;
   inbound.state = State::Pieces;
   if (inbound.pages) copyPieces(inbound);
-  else if (inbound.deviceMemory) copyOnDevice(inbound);
+  else if (inbound.deviceMemory || inbound.layerBlocks != 0) copyOnDevice(inbound);
   else return;
   endPieces(inbound);
 }
@@ -278,7 +290,8 @@ void Receiver::copyOnDevice(Inbound& inbound) {
   std::vector<uint32_t> indices;
   std::vector<DeviceAddress> from, to;
   for (uint32_t index = 0; index < inbound.header.count; ++index) {
-    const DeviceAddress source = inbound.deviceMemory->address() + sourceOffset(inbound, index);
+    const DeviceAddress source = inbound.deviceMemory ? inbound.deviceMemory->address() + sourceOffset(inbound, index)
+                                                      : inbound.layerBlocks + index * inbound.part->pieceBytes();
     if (placeOf(inbound, index) == nullptr) continue;
     const DeviceAddress place = inbound.receive->devicePlace(pieceAt(inbound.header, index));
     if (place == 0) {
@@ -291,6 +304,31 @@ void Receiver::copyOnDevice(Inbound& inbound) {
   }
   const std::span<const uint32_t> sums = lane_->copyBlocks(from, to, inbound.part->pieceBytes());
   for (size_t i = 0; i < indices.size(); ++i) arrived(inbound, indices[i], sums[i], {sums[i], true});
+}
+
+std::string Receiver::takeOnThread(const PairReceiver::Arrived& frame) {
+  std::promise<std::string> fault;
+  poller_.post([&] { fault.set_value(take(frame)); });
+  return fault.get_future().get();
+}
+
+std::string Receiver::take(const PairReceiver::Arrived& frame) {
+  const KvMemory& own = memory_.all().front().memory();
+  Inbound inbound;
+  inbound.hello = pairHelloOf(memory_);
+  inbound.part.emplace(memory_.cut(memory_.ownCut()).front());
+  inbound.checksum.emplace(inbound.part->pieceBytes());
+  inbound.header = frame.header;
+  inbound.entries = frame.entries;
+  inbound.layerBlocks = frame.layerBlocks;
+  try {
+    if (!lane_) lane_ = own.memory.device->openLane(own.layerBlockBytes);
+    checkHeader(inbound);
+    beginPieces(inbound);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
 }
 
 void Receiver::copyToHost(Inbound& inbound, uint32_t index, DeviceAddress from) {

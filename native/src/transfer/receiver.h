@@ -17,6 +17,7 @@
 #include "memory/crc32c.h"
 #include "transfer/event.h"
 #include "transfer/loader.h"
+#include "transfer/pair_receiver.h"
 #include "transfer/poller.h"
 #include "transfer/receive.h"
 #include "transfer/transport.h"
@@ -26,7 +27,8 @@ namespace svc::transfer {
 class Receiver {
  public:
   /// `memory` outlives it.
-  Receiver(const KvParts& memory, std::vector<Listener> listeners, Loader& loader, EventQueue& events);
+  /// `pairs` may be null where it does not listen for NCCL.
+  Receiver(const KvParts& memory, std::shared_ptr<const DevicePairs> pairs, std::vector<Listener> listeners, Loader& loader, EventQueue& events);
   ~Receiver();
 
   void open(std::shared_ptr<Receive> receive);
@@ -54,6 +56,8 @@ class Receiver {
     /// The sender's memory; both are null where pieces follow their frames.
     std::unique_ptr<ForeignPages> pages;
     std::unique_ptr<const ForeignDeviceMemory> deviceMemory;
+    /// Where the layer blocks of this frame are, behind each other on this device; 0 where they are elsewhere.
+    DeviceAddress layerBlocks = 0;
     FrameHeader header{};
     std::vector<FrameEntry> entries;
     /// Null if the pieces are thrown away.
@@ -85,6 +89,10 @@ class Receiver {
   void copyOnDevice(Inbound& inbound);
   /// To a place that only the host has.
   void copyToHost(Inbound& inbound, uint32_t index, DeviceAddress from);
+  /// A frame of another device. @returns why its link is to end, or ''.
+  std::string take(const PairReceiver::Arrived& frame);
+  /// The same from another thread, by that of this.
+  std::string takeOnThread(const PairReceiver::Arrived& frame);
   /// Offset of the layer block of a piece of the frame in the sender's memory.
   size_t sourceOffset(const Inbound& inbound, uint32_t index) const;
   void endPieces(Inbound& inbound);
@@ -106,6 +114,7 @@ class Receiver {
   std::vector<char> waste_;
   /// Opened with the first connection from another GPU.
   std::unique_ptr<CopyLane> lane_;
+  std::optional<PairReceiver> pairs_;
   Poller poller_;
 };
 

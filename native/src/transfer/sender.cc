@@ -4,9 +4,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
+
+#include "transfer/last_words.h"
+#include "transfer/pair_frame.h"
 
 namespace svc::transfer {
 namespace {
@@ -34,18 +36,10 @@ std::vector<char> gather(const KvMemory& memory, const PartCut& cut, const Porti
   return pieces;
 }
 
-/// The reason that the peer sent before it closed the connection; empty if it sent none.
-std::string lastWords(int socket) {
-  std::array<char, kMaxReason> text;
-  const ssize_t got = recv(socket, text.data(), text.size(), MSG_DONTWAIT);
-  std::string words(text.data(), got > 0 ? static_cast<size_t>(got) : 0);
-  std::erase_if(words, [](char c) { return c < ' ' || c > '~'; });
-  return words;
-}
-
 }  // namespace
 
-Sender::Sender(const KvParts& memory, EventQueue& events) : parts_(memory.distinct()), layers_(memory.layers()), heads_(memory.heads()), events_(events) {
+Sender::Sender(const KvParts& memory, PairSender::OpenPairs openPairs, EventQueue& events)
+    : parts_(memory.distinct()), layers_(memory.layers()), heads_(memory.heads()), events_(events), pairs_(memory, std::move(openPairs), events) {
   for (const KvPart& part : parts_) {
     if (memory.isOfDevice()) staging_.push_back(std::make_unique<Staging>(part.memory(), [this] { poller_.wake(); }));
   }
@@ -64,6 +58,10 @@ uint32_t Sender::connect(const Transport& transport, std::string address, int so
   std::vector<PartCut> cuts;
   for (const KvPart& part : parts_) cuts.emplace_back(cut, heads_, part.place, part.memory().shape);
   const uint32_t id = nextLink_++;
+  if (&transport == &ncclTransport()) {
+    poller_.post([this, id, address = std::move(address), cut] { pairs_.connect(id, address, cut); });
+    return id;
+  }
   // A command is copied, and a link is not.
   auto link = std::make_shared<Link>(transport, cut, std::move(cuts));
   poller_.post([this, id, link = std::move(link), address = std::move(address), sockets] {
@@ -79,7 +77,7 @@ uint32_t Sender::connect(const Transport& transport, std::string address, int so
 
 void Sender::disconnect(uint32_t link) {
   poller_.post([this, link] {
-    if (links_.contains(link)) closeLink(link, "closed by this instance");
+    if (!pairs_.disconnect(link) && links_.contains(link)) closeLink(link, "closed by this instance");
   });
 }
 
@@ -89,6 +87,7 @@ void Sender::closeSend(uint32_t send) {
 }
 
 uint64_t Sender::bytesSent(const Transport& transport) const {
+  if (&transport == &ncclTransport()) return pairs_.bytesSent();
   const std::lock_guard lock(sentMutex_);
   const auto found = bytesSent_.find(&transport);
   return found == bytesSent_.end() ? 0 : found->second;
@@ -132,9 +131,7 @@ void Sender::greet(Outbound& outbound) {
   Link& link = links_.at(outbound.link);
   const PartCut& cut = link.parts[outbound.part];
   const uint32_t readable = link.transport->maps(memory) ? memory.blocks : 0;
-  Hello hello{kHelloMagic, kVersion, layers_, link.cut.shards, link.cut.tokens, memory.shape.tokens, cut.pieceBytes(),
-              cut.place().firstLayer, cut.place().endLayer, cut.firstShard(), cut.endShard(), readable, 0};
-  hello.checksum = helloChecksum(hello);
+  const Hello hello = helloOf(layers_, link.cut, cut, memory.shape.tokens, readable);
   if (!link.transport->sendHello(outbound.socket.get(), hello, memory)) {
     closeLink(outbound.link, std::string("the connection does not carry a greeting: ") + std::strerror(errno));
     return;
@@ -163,6 +160,7 @@ void Sender::connected(Outbound& outbound) {
 }
 
 void Sender::pumpAll() {
+  pairs_.wake();
   std::vector<int> fds;
   for (const auto& [fd, outbound] : sockets_) fds.push_back(fd);
   for (const int fd : fds) {
@@ -226,17 +224,13 @@ Sender::Writing Sender::makeFrame(Portion portion, const Link& link, size_t part
   };
   std::vector<FrameEntry> entries;
   for (size_t i = 0; i < count; ++i) entries.push_back({sums.empty() ? link.checksum(piece(i)) : sums[i], portion.blocks[i]});
-  FrameHeader header{kFrameMagic, cut.place().firstLayer + portion.layer, portion.ticket, portion.first, count, portion.shard, 0};
-  header.checksum = frameChecksum(header, entries.data());
   std::vector<iovec> parts;
   const auto append = [&](char* data, size_t size) {
     // What is adjacent is sent as one.
     if (!parts.empty() && static_cast<char*>(parts.back().iov_base) + parts.back().iov_len == data) parts.back().iov_len += size;
     else parts.push_back({data, size});
   };
-  std::vector<char> head(sizeof header + count * sizeof(FrameEntry));
-  std::memcpy(head.data(), &header, sizeof header);
-  std::memcpy(head.data() + sizeof header, entries.data(), count * sizeof(FrameEntry));
+  std::vector<char> head = frameHead(headerOf(portion, cut), entries);
   append(head.data(), head.size());
   if (!isMapped) {
     for (size_t i = 0; i < count; ++i) append(piece(i), cut.pieceBytes());
@@ -300,6 +294,7 @@ void Sender::finishClosing(uint32_t send) {
     writing.copies = std::move(copies);
     writing.place.reset();
   }
+  pairs_.awaitReads();
   events_.push({EventKind::SendClosed, send});
 }
 

@@ -13,6 +13,7 @@
 
 #include "memory/crc32c.h"
 #include "transfer/event.h"
+#include "transfer/pair_sender.h"
 #include "transfer/poller.h"
 #include "transfer/kv_parts.h"
 #include "transfer/staging.h"
@@ -22,7 +23,8 @@ namespace svc::transfer {
 
 class Sender {
  public:
-  Sender(const KvParts& memory, EventQueue& events);
+  /// `openPairs` is called, on any thread, where a link is one of NCCL; it may throw std::runtime_error.
+  Sender(const KvParts& memory, PairSender::OpenPairs openPairs, EventQueue& events);
   ~Sender();
 
   /// A LinkUp or LinkDown event follows. Throws std::runtime_error for a cut that this memory does not have. `sockets` are those of each
@@ -103,6 +105,7 @@ class Sender {
   std::vector<std::unique_ptr<Staging>> staging_;
   std::map<uint32_t, Link> links_;
   std::map<int, Outbound> sockets_;
+  PairSender pairs_;
   Poller poller_;
 };
 

@@ -48,7 +48,7 @@ Descriptor openSocket(int family) {
   return socket;
 }
 
-class Tcp final : public Transport {
+class Tcp : public Transport {
  public:
   const char* name() const override { return "tcp"; }
   bool maps(const KvMemory&) const override { return false; }
@@ -76,6 +76,11 @@ class Tcp final : public Transport {
   }
 };
 
+class Nccl final : public Tcp {
+ public:
+  const char* name() const override { return "nccl"; }
+};
+
 int boundPort(int socket) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
@@ -91,6 +96,17 @@ const Transport& tcpTransport() {
   return tcp;
 }
 
+const Transport& ncclTransport() {
+  static const Nccl nccl;
+  return nccl;
+}
+
+Listener listenNccl(const std::string& host, int port) {
+  Listener listener = listenTcp(host, port);
+  listener.transport = &ncclTransport();
+  return listener;
+}
+
 Listener listenTcp(const std::string& host, int port) {
   const auto address = resolve(host, std::to_string(port));
   Descriptor socket = openSocket(address->ai_family);
@@ -104,7 +120,7 @@ Listener listenTcp(const std::string& host, int port) {
 }
 
 bool admit(const Listener& listener, int socket) {
-  if (listener.transport == &tcpTransport()) {
+  if (listener.transport == &tcpTransport() || listener.transport == &ncclTransport()) {
     tune(socket);
     return true;
   }

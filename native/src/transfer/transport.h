@@ -41,6 +41,8 @@ struct Listener {
 const Transport& shmTransport();
 /// The same sockets; the receiver copies whole layer blocks from GPU to GPU, where both instances have one part.
 const Transport& cudaIpcTransport();
+/// Addresses as of tcp; layer blocks go from GPU to GPU over NCCL, links are those of `PairSender`.
+const Transport& ncclTransport();
 /// `host:port`, IPv6 in brackets.
 const Transport& tcpTransport();
 
@@ -49,6 +51,7 @@ Listener listenShm();
 bool canUseCudaIpc(const KvMemory& memory);
 /// Throws std::runtime_error, with the reason, where it cannot.
 Listener listenCudaIpc(const KvMemory& memory);
+Listener listenNccl(const std::string& host, int port);
 /// Port 0 takes any. Throws std::runtime_error with the reason.
 Listener listenTcp(const std::string& host, int port);
 /// Whether the other end of a local socket belongs to the user of this process.

@@ -4,6 +4,8 @@
 export const DEADLINES = {
   /** For the answer of a peer to one message, connecting included. */
   answer: 2_000,
+  /** Two GPUs meet over NCCL, which looks for networks first. */
+  nccl: 20_000,
   /** Between two pings of a peer with open transfers; it is gone after `missedPings` without an answer. */
   ping: 2_000,
   missedPings: 3,

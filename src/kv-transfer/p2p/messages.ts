@@ -56,7 +56,12 @@ const self = {
     .array(z.object({ layers: range, heads: range }))
     .min(1)
     .max(MAX_PARTS),
-  endpoints: z.object({ shm: endpoint, tcp: endpoint, 'cuda-ipc': endpoint.optional() }),
+  endpoints: z.object({
+    shm: endpoint,
+    tcp: endpoint,
+    'cuda-ipc': endpoint.optional(),
+    nccl: endpoint.optional(),
+  }),
 };
 
 const schema = z.discriminatedUnion('type', [

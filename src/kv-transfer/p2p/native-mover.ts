@@ -1,9 +1,9 @@
 // Moves blocks with the native threads, and brings what they tell to the transfer that it is about. It chooses the kind of
-// link to a peer: from GPU to GPU or shared memory where both are on one host, else TCP. No other file of KV transfer knows the addon.
+// link to a peer: from GPU to GPU or shared memory where both are on one host, else TCP, or NCCL where it is asked for. No other file of KV transfer knows the addon.
 
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError, messageOf } from '../../errors.ts';
-import { loadNative, type NativeTransferEngine, type NativeTransferEvent } from '../../native/native.ts';
+import { loadNative, type NativeTransferEngine, type NativeTransferEvent, ncclLibrary } from '../../native/native.ts';
 import type { KvMemoryPart, Transport } from '../connector.ts';
 import type { Cut } from './cut.ts';
 import type { Endpoints } from './messages.ts';
@@ -11,7 +11,8 @@ import type { Endpoints } from './messages.ts';
 /** One socket does not fill a fast network: the kernel copies on one core a socket. */
 const TCP_SOCKETS = 2;
 /** The fastest first. */
-const AUTO = ['cuda-ipc', 'shm', 'tcp'] as const;
+const AUTO = ['cuda-ipc', 'shm', 'tcp', 'nccl'] as const;
+const OF_GPUS: readonly Transport[] = ['cuda-ipc', 'nccl'];
 const MAX_TOLD = 4096;
 const CLOSED = 'this instance is closing';
 
@@ -22,10 +23,13 @@ interface MoverOptions {
   readonly deviceBytes?: number;
   readonly isOnGpu?: boolean;
   readonly transport: TransportChoice;
+  readonly ncclChannels?: number;
   /** Address of the TCP listener; null where nothing is received. */
   readonly listenIp: string | null;
   /** A link that is not up by then is given up. */
   readonly connectTimeoutMs: number;
+  /** The same for NCCL. */
+  readonly ncclTimeoutMs?: number;
   /** Gets messages for a person. */
   readonly inform?: (message: string) => void;
 }
@@ -78,9 +82,10 @@ export class NativeMover {
     this.#onLinkDown = onLinkDown;
     try {
       const { TransferEngine } = loadNative();
-      if (options.transport === 'cuda-ipc' && !isOnGpu) {
+      const { transport } = options;
+      if (transport !== 'auto' && OF_GPUS.includes(transport) && !isOnGpu) {
         throw new Error(
-          'the transport cuda-ipc copies from GPU to GPU: use --device cuda, or another transport',
+          `the transport ${transport} is one between GPUs: use --device cuda, or another transport`,
         );
       }
       this.#engine = new TransferEngine(parts, engineOptions(options), (events) => {
@@ -117,7 +122,7 @@ export class NativeMover {
     const failures: string[] = [];
     for (const transport of choice === 'auto' ? AUTO : [choice]) {
       const address = endpoints[transport] ?? null;
-      if (address === null || (transport === 'cuda-ipc' && !isOnGpu)) continue;
+      if (address === null || (OF_GPUS.includes(transport) && !isOnGpu)) continue;
       const { link, reason } = await this.#connect(transport, address, cut);
       if (link !== null) {
         this.#tell(name, `KV blocks go to ${name} over ${transport}${inBrackets(failures)}`);
@@ -216,7 +221,9 @@ export class NativeMover {
       return { link: null, reason: messageOf(error) };
     }
     return new Promise((resolve) => {
-      const timer = setTimeout(() => this.disconnect(opened), this.#options.connectTimeoutMs);
+      const { connectTimeoutMs, ncclTimeoutMs = connectTimeoutMs } = this.#options;
+      const timeoutMs = kind === 'nccl' ? ncclTimeoutMs : connectTimeoutMs;
+      const timer = setTimeout(() => this.disconnect(opened), timeoutMs);
       this.#openings.set(opened, { resolve: (link, reason) => resolve({ link, reason }), timer });
     });
   }
@@ -260,17 +267,22 @@ export class NativeMover {
   }
 }
 
-function engineOptions({
-  receiveBytes,
-  deviceBytes = 0,
-  transport,
-  listenIp,
-  isOnGpu = false,
-}: MoverOptions) {
+function engineOptions(options: MoverOptions) {
+  const { receiveBytes, deviceBytes = 0, transport, ncclChannels = 0, listenIp, isOnGpu = false } = options;
   const listens = (kind: Transport) => listenIp !== null && (transport === 'auto' || transport === kind);
   const cudaIpc = !listens('cuda-ipc') || !isOnGpu ? 'no' : transport === 'auto' ? 'possible' : 'required';
-  const tcp = listens('tcp') ? { host: listenIp ?? '', port: 0 } : null;
-  return { receiveBytes, deviceBytes, tcp, shm: listens('shm'), cudaIpc } as const;
+  const at = { host: listenIp ?? '', port: 0 };
+  return {
+    receiveBytes,
+    deviceBytes,
+    tcp: listens('tcp') ? at : null,
+    shm: listens('shm'),
+    cudaIpc,
+    // A communicator takes memory and multiprocessors of the GPU: only where it is asked for.
+    nccl: listens('nccl') && transport === 'nccl' ? at : null,
+    ncclLibrary: ncclLibrary(),
+    ncclChannels,
+  } as const;
 }
 
 function inBrackets(failures: readonly string[]): string {

@@ -68,6 +68,7 @@ export class KvProducer {
       shm: mover.bytesSentOver('shm'),
       tcp: mover.bytesSentOver('tcp'),
       'cuda-ipc': mover.bytesSentOver('cuda-ipc'),
+      nccl: mover.bytesSentOver('nccl'),
     };
     return { ...this.#ended, bytes: mover.bytesSent, bytesOver, holding: this.size };
   }

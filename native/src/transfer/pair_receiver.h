@@ -1,0 +1,44 @@
+// The links over which other devices send to this one: each has a thread of its own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory/device_pair.h"
+#include "transfer/frame.h"
+#include "transfer/kv_parts.h"
+#include "transfer/pair_link.h"
+
+namespace svc::transfer {
+
+class PairReceiver {
+ public:
+  /// A frame whose layer blocks are behind each other at an address of the device.
+  struct Arrived {
+    FrameHeader header;
+    std::vector<FrameEntry> entries;
+    DeviceAddress layerBlocks;
+  };
+  /// On the thread of a link; returns when the layer blocks are of no use any more, with the reason where the link is to end.
+  using OnFrame = std::function<std::string(const Arrived& frame)>;
+
+  PairReceiver(const KvParts& memory, std::shared_ptr<const DevicePairs> pairs, OnFrame onFrame);
+  ~PairReceiver();
+
+  /// Takes a connection that a peer has made. To be called on one thread.
+  void accept(Descriptor socket);
+
+ private:
+  struct Work;
+
+  const std::shared_ptr<const SharedDeviceMemory> device_;
+  /// What peers must say.
+  const Hello hello_;
+  const std::shared_ptr<const DevicePairs> pairs_;
+  const OnFrame onFrame_;
+  std::vector<std::shared_ptr<PairLink>> links_;
+};
+
+}  // namespace svc::transfer
