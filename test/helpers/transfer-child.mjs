@@ -3,7 +3,7 @@
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
-const [addon, layers, blocks, layerBlockBytes, driver, kernels] = process.argv.slice(2);
+const [addon, layers, blocks, layerBlockBytes, driver, kernels, nccl] = process.argv.slice(2);
 const { KvMemory, TransferEngine } = createRequire(import.meta.url)(addon);
 const memory = new KvMemory(Number(layers), Number(blocks), Number(layerBlockBytes), driver, kernels);
 const slotBytes = layers * layerBlockBytes;

@@ -61,13 +61,15 @@ export class TransferNode {
     const { layers, blocks, layerBlockBytes, tokens = 1 } = shape;
     const layerBlock = { heads: 1, tokens, tileTokens: tokens, tileBytes: [layerBlockBytes] };
     this.memory = new KvMemory(layers, blocks, layerBlock, gpu?.SVC_CUDA_DRIVER, gpu?.SVC_CUDA_KERNELS);
+    const tcp = { host: '127.0.0.1', port: 0 };
     const options = {
       receiveBytes,
       deviceBytes,
-      tcp: { host: '127.0.0.1', port: 0 },
+      tcp,
       shm: true,
       cudaIpc: 'possible',
-      nccl: gpu?.SVC_NCCL === undefined ? null : { host: '127.0.0.1', port: 0 },
+      // GPUs copy 16 bytes at a time.
+      nccl: gpu?.SVC_NCCL === undefined || shape.layerBlockBytes % 16 !== 0 ? null : tcp,
       ncclLibrary: gpu?.SVC_NCCL ?? '/nowhere/libnccl.so.2',
     } as const;
     this.engine = new TransferEngine(wholeMemory(this.memory.share(), layers), options, (events) => {

@@ -8,7 +8,13 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
 import { CUDA_EMULATOR, NCCL_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { needs } from '../helpers/needs.ts';
-import { range, type Shape, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
+import {
+  range,
+  type Shape,
+  type TransferNode,
+  transferNodes,
+  wholeMemory,
+} from '../helpers/transfer-node.ts';
 import { transferProcesses } from '../helpers/transfer-process.ts';
 import { until } from '../helpers/until.ts';
 
@@ -140,7 +146,11 @@ describe('an instance over NCCL', needsCudaEmulator, () => {
     const { SVC_CUDA_DRIVER, SVC_CUDA_KERNELS } = NCCL_EMULATOR;
     const listen = (memory: bigint, ncclLibrary: string) => () => {
       const nccl = { host: '127.0.0.1', port: 0 };
-      new TransferEngine(memory, { receiveBytes: 0, tcp: null, shm: false, nccl, ncclLibrary }, () => {});
+      new TransferEngine(
+        wholeMemory(memory, 1),
+        { receiveBytes: 0, tcp: null, shm: false, nccl, ncclLibrary },
+        () => {},
+      );
     };
     const memory = () => new KvMemory(1, 1, 64, SVC_CUDA_DRIVER, SVC_CUDA_KERNELS).share();
     expect(listen(memory(), '/nowhere/libnccl.so.2')).toThrow(
