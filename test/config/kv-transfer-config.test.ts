@@ -52,6 +52,7 @@ describe('--kv-transfer-config', () => {
       poolBytes: 32 * GIB,
       sendType: 'PUT_ASYNC',
       transport: 'auto',
+      ncclChannels: 8,
       proxy: null,
       httpPort: null,
       secret: null,
@@ -147,7 +148,7 @@ describe('--kv-transfer-config', () => {
     [{}, { proxy_port: 30001 }, /proxy_ip: is missing beside proxy_port 30001/],
     [{}, { proxy_ip: '10.0.1.1', proxy_port: 30001 }, /http_port: is missing, .*: add "http_port": "20002"/],
     [{}, { send_type: 'PUSH' }, /send_type: expected one of PUT, GET, PUT_ASYNC, got "PUSH"/],
-    [{}, { transport: 'rdma' }, /transport: expected one of auto, shm, tcp, got "rdma"/],
+    [{}, { transport: 'rdma' }, /transport: expected one of auto, shm, tcp, cuda-ipc, nccl, got "rdma"/],
     [
       {},
       { mem_pool_size_gb: 'much' },

@@ -86,7 +86,11 @@ class ControlDoor {
     for await (const [identity, payload] of this.#router) {
       if (identity === undefined || payload === undefined) continue;
       const seen = await this.#see(payload);
-      if (seen !== null) await this.#dealerOf(identity).send(seen);
+      try {
+        if (seen !== null) await this.#dealerOf(identity).send(seen);
+      } catch {
+        // This door may be closed meanwhile.
+      }
     }
   }
 
