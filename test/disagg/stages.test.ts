@@ -25,7 +25,8 @@ describe('mixed requests', needsNative, () => {
   });
 
   describe.each([
-    { name: 'from two stages to two', producerArgs: IN_STAGES, consumerArgs: IN_STAGES, transport: 'tcp' },
+    { name: 'from two stages to one', producerArgs: IN_STAGES, transport: 'tcp' },
+    { name: 'from one stage to two', consumerArgs: IN_STAGES, transport: 'shm' },
   ] as const)('$name over $transport', ({ name: _, ...options }) => {
     let cluster: Cluster;
     beforeAll(async () => {
