@@ -146,6 +146,9 @@ function withoutMiddle(message: string): string {
   return `${shortened(message, MOST_SHOWN / 2)} ${message.slice(-MOST_SHOWN / 4)}`;
 }
 
+/** A device with memory of its own has too little left. */
+export class DeviceMemoryError extends SvcError {}
+
 /** Another rank of the model has ended, has not come or computes something else: none can go on. */
 export class RanksBrokenError extends SvcError {}
 

@@ -2,7 +2,7 @@
 // any are computed once, over keys and values that nobody stored.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, DeviceMemoryError } from '../errors.ts';
 import type { ForwardInputs, Model } from '../models/model.ts';
 import { type KvCache, NO_SLOT, type Ops, type Tensor } from '../ops/ops.ts';
 import { bytes } from '../util/bytes.ts';
@@ -29,7 +29,7 @@ export function takeActivations(
   try {
     computeLargestSteps(ops, model, { shape, windows }, limits);
   } catch (error) {
-    if (!(error instanceof Error && error.message.includes('CUDA_ERROR_OUT_OF_MEMORY'))) throw error;
+    if (!(error instanceof DeviceMemoryError)) throw error;
     throw new ConfigError(
       `the largest step finds no memory on the GPU, of which weights and kernels have ${bytes(before)}: ${error.message}: ` +
         'lower --max-num-batched-tokens or --max-num-seqs',

@@ -2,6 +2,7 @@
 
 #include "binding/backend_object.h"
 
+#include "backend/device_error.h"
 #include "backend/not_available.h"
 #include "binding/ranks.h"
 #include "cpu/cpu_backend.h"
@@ -23,6 +24,10 @@ Napi::Value BackendObject::call(const Info& info) {
   } catch (const NotAvailable& error) {
     Napi::Error wrapped = Napi::Error::New(info.Env(), error.what());
     wrapped.Set("isNotAvailable", Napi::Boolean::New(info.Env(), true));
+    throw wrapped;
+  } catch (const DeviceError& error) {
+    Napi::Error wrapped = Napi::Error::New(info.Env(), error.what());
+    if (error.isOutOfMemory) wrapped.Set("isOutOfMemory", Napi::Boolean::New(info.Env(), true));
     throw wrapped;
   } catch (const RanksBroken& error) {
     Napi::Error wrapped = Napi::Error::New(info.Env(), error.what());

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "backend/device_error.h"
 #include "cuda/driver_api.h"
 
 namespace svc::cuda {
@@ -19,9 +20,9 @@ class NoDriver : public Unavailable {
 };
 
 /// A call of the driver failed.
-class DriverError : public std::runtime_error {
+class DriverError : public DeviceError {
  public:
-  DriverError(Result result, const std::string& message) : std::runtime_error(message), result(result) {}
+  DriverError(Result result, const std::string& message) : DeviceError(message, result == kErrorOutOfMemory), result(result) {}
 
   const Result result;
 };

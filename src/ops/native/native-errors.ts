@@ -1,10 +1,11 @@
 // Turns the addon's complaints into the error classes of all backends.
 
-import { NotAvailableError, RanksBrokenError, ShapeError } from '../../errors.ts';
+import { DeviceMemoryError, NotAvailableError, RanksBrokenError, ShapeError } from '../../errors.ts';
 
-/** The ShapeError, NotAvailableError or RanksBrokenError that `error` describes, or `error` itself where it is of another kind. */
+/** The ShapeError, NotAvailableError, DeviceMemoryError or RanksBrokenError that `error` describes, or `error` itself where it is of another kind. */
 export function asOpsError(error: unknown): unknown {
   if (isNotAvailable(error)) return new NotAvailableError(error.message, { cause: error });
+  if (isOutOfMemory(error)) return new DeviceMemoryError(error.message, { cause: error });
   if (isRanksBroken(error)) return new RanksBrokenError(error.message, { cause: error });
   if (!(error instanceof RangeError)) return error;
   const { op, expected, got } = Object.fromEntries(Object.entries(error));
@@ -15,6 +16,11 @@ export function asOpsError(error: unknown): unknown {
 /** Whether a backend says that it does not do something yet. */
 function isNotAvailable(error: unknown): error is Error {
   return error instanceof Error && 'isNotAvailable' in error;
+}
+
+/** Whether a device has too little memory left. */
+function isOutOfMemory(error: unknown): error is Error {
+  return error instanceof Error && 'isOutOfMemory' in error;
 }
 
 /** Whether an op of several ranks waited for one that will not come. */

@@ -4,6 +4,7 @@ import { ShapeError } from '../../errors.ts';
 import type { NativeBackend } from '../../native/native.ts';
 import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
 import type { Scope, Tensor } from '../ops.ts';
+import { asOpsError } from './native-errors.ts';
 
 /** Cache line; every tensor and every row begins at one. */
 const LINE_BYTES = 64;
@@ -73,7 +74,7 @@ export class Arena {
     const stride = rowStride(cols, dtype);
     const offset = this.#used;
     const end = offset + rows * stride * BYTES_PER_ELEMENT[dtype];
-    if (end > this.#capacity) this.#capacity = this.#native.growArena(end);
+    if (end > this.#capacity) this.#grow(end);
     this.#used = end;
     return new NativeTensor({ rows, cols, dtype, offset, stride, isView: false, scope: this.#scope });
   }
@@ -90,6 +91,15 @@ export class Arena {
       this.#used = start;
     };
     return { close };
+  }
+
+  /** @throws DeviceMemoryError where the device has too little memory. */
+  #grow(bytes: number): void {
+    try {
+      this.#capacity = this.#native.growArena(bytes);
+    } catch (error) {
+      throw asOpsError(error);
+    }
   }
 }
 
