@@ -16,6 +16,7 @@ import { int4KernelSection, int8KernelSection, kernelSection } from './kernels/k
 import { loadSection } from './load.ts';
 import { loraSection } from './lora.ts';
 import { machineSection, measureMachine } from './machine.ts';
+import { pairsSection } from './pairs.ts';
 import { prefillSection } from './prefill.ts';
 import { proxySection } from './proxy.ts';
 import { qualitySection } from './quality.ts';
@@ -62,6 +63,7 @@ const SECTIONS = {
   fairness: fairnessSection,
   transfer: transferSection,
   disaggregated: disaggregatedSection,
+  pairs: pairsSection,
   proxy: proxySection,
   faults: faultSection,
   churn: churnSection,

@@ -1,0 +1,89 @@
+// Producers and consumers of unequal degree, real processes on one machine: requests through each pair of degrees must get the bytes of
+// one plain instance, with no prompt computed twice.
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { answersOf, mixedRequests } from '../test/disagg/mixed-requests.ts';
+import { writeTinyModel } from '../test/fixtures/tiny-model.ts';
+import { Cluster, readMetrics } from '../test/helpers/cluster.ts';
+import { startServeProcess } from '../test/helpers/svc-process.ts';
+import type { Figure, Section } from './report.ts';
+
+const DEGREES = [1, 2, 4] as const;
+const NUM_REQUESTS = 200;
+const AT_ONCE = 16;
+const MIB = 2 ** 20;
+
+/** Enough heads for the largest degree. */
+const SHAPE = {
+  hidden_size: 128,
+  intermediate_size: 256,
+  num_attention_heads: 8,
+  num_key_value_heads: 4,
+  head_dim: 32,
+};
+
+export async function pairsSection(): Promise<Section> {
+  const model = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
+  try {
+    writeTinyModel(model, { seed: 3, config: SHAPE });
+    return await measurePairs(model);
+  } finally {
+    rmSync(model, { recursive: true });
+  }
+}
+
+async function measurePairs(model: string): Promise<Section> {
+  const requests = mixedRequests(NUM_REQUESTS, 7);
+  const plain = await startServeProcess([model, '--num-threads', '1']);
+  const expected = await answersOf(plain.url, requests, AT_ONCE).finally(() => plain.stop());
+  const figures: Figure[] = [];
+  for (const of of DEGREES) {
+    for (const to of DEGREES) {
+      const cluster = await Cluster.start({
+        model,
+        producers: 1,
+        consumers: 1,
+        producerArgs: ranks(of),
+        consumerArgs: ranks(to),
+        proxyArgs: ['--prefill-threshold', '0'],
+      });
+      try {
+        const startedAt = performance.now();
+        const answers = await answersOf(cluster.url, requests, AT_ONCE);
+        const seconds = (performance.now() - startedAt) / 1000;
+        const metrics = await readMetrics(cluster.consumers[0]!.url);
+        const numWrong = answers.filter((answer, i) => !isDeepStrictEqual(answer, expected[i])).length;
+        const name = `P of ${of}, D of ${to}`;
+        const counted = (what: string) => metrics.get(`svc:kv_transfer_${what}_total`) ?? Number.NaN;
+        const none = { limit: null, goal: '0' };
+        figures.push(
+          { name: `${name}: different answers`, value: numWrong, unit: '', ...none },
+          { name: `${name}: prompts computed twice`, value: counted('recomputed'), unit: '', ...none },
+          {
+            name: `${name}: KV blocks received`,
+            value: counted('received_bytes') / MIB / seconds,
+            unit: 'MiB/s',
+            limit: null,
+            goal: null,
+          },
+        );
+      } finally {
+        await cluster.stop();
+      }
+    }
+  }
+  return {
+    title: `Pairs of unequal degree, ${NUM_REQUESTS} mixed requests each, ${AT_ONCE} at once`,
+    figures,
+    notes: [
+      'Bytes a second over all of the run, most of which computes: what requests need, and not what links could carry.',
+    ],
+  };
+}
+
+function ranks(degree: number): string[] {
+  return ['--tensor-parallel-size', String(degree), '--num-threads', String(degree)];
+}
