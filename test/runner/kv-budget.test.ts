@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
 import { ALONE } from '../../src/ops/ranks.ts';
 import { cacheMemory, chooseNumBlocks, kvBlockBytes, longestFitting } from '../../src/runner/kv-budget.ts';
+import { kvTransferConfig } from '../helpers/kv-instance.ts';
 
 const SHAPE = { layers: 2, blocks: 1, blockSize: 16, kvHeads: 2, headDim: 8, dtype: 'f32' } as const;
 const BLOCK_BYTES = 2 * 2 * 16 * 2 * 8 * 4;
@@ -58,6 +59,19 @@ describe('the KV budget', () => {
     const ops = { freeMemory: () => free, deviceMemory: () => device, ranks: ALONE };
     const config = { ...MEMORY, gpuMemoryUtilization: share };
     expect(cacheMemory(config, ops).bytes).toBe(expected);
+  });
+
+  it.each([
+    ['cuda-ipc', 'kv_consumer', 40],
+    ['auto', 'kv_both', 40],
+    ['auto', 'kv_producer', 0],
+    ['tcp', 'kv_consumer', 0],
+  ] as const)('leaves over %s as %s what receives blocks of other GPUs', (transport, role, received) => {
+    const device = { totalBytes: 1000, takenBytes: 300, reservedBytes: 50 };
+    const ops = { freeMemory: () => 700, deviceMemory: () => device, ranks: ALONE };
+    const kvTransfer = kvTransferConfig({ transport, role, bufferBytes: 40 });
+    const config = { ...MEMORY, gpuMemoryUtilization: 0.5, kvTransfer };
+    expect(cacheMemory(config, ops).bytes).toBe(1000 * 0.5 - 300 - 50 - received);
   });
 
   it('tells where the memory of a device is, where it does not suffice', () => {
