@@ -36,7 +36,9 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const { maxModelLen, servedLength } = context;
   // First: threads of the backend may be reading packed weights already.
   const ropeTables = servedLength === null ? makeRopeTables(context, maxModelLen) : new Map();
-  const layerContext: LayerContext = { config, weights, ropeTables, kvLayerOf: (layer) => layer - first };
+  // Layers of an encoder share the memory of one.
+  const kvLayerOf = (layer: number): number => (config.encoder === null ? layer - first : 0);
+  const layerContext: LayerContext = { config, weights, ropeTables, kvLayerOf };
   const table = { name: names.embedding, n: vocabSize };
   const loadTable = () => (isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize));
   const embedding = isFirst ? loadTable() : null;
