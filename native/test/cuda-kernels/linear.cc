@@ -206,11 +206,14 @@ void reportWide(const Kernels& kernels) {
   }
 }
 
-/// The bytes of one product by the tiles for few rows and for many, right or wrong.
+/// The bytes of products by the tiles for few rows and for many, right or wrong: the last tile of k of some of them is where the output
+/// will be, whether tiles take turns in 3, 4, 6 or 8 places.
 void reportLinear(const Kernels& kernels) {
-  const Product product({64, 520, false, false, -1, 2}, 70);
-  report("few", product.run(kernels, 0, 9, kLimits[0]));
-  report("many", product.run(kernels, 0, 70, kLimits[0]));
+  for (const int k : {392, 520}) {
+    const Product product({64, k, false, false, -1, 2}, 70);
+    report("few", product.run(kernels, 0, 9, kLimits[0]));
+    report("many", product.run(kernels, 0, 70, kLimits[0]));
+  }
 }
 
 }  // namespace svc::cuda
