@@ -144,7 +144,7 @@ Napi::Object describe(Napi::Env env, const Event& event) {
 
 }  // namespace
 
-TransferEngine::Parts::Parts(std::vector<transfer::KvPart> parts, size_t receiveBytes, size_t deviceBytes,
+TransferEngine::Parts::Parts(transfer::KvParts parts, size_t receiveBytes, size_t deviceBytes,
                              std::vector<transfer::Listener> listeners, std::shared_ptr<const DevicePairs> pairs,
                              transfer::PairSender::OpenPairs openPairs, transfer::EventQueue& events)
     : memory(std::move(parts)),
@@ -187,15 +187,15 @@ TransferEngine::TransferEngine(const Info& info)
       })) {
   const auto options = info[1].As<Napi::Object>();
   checked(info, [&] {
-    auto memory = takeParts(info[0].As<Napi::Array>());
+    transfer::KvParts memory(takeParts(info[0].As<Napi::Array>()));
     const double bytes = options.Get("receiveBytes").ToNumber().DoubleValue();
     if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
     const double deviceBytes = options.Has("deviceBytes") ? options.Get("deviceBytes").ToNumber().DoubleValue() : 0;
     if (!(deviceBytes >= 0 && deviceBytes <= bytes)) throw std::runtime_error("deviceBytes is no part of the receive memory");
-    auto listeners = listen(options, memory);
+    auto listeners = listen(options, memory.all());
     const bool usesNccl = listensFor(listeners, transfer::ncclTransport());
     const bool comesFromDevices = usesNccl || listensFor(listeners, transfer::cudaIpcTransport());
-    auto openPairs = pairsOf(options, memory.front().memory());
+    auto openPairs = pairsOf(options, memory.all().front().memory());
     auto pairs = usesNccl ? openPairs() : nullptr;
     signal_ = openSignal(info.Env(), info[2], events_, deliver);
     try {

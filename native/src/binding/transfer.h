@@ -27,7 +27,7 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
   /// The parts that `close` ends, the last one first: each uses those before it.
   struct Parts {
     /// Of `receiveBytes` of receive memory the first `deviceBytes` have places on the device, too.
-    Parts(std::vector<transfer::KvPart> memory, size_t receiveBytes, size_t deviceBytes, std::vector<transfer::Listener> listeners,
+    Parts(transfer::KvParts memory, size_t receiveBytes, size_t deviceBytes, std::vector<transfer::Listener> listeners,
           std::shared_ptr<const DevicePairs> pairs, transfer::PairSender::OpenPairs openPairs, transfer::EventQueue& events);
 
     transfer::KvParts memory;
