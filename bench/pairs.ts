@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { answersOf, mixedRequests } from '../test/disagg/mixed-requests.ts';
 import { writeTinyModel } from '../test/fixtures/tiny-model.ts';
-import { Cluster, readMetrics } from '../test/helpers/cluster.ts';
+import { Cluster, type Instance, readMetrics } from '../test/helpers/cluster.ts';
 import { startServeProcess } from '../test/helpers/svc-process.ts';
 import type { Figure, Section } from './report.ts';
 
@@ -54,10 +54,9 @@ async function measurePairs(model: string): Promise<Section> {
         const startedAt = performance.now();
         const answers = await answersOf(cluster.url, requests, AT_ONCE);
         const seconds = (performance.now() - startedAt) / 1000;
-        const metrics = await readMetrics(cluster.consumers[0]!.url);
+        const counted = await transferCounters(cluster.consumers[0]!);
         const numWrong = answers.filter((answer, i) => !isDeepStrictEqual(answer, expected[i])).length;
         const name = `P of ${of}, D of ${to}`;
-        const counted = (what: string) => metrics.get(`svc:kv_transfer_${what}_total`) ?? Number.NaN;
         const none = { limit: null, goal: '0' };
         figures.push(
           { name: `${name}: different answers`, value: numWrong, unit: '', ...none },
@@ -81,6 +80,18 @@ async function measurePairs(model: string): Promise<Section> {
     notes: [
       'Bytes a second over all of the run, most of which computes: what requests need, and not what links could carry.',
     ],
+  };
+}
+
+/** @throws where it shows none: it exchanges no blocks, or does not answer. */
+async function transferCounters({ url, stderr }: Instance): Promise<(what: string) => number> {
+  const metrics = await readMetrics(url);
+  return (what) => {
+    const name = `svc:kv_transfer_${what}_total`;
+    const value = metrics.get(name);
+    if (value === undefined)
+      throw new Error(`${url}/metrics shows no ${name}: has D ended? It says:\n${stderr()}`);
+    return value;
   };
 }
 

@@ -15,6 +15,7 @@ const Message = z.looseObject({
   endpoints: z.looseObject({ tcp: z.string().nullable() }).optional(),
 });
 type Message = z.infer<typeof Message>;
+const Registered = z.looseObject({ zmq_address: z.string() });
 
 /** All connections between the instances of one test. */
 export class Wiretap {
@@ -25,6 +26,7 @@ export class Wiretap {
   /** Called with the name of each step, before it happens: the type of a message, `link` or `data`. */
   onStep: (step: string) => void = () => {};
   readonly #doors: ControlDoor[] = [];
+  readonly #registrars: Registrar[] = [];
   readonly #relays = new Map<string, DataRelay>();
   /** Real control addresses, and what the others are told. */
   readonly #aliases = new Map<string, string>();
@@ -39,8 +41,15 @@ export class Wiretap {
     return address;
   }
 
+  /** @returns the port at which instances register with the proxy whose discovery port is `port`: it gets the addresses of their doors. */
+  async addDiscovery(port: number): Promise<number> {
+    const registrar = await Registrar.start(port, this.#aliases);
+    this.#registrars.push(registrar);
+    return registrar.port;
+  }
+
   async close(): Promise<void> {
-    for (const door of this.#doors) door.close();
+    for (const door of [...this.#doors, ...this.#registrars]) door.close();
     for (const relay of this.#relays.values()) relay.close();
   }
 
@@ -122,6 +131,52 @@ class ControlDoor {
     const message = Message.parse(decode(payload, { useBigInt64: false }));
     this.#tap.onStep(message.type);
     return this.#tap.isControlCut ? null : encode(await this.#tap.readdress(message));
+  }
+}
+
+/** Passes on what instances say to the discovery port of a proxy. */
+class Registrar {
+  readonly port: number;
+  readonly #router: Router;
+  readonly #target: number;
+  readonly #aliases: ReadonlyMap<string, string>;
+  readonly #dealers = new Map<string, Dealer>();
+
+  private constructor(router: Router, target: number, aliases: ReadonlyMap<string, string>) {
+    this.port = Number(router.lastEndpoint?.split(':').at(-1));
+    this.#router = router;
+    this.#target = target;
+    this.#aliases = aliases;
+    void this.#pass();
+  }
+
+  static async start(target: number, aliases: ReadonlyMap<string, string>): Promise<Registrar> {
+    const router = new Router({ linger: 0 });
+    await router.bind('tcp://127.0.0.1:*');
+    return new Registrar(router, target, aliases);
+  }
+
+  close(): void {
+    this.#router.close();
+    for (const dealer of this.#dealers.values()) dealer.close();
+  }
+
+  async #pass(): Promise<void> {
+    for await (const [, payload] of this.#router) {
+      const message = Registered.parse(decode(payload!));
+      const address = this.#aliases.get(message.zmq_address) ?? message.zmq_address;
+      await this.#dealerOf(address).send(encode({ ...message, zmq_address: address }));
+    }
+  }
+
+  /** The proxy takes an instance's word only from a socket that is named as its address. */
+  #dealerOf(routingId: string): Dealer {
+    const known = this.#dealers.get(routingId);
+    if (known !== undefined) return known;
+    const dealer = new Dealer({ linger: 0, routingId });
+    dealer.connect(`tcp://127.0.0.1:${this.#target}`);
+    this.#dealers.set(routingId, dealer);
+    return dealer;
   }
 }
 

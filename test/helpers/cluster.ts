@@ -3,6 +3,7 @@
 
 import { z } from 'zod';
 import type { SendType, TransportChoice } from '../../src/config/kv-transfer-config.ts';
+import type { Wiretap } from '../disagg/tampering-proxy.ts';
 import { freePort, type SvcProcess, spawnSvc, waitUntilReady } from './svc-process.ts';
 
 export interface ClusterOptions {
@@ -21,6 +22,10 @@ export interface ClusterOptions {
   /** More options of the producers alone, and of the consumers. */
   readonly producerArgs?: readonly string[];
   readonly consumerArgs?: readonly string[];
+  /** Of every instance. */
+  readonly env?: NodeJS.ProcessEnv;
+  /** All that the instances say to each other passes it. */
+  readonly tap?: Wiretap;
 }
 
 /** Fields of the --kv-transfer-config of one instance. */
@@ -55,7 +60,8 @@ export class Cluster {
     const [port, discoveryPort] = [await freePort(), await freePort()];
     const ports = ['--port', String(port), '--discovery-port', String(discoveryPort)];
     const proxy = spawnSvc(['proxy', ...ports, ...(options.proxyArgs ?? [])], port);
-    const cluster = new Cluster(proxy, discoveryPort, options);
+    const registerAt = (await options.tap?.addDiscovery(discoveryPort)) ?? discoveryPort;
+    const cluster = new Cluster(proxy, registerAt, options);
     for (let index = 0; index < options.producers; index += 1) await cluster.spawn('kv_producer');
     const { consumers } = options;
     const own = typeof consumers === 'number' ? Array.from({ length: consumers }, () => ({})) : consumers;
@@ -80,7 +86,8 @@ export class Cluster {
   /** Starts one more instance, and does not wait for it. */
   async spawn(role: 'kv_producer' | 'kv_consumer', { extra, ...own }: OwnConfig = {}): Promise<Instance> {
     const [port, kvPort] = [await freePort(), await freePort()];
-    const { model, sendType, transport, kvTransfer, extraConfig } = this.#options;
+    const { model, sendType, transport, kvTransfer, extraConfig, env, tap } = this.#options;
+    await tap?.addDoor(await freePort(), `127.0.0.1:${kvPort}`);
     const { serveArgs = [], producerArgs = [], consumerArgs = [] } = this.#options;
     const config = {
       kv_connector: 'P2pNcclConnector',
@@ -102,7 +109,7 @@ export class Cluster {
     const more = [...serveArgs, ...(role === 'kv_producer' ? producerArgs : consumerArgs)];
     const threads = more.includes('--num-threads') ? [] : ['--num-threads', '1'];
     const args = ['serve', model, '--host', '127.0.0.1', '--port', String(port), ...threads];
-    const svc = spawnSvc([...args, '--kv-transfer-config', JSON.stringify(config), ...more], port);
+    const svc = spawnSvc([...args, '--kv-transfer-config', JSON.stringify(config), ...more], port, env);
     const instance = { ...svc, httpAddress: `127.0.0.1:${port}` };
     (role === 'kv_producer' ? this.producers : this.consumers).push(instance);
     return instance;
