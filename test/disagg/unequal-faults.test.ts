@@ -4,7 +4,7 @@
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
-import { Cluster, type Instance } from '../helpers/cluster.ts';
+import { Cluster, type Instance, readMetrics } from '../helpers/cluster.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { untilNothingIsHeld } from './client-disconnects.ts';
@@ -99,6 +99,7 @@ describe.concurrent('a fault in a transfer', needsNative, () => {
       tap.fault = 'none';
       tap.isControlCut = false;
 
+      if (fault === 'flip') expect(await recomputed(cluster)).toBeGreaterThan(0);
       if (fault === 'kill' || fault === 'end of rank 1') {
         const [code] = await ended;
         expect(code).toBe(fault === 'kill' ? null : 1);
@@ -112,6 +113,13 @@ describe.concurrent('a fault in a transfer', needsNative, () => {
     });
   });
 });
+
+/** Prompts whose blocks came in vain. */
+async function recomputed({ consumers }: Cluster): Promise<number> {
+  const alive = consumers.filter(({ child }) => child.exitCode === null && child.signalCode === null);
+  const metrics = await Promise.all(alive.map(({ url }) => readMetrics(url)));
+  return metrics.reduce((sum, one) => sum + (one.get('svc:kv_transfer_recomputed_total') ?? 0), 0);
+}
 
 function put(fault: Scenario['fault'], { child }: Instance, tap: Wiretap): void {
   if (fault === 'kill') child.kill('SIGKILL');

@@ -19,7 +19,7 @@ describe('mixed requests', needsNative, () => {
     expected = await answersOf(plain.url, requests, 16).finally(() => plain.stop());
   });
 
-  describe.each([
+  describe.concurrent.each([
     ['a producer of 2 ranks and a consumer of large blocks', RANKS, ['--block-size', '64']],
     ['a producer of large blocks and a consumer of 2 ranks', ['--block-size', '64'], RANKS],
   ])('through %s', (_, producerArgs, consumerArgs) => {
