@@ -215,6 +215,10 @@ class DataRelay {
     }
     inbound.on('close', () => outbound.destroy());
     outbound.on('close', () => inbound.destroy());
+    // Why the receiver closes it; that it does is only seen by who reads.
+    outbound.on('data', (bytes) => {
+      if (tap.fault !== 'half-open') inbound.write(bytes);
+    });
     let hasGreeted = false;
     inbound.on('data', (bytes) => {
       tap.onStep(hasGreeted ? 'data' : 'link');
