@@ -2,7 +2,6 @@
 
 import { createHash } from 'node:crypto';
 import type { Ops, Tensor } from '../../src/ops/ops.ts';
-import { ROW_PARALLEL_SEGMENTS } from '../../src/ops/segments.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { Random } from '../../test/helpers/random.ts';
 import { WeightFolder } from '../../test/helpers/weight-file.ts';
@@ -129,10 +128,7 @@ function products(ops: Ops): void {
   const [n, k] = [72, 1032];
   const part = () =>
     plainPart(folder.write([n, k], random.floats(n * k), 'bf16'), folder.write([n], random.floats(n)));
-  const [weight, gateUp] = [
-    ops.loadLinear([part()], 'bf16', ROW_PARALLEL_SEGMENTS),
-    ops.loadGateUp(part(), part(), 'bf16'),
-  ];
+  const [weight, gateUp] = [ops.loadLinear([part()], 'bf16', true), ops.loadGateUp(part(), part(), 'bf16')];
   for (const rows of [1, 9, 20, 40, 70]) {
     const values = random.floats(rows * k);
     ops.scope(() => {

@@ -1,7 +1,6 @@
 // Speed of single ops, beside what an H100 was seen to reach (reads of memory, products of bf16).
 
 import type { Ops } from '../../src/ops/ops.ts';
-import { ROW_PARALLEL_SEGMENTS } from '../../src/ops/segments.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFile } from '../kernels/weight-file.ts';
 import { openGpu } from './gpu.ts';
@@ -83,7 +82,7 @@ function products({ name, n, k, rows, isRowParallel = false }: Weight): void {
     const weights = Array.from({ length: Math.max(1, Math.ceil(ROTATED_BYTES / (numbers * 2))) }, () =>
       isGateUp
         ? { gateUp: ops.loadGateUp(part, part, 'bf16'), linear: null }
-        : { gateUp: null, linear: ops.loadLinear([part], 'bf16', isRowParallel ? ROW_PARALLEL_SEGMENTS : 1) },
+        : { gateUp: null, linear: ops.loadLinear([part], 'bf16', isRowParallel) },
     );
     file.remove();
     for (const count of rows) {

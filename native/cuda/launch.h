@@ -71,7 +71,7 @@ constexpr int kSuperBlock = 256;
 
 /// Columns of k that are loaded at a time.
 constexpr int kTileK = 64;
-/// What src/ops/segments.ts defines: ranges of k that are summed by themselves, fixed by the weight, since they order its sums.
+/// Ranges of k that are summed by themselves and added as a binary tree of neighbours, fixed by the weight, since they order its sums.
 constexpr int kSegmentUnit = 32, kMostSegments = 8;
 /// The first column of segment `i`; of `segments`, k or what is just behind it.
 constexpr int segmentBegin(int k, int segments, int i) { return ceilDiv(k, kSegmentUnit) * i / segments * kSegmentUnit; }

@@ -60,7 +60,7 @@ export const REASONING_PARSERS = [
 ] as const;
 export type ReasoningParserName = (typeof REASONING_PARSERS)[number];
 
-/** Degrees that cut the eight segments of a sum evenly. */
+/** Degrees that cut the eight groups of experts evenly. */
 export const TENSOR_PARALLEL_SIZES = [1, 2, 4, 8] as const;
 export type TensorParallelSize = (typeof TENSOR_PARALLEL_SIZES)[number];
 

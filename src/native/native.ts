@@ -89,8 +89,7 @@ export interface NativeStageLink {
 }
 
 export interface NativeBackend {
-  /** Sums over k are those of `segments` ranges of it: ops/segments.ts. */
-  loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat, segments: number): number;
+  loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat, splitsK: boolean): number;
   loadGateUp(gate: NativePart, up: NativePart, k: number, format: NativeWeightFormat): number;
   /** Opens an entry of the packed cache, in place of one that is open. Throws where `path` is not a whole one of `key`. */
   openPackedEntry(path: string, key: string): void;

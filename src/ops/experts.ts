@@ -32,7 +32,7 @@ interface RoutingGroups {
 }
 
 /**
- * Groups of ids, each of which is summed by itself, in the order of ids; the sums are added as by `sumOfSegments`. A group without any
+ * Groups of ids, each of which is summed by itself, in the order of ids; the sums are added as by `sumAsTree`. A group without any
  * expert of a token is -0, which changes no sum. Ranks that have whole subtrees of groups make the same sums.
  */
 export const NUM_EXPERT_GROUPS = 8;

@@ -14,7 +14,6 @@ import type { Expert, ExpertRange, Experts, Routing } from './experts.ts';
 import type { AdapterLora, Lora, LoraNumbers } from './lora.ts';
 import type { PackedWeights } from './packed-weights.ts';
 import type { RankPlace } from './ranks.ts';
-import type { Segments } from './segments.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from './weights.ts';
 
 /**
@@ -246,10 +245,11 @@ export interface Ops {
   /**
    * Reads [n_i, k] weights (and their [n_i] biases, kept in f32) from their files, one below the other, and keeps them
    * in `format`.
-   * @param segments in how many ranges of k the products are summed by themselves, see `segmentStarts`; left out, one.
+   * @param splitsK whether a device with more cores than the columns keep busy may sum ranges of k side by side. It is the weight's
+   *   for good, since it orders its sums.
    * @throws ModelLoadError, as all that load, where a file is cut off or a number is NaN or infinite.
    */
-  loadLinear(parts: readonly LinearPart[], format: WeightFormat, segments?: Segments): LinearWeight;
+  loadLinear(parts: readonly LinearPart[], format: WeightFormat, splitsK?: boolean): LinearWeight;
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight;
   /** Where weights can be taken from and written to as they are packed; null where a backend packs nothing. */
   readonly packedWeights: PackedWeights | null;
@@ -439,7 +439,7 @@ export interface Ops {
 
   // ── between ranks: each waits for the others, and throws RanksBrokenError where one will not come. Alone, none does anything ──
 
-  /** x [tokens, n] f32, in place: the sum of the x of all ranks, in all of them, added as by `sumOfSegments`. */
+  /** x [tokens, n] f32, in place: the sum of the x of all ranks, in all of them, added as by `sumAsTree`. */
   sumRanks(x: Tensor): void;
 
   /**

@@ -3,7 +3,6 @@
 import { inputDTypeOf, type WeightFormat } from '../../src/ops/dtype.ts';
 import { type LoraPart, NO_ADAPTER } from '../../src/ops/lora.ts';
 import type { Ops, StepLoras } from '../../src/ops/ops.ts';
-import { ROW_PARALLEL_SEGMENTS } from '../../src/ops/segments.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import type { WeightFolder } from '../helpers/weight-file.ts';
 import { Random } from './native-backends.ts';
@@ -82,10 +81,9 @@ export function product(
   const part = () =>
     plainPart(folder.write([N, K], random.floats(N * K)), folder.write([N], random.floats(N)));
   const [weight, other] = [part(), part()];
-  // What is added is row-parallel in models.
-  const segments = kind === 'addLinear' ? ROW_PARALLEL_SEGMENTS : 1;
   const [linear, gateUp] = [
-    ops.loadLinear([weight], format, segments),
+    // What is added is row-parallel in models.
+    ops.loadLinear([weight], format, kind === 'addLinear'),
     ops.loadGateUp(weight, other, format),
   ];
   const isGateUp = kind === 'gateUp';

@@ -8,8 +8,8 @@ import { openCpuDevice } from '../../src/ops/native/cpu-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import type { RankGroup } from '../../src/ops/ranks.ts';
-import { sumOfSegments } from '../../src/ops/segments.ts';
 import { openRankGroup, selectOps } from '../../src/ops/select.ts';
+import { sumAsTree } from '../../src/ops/sum-tree.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { ADDON } from '../helpers/transfer-process.ts';
@@ -47,7 +47,7 @@ describe('ranks', () => {
     ] as const) {
       it(`${size} have the sum of all, as a tree: ${rows} x ${cols}`, needsNative, () => {
         const parts = Array.from({ length: size }, () => random.floats(rows * cols));
-        const expected = Float32Array.from(parts[0]!, (_, i) => sumOfSegments(parts.map((part) => part[i]!)));
+        const expected = Float32Array.from(parts[0]!, (_, i) => sumAsTree(parts.map((part) => part[i]!)));
         const ranks = openRanks(openGroup(size), size, size === 2 ? 2 : 1);
         const sums = ranks.map((ops, rank) => ops.tensor(parts[rank]!, rows, cols, 'f32'));
         for (const [rank, ops] of ranks.entries()) ops.sumRanks(sums[rank]!);

@@ -16,8 +16,8 @@
 #include "backend/lora.h"
 #include "backend/op_inputs.h"
 #include "backend/step_inputs.h"
-#include "memory/layer_block_shape.h"
 #include "backend/tensor_source.h"
+#include "memory/layer_block_shape.h"
 #include "memory/shared_memory.h"
 #include "ranks/rank_member.h"
 
@@ -45,8 +45,6 @@ struct Weight {
   int n;  // columns of the output
   int k;
   bool isGateUp;
-  /// Ranges of k that are summed by themselves: see loadLinear.
-  int segments;
   /// Bytes that the processor reads each time the weight is used.
   size_t bytes;
 };
@@ -151,9 +149,9 @@ class Backend {
 
   virtual ~Backend() = default;
 
-  /// k is cut in `segments` ranges of about as many whole columns of kBf16Depth, 1, 2, 4 or 8 of them; their sums are added as a binary
-  /// tree of neighbours.
-  virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, int segments) = 0;
+  /// `splitsK`: whether a device with more cores than columns keep busy may sum ranges of k side by side. It is the weight's for good,
+  /// since it orders its sums.
+  virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK) = 0;
   virtual const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) = 0;
   /// Opens an entry of the packed cache, in place of one that is open. Throws std::runtime_error, saying why, if `path` is
   /// not a whole entry of `key`.

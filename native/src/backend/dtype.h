@@ -15,9 +15,8 @@ enum class DType : int {
 
 /// Rows of bf16 activations are padded with zeros to this many columns: a matrix tile is 16 pairs deep.
 constexpr int kBf16Depth = 32;
-/// Ranges of k whose sums are added as a binary tree: a rank of several may hold some neighbours of them, a part of the tree.
-constexpr int kMostSegments = 8;
-/// Groups of experts whose outputs are added as a binary tree: group g of `experts` has the ids from here up to that of g + 1.
+constexpr int kMostRanks = 8;
+/// Groups of experts whose outputs are added as a binary tree, a part of it by each rank: group g of `experts` has the ids from here up to that of g + 1.
 constexpr int kExpertGroups = 8;
 constexpr int firstOfGroup(int experts, int group) { return experts * group / kExpertGroups; }
 /// Some ops write rows of f32 in whole vectors of this many columns; each of them says so.

@@ -1,6 +1,5 @@
 // Loading: weights from files into packed memory, KV memory.
 
-#include <bit>
 #include <map>
 #include <optional>
 
@@ -259,7 +258,7 @@ const T& itemAt(const std::vector<const T*>& list, Args& args, const char* what)
 
 }  // namespace
 
-/// loadLinear(parts, k, form, segments)
+/// loadLinear(parts, k, form, splitsK)
 Napi::Value BackendObject::loadLinear(const Info& info) {
   const auto list = info[0].As<Napi::Array>();
   const int k = sizeFrom(info[1], "k");
@@ -269,11 +268,8 @@ Napi::Value BackendObject::loadLinear(const Info& info) {
   for (uint32_t i = 0; i < list.Length(); ++i) {
     parts.push_back(partFrom(list.Get(i).As<Napi::Object>(), files, form, k));
   }
-  const int segments = sizeFrom(info[3], "segments");
-  if (segments > kMostSegments || !std::has_single_bit(static_cast<unsigned>(segments))) {
-    throw ArgumentError("loadLinear", "1, 2, 4 or 8 segments", std::to_string(segments));
-  }
-  return addTo(weights_, backend().loadLinear(parts, k, form, segments), info.Env());
+  const bool splitsK = info[3].As<Napi::Boolean>();
+  return addTo(weights_, backend().loadLinear(parts, k, form, splitsK), info.Env());
 }
 
 /// loadGateUp(gate, up, k, form)

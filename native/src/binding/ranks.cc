@@ -21,7 +21,7 @@ uint64_t tokenFrom(const Napi::Value& value) {
 }  // namespace
 
 Napi::Value createRankGroup(const Napi::CallbackInfo& info) {
-  const auto size = static_cast<int>(integerArgument(info, 0, 2, kMostSegments, "ranks of a group"));
+  const auto size = static_cast<int>(integerArgument(info, 0, 2, kMostRanks, "ranks of a group"));
   const auto deadline = integerArgument(info, 1, 1, 1 << 30, "milliseconds that ranks wait");
   return checked(info, [&] {
     if ((size & (size - 1)) != 0) throw std::invalid_argument("a group has 2, 4 or 8 ranks, got " + std::to_string(size));

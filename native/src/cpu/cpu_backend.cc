@@ -16,9 +16,8 @@ const HostVector& host(const Vector& vector) { return static_cast<const HostVect
 }  // namespace
 
 const Weight& CpuBackend::loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form,
-                                     int segments) {
+                                     bool /*splitsK: threads share columns*/) {
   stream_.run([&] { weights_.push_back(packLinear(pool_, kernels_, parts, k, form)); });
-  weights_.back().segments = segments;
   return weights_.back();
 }
 

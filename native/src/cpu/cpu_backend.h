@@ -34,7 +34,7 @@ class CpuBackend final : public Backend {
     if (member_ != nullptr) member_->leave();
   }
 
-  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, int segments) override;
+  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK) override;
   const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) override;
   void openPackedEntry(const std::string& path, const std::string& key) override {
     packedEntry_.emplace(stream_, pool_, path, key);

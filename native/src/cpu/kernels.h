@@ -135,7 +135,6 @@ struct LinearJob {
   bool add;
   Dequantization scales;  // of Int8
   CodeFormat codes;       // of Codes
-  int segments = 1;  // as of Weight; 1 where sums are whole numbers
   Addends addends = {};
   LowRankSum lowRank = {};
 };
@@ -270,8 +269,7 @@ struct KernelSet {
   void (*turnRows)(const char* x, size_t xStride, int rows, int steps, char* out);
   /// Panels of codes, one after the other, to panels of bf16.
   void (*expand)(const CodeFormat&, const char* panels, int steps, int count, char* out);
-  /// By WeightFormat: whether linear and gateUp add what `lowRank` of their job says; the others are given addends in its place, and so
-  /// are codes in several segments.
+  /// By WeightFormat: whether linear and gateUp add what `lowRank` of their job says; the others are given addends in its place.
   bool addsLowRank[4];
   /// By DType of t, F32 and Bf16: out [rows, 16 * panels] = what each of `count` adapters adds to its rows, and -0, which changes
   /// no number, where none does.

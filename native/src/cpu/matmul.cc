@@ -169,18 +169,13 @@ Addends addendsOf(const ThreadPool& pool, const KernelSet& set, ProductMemory& m
   return {numbers, stride};
 }
 
-/// Whether the kernel of the weight adds what adapters add. Segments of codes are added up before, in some forms of their product.
-bool addsLowRank(const KernelSet& set, const PackedWeight& weight) {
-  return set.addsLowRank[static_cast<int>(weight.format)] && (weight.segments == 1 || weight.format == WeightFormat::Bf16);
-}
-
 /// Gives the job of a task what adapters add to its rows and panels.
 template <class Job>
 void addLowRank(Job& part, const ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
                 const LowRank& lowRank, Range rows, Range panels, int thread) {
   const int count = static_cast<int>(lowRank.adapters.size());
   if (count == 0) return;
-  if (addsLowRank(set, weight)) part.lowRank = {lowRank.adapters.data(), count, rows.begin, panels.begin};
+  if (set.addsLowRank[static_cast<int>(weight.format)]) part.lowRank = {lowRank.adapters.data(), count, rows.begin, panels.begin};
   else part.addends = addendsOf(pool, set, memory, weight, lowRank, rows, panels, thread);
 }
 
@@ -215,9 +210,7 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
                       static_cast<size_t>(out.stride),
                       add,
                       input.scales,
-                      weight.codes,
-                      // Whole sums are the same however they are cut.
-                      weight.format == WeightFormat::Int8 ? 1 : weight.segments};
+                      weight.codes};
   const bool expands = isExpanded(weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
   memory.addends.resize(pool.threads());

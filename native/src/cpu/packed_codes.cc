@@ -95,7 +95,7 @@ PackedWeight packCodes(ThreadPool& pool, const KernelSet& set, const std::vector
                        int panels, int k, const CodeFormat& codes) {
   const size_t panelBytes = codePanelBytes(codes, stepsOf(WeightFormat::Codes, k));
   const size_t bytes = panelBytes * panels;
-  PackedWeight packed{{WeightFormat::Codes, codes, 0, k, false, 1, bytes}, panels, Pages(bytes), {}, {}, {}, {}};
+  PackedWeight packed{{WeightFormat::Codes, codes, 0, k, false, bytes}, panels, Pages(bytes), {}, {}, {}, {}};
   std::vector<std::vector<CodesSource>> files;
   for (const std::vector<LinearPart>& parts : sources) files.push_back(openCodes(parts, k, codes.kind));
   const LinearPart& first = sources.front().front();

@@ -136,7 +136,7 @@ using PanelParts = std::vector<std::vector<ScaledPart>>;
 PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sources, int panels, int k,
                   WeightFormat format) {
   const size_t panelBytes = static_cast<size_t>(stepsOf(format, k)) * kStepBytes;
-  PackedWeight packed{{format, {}, 0, k, false, 1, panelBytes * panels}, panels, Pages(panelBytes * panels), {}, {}, {}, {}};
+  PackedWeight packed{{format, {}, 0, k, false, panelBytes * panels}, panels, Pages(panelBytes * panels), {}, {}, {}, {}};
   if (format == WeightFormat::Int8) {
     packed.scales.resize(static_cast<size_t>(panels) * kLanes);
     packed.offsets.resize(static_cast<size_t>(panels) * kLanes);

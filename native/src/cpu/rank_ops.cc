@@ -23,7 +23,6 @@ float* floatsOf(const RankPart& part, int64_t row, int64_t col) {
 
 /// Sums of neighbours, then of two of them, of four.
 void addTree(std::span<const RankPart> parts, int64_t row, int64_t begin, int64_t end, float* out) {
-  constexpr int kMostRanks = 8;
   for (int64_t col = begin; col < end; ++col) {
     float sums[kMostRanks];
     int count = static_cast<int>(parts.size());

@@ -43,8 +43,8 @@ CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, 
   *fault() = 0;
 }
 
-const Weight& CudaBackend::loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, int segments) {
-  return weights_.emplace_back(loader_.linear(parts, k, form, segments, stream_.handle()));
+const Weight& CudaBackend::loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK) {
+  return weights_.emplace_back(loader_.linear(parts, k, form, splitsK, stream_.handle()));
 }
 
 const Weight& CudaBackend::loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) {

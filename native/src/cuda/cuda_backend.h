@@ -42,7 +42,7 @@ class CudaBackend final : public Backend {
   CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options);
 
   // cuda_backend.cc: memory and order
-  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, int segments) override;
+  const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK) override;
   const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) override;
   const Vector& loadVector(const TensorSource& source, int64_t length) override;
   const Vector& makeVector(std::vector<float> values) override;

@@ -167,20 +167,21 @@ void DeviceWeight::describe(LinearParams& params) const {
 WeightLoader::WeightLoader(const Device& device)
     : device_(device), conversions_(cpu::kernelSet(cpu::availableSets().front())) {}
 
-DeviceWeight WeightLoader::linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, int segments,
+DeviceWeight WeightLoader::linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK,
                                   StreamHandle stream) const {
   const int n = std::accumulate(parts.begin(), parts.end(), 0, [](int sum, const LinearPart& part) { return sum + part.n; });
-  return load({form.format, form.codes, n, k, false, segments, 0}, n, {{parts, [](int row) { return row; }}}, stream);
+  return load({form.format, form.codes, n, k, false, 0}, n, splitsK ? kMostSegments : 1, {{parts, [](int row) { return row; }}}, stream);
 }
 
 DeviceWeight WeightLoader::gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form,
                                   StreamHandle stream) const {
-  return load({form.format, form.codes, gate.n, k, true, 1, 0}, gateUpRows(gate.n),
+  return load({form.format, form.codes, gate.n, k, true, 0}, gateUpRows(gate.n), 1,
               {{{gate}, [](int row) { return gateUpRow(row); }}, {{up}, [](int row) { return gateUpRow(row) + 8; }}}, stream);
 }
 
-DeviceWeight WeightLoader::load(Weight weight, int rows, const std::vector<Published>& published, StreamHandle stream) const {
-  DeviceWeight loaded{weight, rows, {}, biasOf(rows, published, stream), {}, {}, {}};
+DeviceWeight WeightLoader::load(Weight weight, int rows, int segments, const std::vector<Published>& published,
+                                StreamHandle stream) const {
+  DeviceWeight loaded{weight, rows, segments, {}, biasOf(rows, published, stream), {}, {}, {}};
   if (weight.format == WeightFormat::Codes) loadCodes(loaded, published, stream);
   else loadRows(loaded, published, stream);
   loaded.bytes = loaded.numbers.bytes();

@@ -13,6 +13,8 @@ namespace svc::cuda {
 struct DeviceWeight : Weight {
   /// n, or of gate and up, whose rows take turns, gateUpRows(n).
   int rows;
+  /// Ranges of k that are summed by themselves: see segmentBegin.
+  int segments;
   /// [rows, stride] of bf16, f32 or int8, or panels of codes: see CodedWeight.
   DeviceMemory numbers;
   /// f32 [rows]; without bytes where no part has a bias.
@@ -40,7 +42,7 @@ class WeightLoader {
   explicit WeightLoader(const Device& device);
 
   /// Throws std::runtime_error where a file is cut off or a number is not finite.
-  DeviceWeight linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, int segments, StreamHandle stream) const;
+  DeviceWeight linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK, StreamHandle stream) const;
   DeviceWeight gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form, StreamHandle stream) const;
   DeviceVector vector(const TensorSource& source, int64_t length, StreamHandle stream) const;
   DeviceVector vector(const std::vector<float>& values, StreamHandle stream) const;
@@ -55,7 +57,7 @@ class WeightLoader {
     std::function<int(int row)> place;
   };
 
-  DeviceWeight load(Weight weight, int rows, const std::vector<Published>& published, StreamHandle stream) const;
+  DeviceWeight load(Weight weight, int rows, int segments, const std::vector<Published>& published, StreamHandle stream) const;
   void loadRows(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const;
   void loadCodes(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const;
   DeviceMemory biasOf(int rows, const std::vector<Published>& published, StreamHandle stream) const;

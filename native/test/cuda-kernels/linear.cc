@@ -133,7 +133,7 @@ void check(const Kernels& kernels, const Shape& shape) {
 }
 
 /// The product of the columns [first, end) of `whole` alone, of so many segments.
-Floats sharedProduct(const Kernels& kernels, const Product& whole, int segments, int first, int end, int rows) {
+Floats partialProduct(const Kernels& kernels, const Product& whole, int segments, int first, int end, int rows) {
   Product own = whole;
   const int64_t stride = weightStride(whole.shape.k);
   own.shape.k = end - first, own.shape.segments = segments;
@@ -146,24 +146,24 @@ Floats sharedProduct(const Kernels& kernels, const Product& whole, int segments,
   return own.run(kernels, 0, rows, kLimits[0]);
 }
 
-/// What ranks add up that each have some columns has the bytes of one product, with few rows and with many.
-void checkShares(const Kernels& kernels, int n, int k) {
+/// Products of parts of k, added as a tree, have the bytes of one product, with few rows and with many.
+void checkParts(const Kernels& kernels, int n, int k) {
   constexpr int kMost = 70;
   const Product product({n, k, false, false, -1, kMostSegments}, kMost);
   for (const int rows : {3, kMost}) {
     const Floats whole = product.run(kernels, 0, rows, kLimits[0]);
-    for (int ranks = 2; ranks <= kMostSegments; ranks *= 2) {
+    for (int parts = 2; parts <= kMostSegments; parts *= 2) {
       std::vector<Floats> sums;
-      for (int i = 0; i < ranks; ++i) {
-        const auto begin = [&](int rank) { return std::min(k, segmentBegin(k, ranks, rank)); };
-        sums.push_back(sharedProduct(kernels, product, kMostSegments / ranks, begin(i), begin(i + 1), rows));
+      for (int i = 0; i < parts; ++i) {
+        const auto begin = [&](int part) { return std::min(k, segmentBegin(k, parts, part)); };
+        sums.push_back(partialProduct(kernels, product, kMostSegments / parts, begin(i), begin(i + 1), rows));
       }
-      for (int width = 1; width < ranks; width *= 2) {
-        for (int i = 0; i < ranks; i += 2 * width) {
+      for (int width = 1; width < parts; width *= 2) {
+        for (int i = 0; i < parts; i += 2 * width) {
           for (size_t at = 0; at < whole.size(); ++at) sums[i][at] += sums[i + width][at];
         }
       }
-      expectSame(sums[0].data(), whole.data(), whole.size(), "a product shared by " + std::to_string(ranks));
+      expectSame(sums[0].data(), whole.data(), whole.size(), "a product of " + std::to_string(parts) + " parts");
     }
   }
 }
@@ -176,7 +176,7 @@ void checkLinear(const Kernels& kernels) {
   check(kernels, {64, 2080, true, true, -1, 8});
   check(kernels, {70, 331, true, false, -1, 4});
   check(kernels, {20, 70, false, false, -1, 8});  // more segments than units
-  checkShares(kernels, 24, 1024);
+  checkParts(kernels, 24, 1024);
   check(kernels, {gateUpRows(36), 520, true, false, 0});
   check(kernels, {gateUpRows(72), 64, true, false, 4});
   check(kernels, {gateUpRows(16), 33, false, false, 3});

@@ -6,7 +6,6 @@ import { type ComputeDType, formatName, isBlockDType, type WeightFormat } from '
 import type { Expert, Experts, Routing } from '../../ops/experts.ts';
 import type { Activation, GatedActivation, Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
-import { ROW_PARALLEL_SEGMENTS } from '../../ops/segments.ts';
 import { readStoredCodes } from '../../ops/stored-codes.ts';
 import {
   type GateUpWeight,
@@ -325,7 +324,8 @@ export class WeightReader {
 
   #rowParallel(part: LinearPart): LinearWeight {
     const format = this.#formatOfLayer([part]);
-    return this.#count(this.#ops.loadLinear([part], format, ROW_PARALLEL_SEGMENTS));
+    // Few columns and long sums.
+    return this.#count(this.#ops.loadLinear([part], format, true));
   }
 
   /** What parts of one product of a layer are kept in. */

@@ -34,7 +34,6 @@ import type {
   VocabularyRange,
 } from '../ops.ts';
 import type { RankPlace } from '../ranks.ts';
-import type { Segments } from '../segments.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { paddedBatchSize } from './batch-sizes.ts';
 import { asOpsError } from './native-errors.ts';
@@ -91,8 +90,8 @@ export class NativeOps implements Ops {
     this.#recordsSteps = recordsSteps;
   }
 
-  loadLinear(parts: readonly LinearPart[], format: WeightFormat, segments: Segments = 1): LinearWeight {
-    return NativeLinear.load(this.#loader, parts, format, segments);
+  loadLinear(parts: readonly LinearPart[], format: WeightFormat, splitsK = false): LinearWeight {
+    return NativeLinear.load(this.#loader, parts, format, splitsK);
   }
 
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight {

@@ -7,7 +7,6 @@ import { expectGateUp, expectParts, expectVector, rectangleOf } from '../expecte
 import { type ExpertRange, type Experts, expectExperts, type Routing } from '../experts.ts';
 import type { GatedActivation, KvCache, KvCacheShape } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
-import type { Segments } from '../segments.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { asOpsError } from './native-errors.ts';
@@ -51,14 +50,13 @@ export class NativeLinear extends Weight implements LinearWeight {
     { native, packed }: Loader,
     parts: readonly LinearPart[],
     format: WeightFormat,
-    segments: Segments,
+    splitsK: boolean,
   ): NativeLinear {
     const { k, sizes } = expectParts('loadLinear', parts, format);
-    const kind = segments === 1 ? 'linear' : `linear of ${segments} segments`;
-    const index = packed.load(nameOf(kind, parts, format), () => {
+    const index = packed.load(nameOf('linear', parts, format), () => {
       const codes = readCodesOfParts(parts);
       const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!, format, codes[i]!));
-      return loading(parts, () => native.loadLinear(nativeParts, k, formatOf(format, k), segments));
+      return loading(parts, () => native.loadLinear(nativeParts, k, formatOf(format, k), splitsK));
     });
     const n = sizes.reduce((sum, size) => sum + size, 0);
     return new NativeLinear(native, index, n, k, inputDTypeOf(format));

@@ -11,7 +11,7 @@ import {
   type Routing,
 } from '../experts.ts';
 import type { GatedActivation, Tensor } from '../ops.ts';
-import { sumOfSegments } from '../segments.ts';
+import { sumAsTree } from '../sum-tree.ts';
 import type { Vector } from '../weights.ts';
 import { gateUp, linear } from './linear.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
@@ -58,7 +58,7 @@ export function experts(x: Tensor, logits: Tensor, mixture: Experts): RefTensor 
       const output = linear(gateUp(row, expert.gateUp, activation), expert.down);
       for (const [i, value] of output.data.entries()) sum[i] = sum[i]! + weight * value;
     }
-    out.row(token).set(groups[0]!.map((_, i) => sumOfSegments(groups.map((group) => group[i]!))));
+    out.row(token).set(groups[0]!.map((_, i) => sumAsTree(groups.map((group) => group[i]!))));
   }
   return out;
 }

@@ -6,7 +6,6 @@ import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts'
 import { expectGateUp, expectHeads, expectParts } from '../expected-weights.ts';
 import type { GatedActivation, StepLoras, Tensor } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
-import { type Segments, segmentStarts, sumOfSegments } from '../segments.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, LinearWeightSource, TensorSource } from '../weights.ts';
 import { quantizeToCodes } from './codes.ts';
@@ -24,14 +23,12 @@ export class RefLinear implements LinearWeight {
   /** Of int8; null for floats. */
   readonly scales: Float32Array | null;
   readonly bias: Float32Array | null;
-  readonly segments: Segments;
 
-  constructor(parts: readonly LinearPart[], format: WeightFormat, segments: Segments = 1) {
+  constructor(parts: readonly LinearPart[], format: WeightFormat) {
     const { k, sizes } = expectParts('loadLinear', parts, format);
     this.k = k;
     this.n = sizes.reduce((sum, n) => sum + n, 0);
     this.inputDType = inputDTypeOf(format);
-    this.segments = segments;
     this.values = new Float32Array(this.n * k);
     this.scales = format === 'int8' ? new Float32Array(this.n) : null;
     this.bias = parts.some((part) => part.bias !== null) ? new Float32Array(this.n) : null;
@@ -221,7 +218,7 @@ function multiply(
   weight: RefLinear,
   store: (row: number, col: number, value: number) => void,
 ): void {
-  const { values, scales, bias, n, k, segments } = weight;
+  const { values, scales, bias, n, k } = weight;
   const rows = Array.from({ length: x.rows }, (_, row) => {
     return scales === null ? { numbers: x.row(row), scale: 1 } : quantized(x.row(row));
   });
@@ -229,11 +226,7 @@ function multiply(
     const scale = scales?.[col] ?? 1;
     const offset = bias?.[col] ?? 0;
     for (const [row, { numbers, scale: rowScale }] of rows.entries()) {
-      // Whole sums are the same however they are cut.
-      const sum =
-        scales === null
-          ? segmentedDot(numbers, values, col * k, segmentStarts(k, segments))
-          : dot(numbers, 0, values, col * k, k);
+      const sum = dot(numbers, 0, values, col * k, k);
       if (scales === null) store(row, col, sum + offset);
       else store(row, col, inF32(inF32(inF32(inF32(sum) * rowScale) * scale) + offset));
     }
@@ -244,12 +237,6 @@ function multiply(
 function quantized(row: Float32Array): { numbers: Float32Array; scale: number } {
   const numbers = new Float32Array(row.length);
   return { scale: quantizeRow(row, numbers), numbers };
-}
-
-/** Of one segment as it is, before it is rounded with the bias. */
-function segmentedDot(a: Float32Array, b: Float32Array, bStart: number, starts: readonly number[]): number {
-  const sums = starts.slice(1).map((end, i) => dot(a, starts[i]!, b, bStart + starts[i]!, end - starts[i]!));
-  return sums.length === 1 ? sums[0]! : sumOfSegments(sums);
 }
 
 /** In f64, in four interleaved sums: the order depends on nothing but k. */

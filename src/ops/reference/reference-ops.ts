@@ -34,7 +34,6 @@ import type {
 import { NO_TOKEN } from '../ops.ts';
 import { ALONE } from '../ranks.ts';
 import { readTensor } from '../read-tensor.ts';
-import type { Segments } from '../segments.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { attention } from './attention.ts';
 import { activate, addScaled, cast, scale, softcap } from './elementwise.ts';
@@ -65,8 +64,8 @@ export class ReferenceOps implements Ops {
   readonly #scopes: RefTensor[][] = [];
   #step: RefStepInputs | null = null;
 
-  loadLinear(parts: readonly LinearPart[], format: WeightFormat, segments: Segments = 1): LinearWeight {
-    return new RefLinear(parts, format, segments);
+  loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight {
+    return new RefLinear(parts, format);
   }
 
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight {

@@ -124,55 +124,51 @@ inline void turnRows(const char* x, size_t xStride, int rows, int steps, char* o
 /// sums [panels, rows, 16] = x · up to four panels of codes, x as KernelSet::turnRows has it; the tiles are shaped for
 /// `rows`.
 template <class Stream>
-void sumColumns(const char* x, const CodeFormat& codes, const char* panel, int panels, int steps, int segments, int rows,
-                float* sums) {
+void sumColumns(const char* x, const CodeFormat& codes, const char* panel, int panels, int steps, int rows, float* sums) {
   alignas(64) char expanded[2][4][kTileBytes];
-  // Of each panel [16 columns, 16 rows], or for one row [16 columns].
-  alignas(64) float columns[4 * kLanes * kLanes] = {};
   const size_t panelBytes = codePanelBytes(codes, steps), xStride = rows == 1 ? 4 : kStepBytes;
-  const int tileLanes = rows == 1 ? kLanes : kLanes * kLanes;
   Stream streams[4];
   for (int p = 0; p < panels; ++p) streams[p] = Stream(codes, panel + p * panelBytes);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
   for (int p = 0; p < panels; ++p) streams[p].expand(expanded[0][p]);
-  sumSegments<Bf16Dot, 4 * kLanes * kLanes>(steps, segments, panels * tileLanes, columns, [&](Range part) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int step = part.begin; step < part.end; step += kTileRows) {
-      // Two sets in turn: the tiles of one are multiplied while the other is expanded.
-      const auto& tiles = expanded[step / kTileRows % 2];
-      auto& next = expanded[1 - step / kTileRows % 2];
-      const auto expandNext = [&](int p) {
-        if (p < panels && step + kTileRows < steps) streams[p].expand(next[p]);
-      };
-      _tile_loadd(4, x + step * xStride, xStride);
-      expandNext(0);
-      _tile_loadd(6, tiles[0], kStepBytes);
-      _tile_dpbf16ps(0, 6, 4);
-      expandNext(1);
-      _tile_loadd(7, tiles[1], kStepBytes);
-      _tile_dpbf16ps(1, 7, 4);
-      expandNext(2);
-      _tile_loadd(6, tiles[2], kStepBytes);
-      _tile_dpbf16ps(2, 6, 4);
-      expandNext(3);
-      _tile_loadd(7, tiles[3], kStepBytes);
-      _tile_dpbf16ps(3, 7, 4);
-    }
-    const int stride = tileLanes / kLanes * 4;
-    _tile_stored(0, columns, stride);
-    _tile_stored(1, columns + tileLanes, stride);
-    _tile_stored(2, columns + 2 * tileLanes, stride);
-    _tile_stored(3, columns + 3 * tileLanes, stride);
-  });
+  for (int step = 0; step < steps; step += kTileRows, x += kTileRows * xStride) {
+    // Two sets in turn: the tiles of one are multiplied while the other is expanded.
+    const auto& parts = expanded[step / kTileRows % 2];
+    auto& next = expanded[1 - step / kTileRows % 2];
+    const auto expandNext = [&](int p) {
+      if (p < panels && step + kTileRows < steps) streams[p].expand(next[p]);
+    };
+    _tile_loadd(4, x, xStride);
+    expandNext(0);
+    _tile_loadd(6, parts[0], kStepBytes);
+    _tile_dpbf16ps(0, 6, 4);
+    expandNext(1);
+    _tile_loadd(7, parts[1], kStepBytes);
+    _tile_dpbf16ps(1, 7, 4);
+    expandNext(2);
+    _tile_loadd(6, parts[2], kStepBytes);
+    _tile_dpbf16ps(2, 6, 4);
+    expandNext(3);
+    _tile_loadd(7, parts[3], kStepBytes);
+    _tile_dpbf16ps(3, 7, 4);
+  }
   if (rows == 1) {
-    for (int p = 0; p < panels; ++p) store(sums + p * kLanes, load(columns + p * kLanes));
+    _tile_stored(0, sums, 4);
+    _tile_stored(1, sums + kLanes, 4);
+    _tile_stored(2, sums + 2 * kLanes, 4);
+    _tile_stored(3, sums + 3 * kLanes, 4);
     return;
   }
+  auto& columns = expanded[0];
+  _tile_stored(0, columns[0], kStepBytes);
+  _tile_stored(1, columns[1], kStepBytes);
+  _tile_stored(2, columns[2], kStepBytes);
+  _tile_stored(3, columns[3], kStepBytes);
   // Each panel writes 16 rows; the next one overwrites those that are too many.
   for (int p = 0; p < panels; ++p) {
-    transposeWords(reinterpret_cast<const char*>(columns + p * tileLanes), kStepBytes, kLanes,
-                   reinterpret_cast<char*>(sums + p * rows * kLanes));
+    transposeWords(columns[p], kStepBytes, kLanes, reinterpret_cast<char*>(sums + p * rows * kLanes));
   }
 }

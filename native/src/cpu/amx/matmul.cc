@@ -49,15 +49,13 @@ inline void fetchAhead(const char* tile) {
 
 /// sums [4, rows, 16] = x · panels and `addRanks()`; the tiles are shaped for `rows`. `ranks` are fetched meanwhile.
 template <class Dot, class AddRanks>
-void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes, Range steps, int rows,
-            typename Dot::Lane* sums, RankFetch& ranks, const AddRanks& addRanks) {
+void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes, int steps, int rows,
+            typename Dot::Lane* sums, RankFetch ranks, const AddRanks& addRanks) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  x += steps.begin * 4;
-  panel += steps.begin * kStepBytes;
-  for (int step = steps.begin; step < steps.end; step += kTileSteps, x += kTileSteps * 4, panel += kTileBytes) {
+  for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4, panel += kTileBytes) {
     for (int p = 0; p < 4; ++p) fetchAhead(panel + p * panelBytes);
     ranks.advance();
     _tile_loadd(4, x, xStride);
@@ -80,12 +78,10 @@ void sumFew(const char* x, size_t xStride, const char* panel, size_t panelBytes,
 
 /// sums [1, rows, 16] = x · panel and `addRanks()`
 template <class Dot, class AddRanks>
-void sumOne(const char* x, size_t xStride, const char* panel, Range steps, typename Dot::Lane* sums, RankFetch& ranks,
+void sumOne(const char* x, size_t xStride, const char* panel, int steps, typename Dot::Lane* sums, RankFetch ranks,
             const AddRanks& addRanks) {
   _tile_zero(0);
-  x += steps.begin * 4;
-  panel += steps.begin * kStepBytes;
-  for (int step = steps.begin; step < steps.end; step += kTileSteps, x += kTileSteps * 4, panel += kTileBytes) {
+  for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4, panel += kTileBytes) {
     fetchAhead(panel);
     ranks.advance();
     _tile_loadd(4, x, xStride);
@@ -100,9 +96,6 @@ void sumOne(const char* x, size_t xStride, const char* panel, Range steps, typen
 constexpr int kRowsOfPair = 2 * kTileRows;
 /// Lanes of the sums of a panel, [kRowsOfPair, 16].
 constexpr int kLanesOfPair = kRowsOfPair * kLanes;
-
-/// Lanes of the sums of a block.
-constexpr int kWaitingLanes = kPanelsOfBlock * kRowsOfBlock * kLanes;
 
 /// A part of two panels.
 struct PanelPair {
@@ -122,12 +115,6 @@ struct Upcoming {
       _mm_prefetch(panels.second + byte, _MM_HINT_T1);
     }
   }
-
-  /// The same for what is used `tiles` later.
-  Upcoming from(int tiles) const {
-    const int bytes = tiles * linesPerTile * kStepBytes;
-    return {{panels.first + bytes, panels.second + bytes}, linesPerTile};
-  }
 };
 
 /// Rows of the output, up to kRowsOfPair, and one or two panels of sums.
@@ -136,61 +123,18 @@ struct OutputBlock {
   int rows = 0;
   int panel = 0;
   int panels = 0;
-
-  /// Field by field: a copy of the whole, as a vector, waits for the stores before it.
-  void set(int row_, int rows_, int panel_, int panels_) {
-    row = row_;
-    rows = rows_;
-    panel = panel_;
-    panels = panels_;
-  }
 };
 
-/// What becomes of a block of sums, [2, kRowsOfPair, 16] as all that it names: `count` earlier ones are added, and the result waits, or
-/// is the output where nothing is to be added to it.
-struct Join {
-  int count = 0;
-  bool isOutput = true;
-  /// Of the segment before.
-  float* first = nullptr;
-  /// Of pairs, and kWaitingLanes behind them of pairs of pairs, and so on.
-  float* pairs = nullptr;
-
-  void set(int count_, bool isOutput_, float* first_, float* pairs_) {
-    count = count_;
-    isOutput = isOutput_;
-    first = first_;
-    pairs = pairs_;
-  }
-
-  float* waiting(int level) const { return level == 0 ? first : pairs + (level - 1) * kWaitingLanes; }
-
-  /// Row `row` of both panels of `sums`.
-  __attribute__((always_inline)) void make(int row, float* sums) const {
-    float* const to = isOutput ? sums : waiting(count);
-    for (int at = row * kLanes; at < 2 * kLanesOfPair; at += kLanesOfPair) {
-      V16 sum = load(first + at) + load(sums + at);
-      if (count > 1) sum = load(pairs + at) + sum;
-      if (count > 2) sum = load(pairs + kWaitingLanes + at) + sum;
-      store(to + at, sum);
-    }
-  }
-  /// Whole numbers have nothing to join.
-  void make(int, int32_t*) const {}
-};
-
-/// Joins one block of sums, or makes the output of it, while the tile unit computes the next one, and fetches the memory of that
-/// one's output: vector units and memory would else be idle first, and the tile unit then.
+/// Makes the output of one block of sums while the tile unit computes the next one, and fetches the memory of that one's
+/// output: vector units and memory would else be idle first, and the tile unit then.
 template <class Lane, class Use>
 class Output {
  public:
   explicit Output(const Use& use) : use_(use) {}
 
   /// Where the sums of `block`, which are computed next, go: [2, kRowsOfPair, 16].
-  Lane* expect(OutputBlock block, Join join) {
-    expected_.set(block.row, block.rows, block.panel, block.panels);
-    expectedJoin_.set(join.count, join.isOutput, join.first, join.pairs);
-    if (join.isOutput) unfetched_.set(block.row, block.rows, block.panel, block.panels);
+  Lane* expect(const OutputBlock& block) {
+    expected_ = unfetched_ = block;
     return sums_[turn_];
   }
 
@@ -198,29 +142,15 @@ class Output {
   void complete() {
     finish();
     unmade_ = expected_;
-    join_ = expectedJoin_;
-    next_ = 0;
-    complete_ = sums_[turn_];
+    next_ = sums_[turn_];
     turn_ ^= 1;
   }
 
   /// Makes what is left of the complete sums.
   void finish() {
     if (unmade_.rows == 0) return;
-    if (join_.count > 0) {
-      for (int i = next_; i < next_ + unmade_.rows; ++i) join_.make(i, complete_);
-    }
-    if (join_.isOutput) {
-      use_(unmade_.row, unmade_.rows, unmade_.panel, unmade_.panels, complete_ + next_ * kLanes, kLanesOfPair);
-    }
+    use_(unmade_.row, unmade_.rows, unmade_.panel, unmade_.panels, next_, kLanesOfPair);
     unmade_.rows = 0;
-  }
-
-  /// `sums` are about to be written: finishes what has to be made of them yet.
-  void release(const Lane* sums) {
-    if constexpr (std::is_same_v<Lane, float>) {
-      if (join_.count > 0 && join_.first == sums) finish();
-    }
   }
 
   /// The work of one part beside its products. All that it needs is its own, so that the compiler keeps it in registers: a row of
@@ -228,10 +158,8 @@ class Output {
   class Beside {
    public:
     explicit Beside(Output& output)
-        : output_(output), fetched_(output.unfetched_), made_(output.unmade_), next_(output.next_), complete_(output.complete_),
-          join_(output.join_),
-          numbers_(output.use_.template numbersOf<Lane>(made_)),
-          isMade_(made_.rows > 0 && (!join_.isOutput || output.use_.isWhole(made_))) {}
+        : output_(output), fetched_(output.unfetched_), made_(output.unmade_), next_(output.next_),
+          numbers_(output.use_.template numbersOf<Lane>(made_)), isMade_(made_.rows > 0 && output.use_.isWhole(made_)) {}
     ~Beside() {
       output_.unfetched_ = fetched_;
       output_.unmade_ = made_;
@@ -243,10 +171,9 @@ class Output {
     /// One row of the complete sums is made, and the memory of one row of the expected ones fetched.
     void advance() {
       if (isMade_) {
-        if (join_.count > 0) join_.make(next_, complete_);
-        if (join_.isOutput) numbers_.make(made_.row, complete_ + next_ * kLanes, kLanesOfPair);
+        numbers_.make(made_.row, next_, kLanesOfPair);
         ++made_.row;
-        ++next_;
+        next_ += kLanes;
         isMade_ = --made_.rows > 0;
       }
       if (fetched_.rows == 0) return;
@@ -259,9 +186,7 @@ class Output {
     Output& output_;
     OutputBlock fetched_;
     OutputBlock made_;
-    int next_;
-    Lane* const complete_;
-    const Join join_;
+    const Lane* next_;
     typename Use::template Numbers<Lane> numbers_;
     bool isMade_;
   };
@@ -271,24 +196,18 @@ class Output {
   const Use& use_;
   int turn_ = 0;
   OutputBlock expected_;
-  Join expectedJoin_;
   OutputBlock unfetched_;
   OutputBlock unmade_;
-  Join join_;
-  /// Rows of the complete sums that are made.
-  int next_ = 0;
-  Lane* complete_ = nullptr;
+  const Lane* next_ = nullptr;
 };
-
-/// With fewer steps, one more row is made after each product of tiles.
-constexpr int kShortSteps = 8 * kTileSteps;
 
 /// after [2, kRowsOfPair, 16] = (before, or zero where that is null) + x · two panels and `addRanks()`; the tiles are shaped for the
 /// rows. Rows of x are loaded past the first-level cache, where the panels stay for the rows after them.
 template <class Dot, class Lane, class Use, class AddRanks>
 void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool hasSecond, const Lane* before, Lane* after,
-             const Upcoming& upcoming, Output<Lane, Use>& output, RankFetch& ranks, const AddRanks& addRanks) {
+             const Upcoming& upcoming, Output<Lane, Use>& output, RankFetch ranks, const AddRanks& addRanks) {
   constexpr int kSecond = kTileRows * kLanes;
+  typename Output<Lane, Use>::Beside beside(output);
   if (before == nullptr) {
     _tile_zero(0);
     _tile_zero(1);
@@ -303,28 +222,23 @@ void sumPair(const char* x, size_t xStride, PanelPair panels, int steps, bool ha
     _tile_loadd(2, before + kSecond, kStepBytes);
     _tile_loadd(3, before + kLanesOfPair + kSecond, kStepBytes);
   }
-  {
-    typename Output<Lane, Use>::Beside beside(output);
-    for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
-      upcoming.fetch(step);
-      ranks.advance();
-      _tile_stream_loadd(4, x, xStride);
-      _tile_loadd(6, panels.first + step * kStepBytes, kStepBytes);
-      SVC_MULTIPLY_TILES(0, 4, 6);
-      beside.advance();
-      _tile_loadd(7, panels.second + step * kStepBytes, kStepBytes);
-      SVC_MULTIPLY_TILES(1, 4, 7);
-      beside.advance();
-      if (!hasSecond) continue;
-      _tile_stream_loadd(5, x + kTileRows * xStride, xStride);
-      SVC_MULTIPLY_TILES(2, 5, 6);
-      beside.advance();
-      SVC_MULTIPLY_TILES(3, 5, 7);
-      if (steps < kShortSteps) beside.advance();
-    }
+  for (int step = 0; step < steps; step += kTileSteps, x += kTileSteps * 4) {
+    upcoming.fetch(step);
+    ranks.advance();
+    _tile_stream_loadd(4, x, xStride);
+    _tile_loadd(6, panels.first + step * kStepBytes, kStepBytes);
+    SVC_MULTIPLY_TILES(0, 4, 6);
+    beside.advance();
+    _tile_loadd(7, panels.second + step * kStepBytes, kStepBytes);
+    SVC_MULTIPLY_TILES(1, 4, 7);
+    beside.advance();
+    if (!hasSecond) continue;
+    _tile_stream_loadd(5, x + kTileRows * xStride, xStride);
+    SVC_MULTIPLY_TILES(2, 5, 6);
+    beside.advance();
+    SVC_MULTIPLY_TILES(3, 5, 7);
   }
   addRanks();
-  output.release(after);
   _tile_stored(0, after, kStepBytes);
   _tile_stored(1, after + kLanesOfPair, kStepBytes);
   if (hasSecond) {
@@ -339,12 +253,9 @@ struct Operands {
   size_t xStride;
   const char* panels;
   int steps;
-  int segments;
   LowRankSum lowRank;
 
   size_t panelBytes() const { return static_cast<size_t>(steps) * kStepBytes; }
-  /// What is added behind the steps of a segment: adapters belong to the last one, which is never empty.
-  LowRankSum ranksBehind(Range segment) const { return segment.end == steps ? lowRank : LowRankSum{}; }
 };
 
 /// Up to 16 rows, four panels at a time: each panel streams past once. Calls use(row, rows, panel, panels, sums, apart),
@@ -352,27 +263,22 @@ struct Operands {
 template <class Dot, class Use>
 void productOfFew(const Operands& o, Range rows, Range panels, int together, const Use& use) {
   alignas(64) typename Dot::Lane sums[4 * kTileRows * kLanes];
-  const int count = rows.end - rows.begin, lanes = count * kLanes;
+  const int count = rows.end - rows.begin;
   const char* x = o.x + rows.begin * o.xStride;
   Tiles tiles;
   tiles.shape(count, count);
   int panel = panels.begin;
   for (; panel + 4 <= panels.end; panel += 4) {
-    RankFetch ranks(o.lowRank, rows.begin, count, panel, 4);
-    sumSegments<Dot, 4 * kTileRows * kLanes>(o.steps, o.segments, 4 * lanes, sums, [&](Range steps) {
-      sumFew<Dot>(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), steps, count, sums, ranks,
-                  [&] { addRanksToFew(o.ranksBehind(steps), rows.begin, count, panel, 4); });
-    });
-    use(rows.begin, count, panel, 4, sums, lanes);
+    sumFew<Dot>(x, o.xStride, o.panels + panel * o.panelBytes(), o.panelBytes(), o.steps, count, sums,
+                RankFetch(o.lowRank, rows.begin, count, panel, 4),
+                [&] { addRanksToFew(o.lowRank, rows.begin, count, panel, 4); });
+    use(rows.begin, count, panel, 4, sums, count * kLanes);
   }
   for (; panel < panels.end; panel += together) {
     for (int p = 0; p < together; ++p) {
-      RankFetch ranks(o.lowRank, rows.begin, count, panel + p, 1);
-      typename Dot::Lane* const own = sums + p * lanes;
-      sumSegments<Dot, kTileRows * kLanes>(o.steps, o.segments, lanes, own, [&](Range steps) {
-        sumOne<Dot>(x, o.xStride, o.panels + (panel + p) * o.panelBytes(), steps, own, ranks,
-                    [&] { addRanksToFew(o.ranksBehind(steps), rows.begin, count, panel + p, 1); });
-      });
+      sumOne<Dot>(x, o.xStride, o.panels + (panel + p) * o.panelBytes(), o.steps, sums + p * count * kLanes,
+                  RankFetch(o.lowRank, rows.begin, count, panel + p, 1),
+                  [&] { addRanksToFew(o.lowRank, rows.begin, count, panel + p, 1); });
     }
     use(rows.begin, count, panel, together, sums, count * kLanes);
   }
@@ -388,8 +294,7 @@ void productOfColumns(const Operands& o, const CodeFormat& codes, Range rows, Ra
   tiles.shapeColumns(count);
   for (int panel = panels.begin; panel < panels.end; panel += 4) {
     const int taken = smaller(4, panels.end - panel);
-    sumColumns<Stream>(o.x + rows.begin * 4, codes, o.panels + panel * panelBytes, taken, o.steps, o.segments, count,
-                       sums);
+    sumColumns<Stream>(o.x + rows.begin * 4, codes, o.panels + panel * panelBytes, taken, o.steps, count, sums);
     if (o.lowRank.count > 0) {
       tiles.shape(count, count);
       addRanksToSums(o.lowRank, rows.begin, count, panel, taken, sums);
@@ -413,170 +318,104 @@ void productOfFewCodes(const Operands& o, const CodeFormat& codes, Range rows, R
     const int taken = smaller(4, panels.end - panel);
     Stream streams[4];
     for (int p = 0; p < taken; ++p) streams[p] = Stream(codes, o.panels + (panel + p) * panelBytes);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    const char* x = o.x + rows.begin * o.xStride;
+    for (int step = 0; step < o.steps; step += kTileSteps, x += kTileSteps * 4) {
+      // Two sets in turn: the tiles of one are multiplied while the other is expanded.
+      auto& parts = expanded[step / kTileSteps % 2];
+      for (int p = 0; p < taken; ++p) streams[p].expand(parts[p]);
+      _tile_loadd(4, x, o.xStride);
+      _tile_loadd(6, parts[0], kStepBytes);
+      SVC_MULTIPLY_TILES(0, 4, 6);
+      _tile_loadd(7, parts[1], kStepBytes);
+      SVC_MULTIPLY_TILES(1, 4, 7);
+      _tile_loadd(6, parts[2], kStepBytes);
+      SVC_MULTIPLY_TILES(2, 4, 6);
+      _tile_loadd(7, parts[3], kStepBytes);
+      SVC_MULTIPLY_TILES(3, 4, 7);
+    }
+    addRanksToFew(o.lowRank, rows.begin, count, panel, taken);
     const int tileLanes = count * kLanes;
-    sumSegments<Dot, 4 * kTileRows * kLanes>(o.steps, o.segments, taken * tileLanes, sums, [&](Range steps) {
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
-      const char* x = o.x + rows.begin * o.xStride + steps.begin * 4;
-      for (int step = steps.begin; step < steps.end; step += kTileSteps, x += kTileSteps * 4) {
-        // Two sets in turn: the tiles of one are multiplied while the other is expanded.
-        auto& parts = expanded[step / kTileSteps % 2];
-        for (int p = 0; p < taken; ++p) streams[p].expand(parts[p]);
-        _tile_loadd(4, x, o.xStride);
-        _tile_loadd(6, parts[0], kStepBytes);
-        SVC_MULTIPLY_TILES(0, 4, 6);
-        _tile_loadd(7, parts[1], kStepBytes);
-        SVC_MULTIPLY_TILES(1, 4, 7);
-        _tile_loadd(6, parts[2], kStepBytes);
-        SVC_MULTIPLY_TILES(2, 4, 6);
-        _tile_loadd(7, parts[3], kStepBytes);
-        SVC_MULTIPLY_TILES(3, 4, 7);
-      }
-      addRanksToFew(o.lowRank, rows.begin, count, panel, taken);
-      _tile_stored(0, sums, kStepBytes);
-      _tile_stored(1, sums + tileLanes, kStepBytes);
-      _tile_stored(2, sums + 2 * tileLanes, kStepBytes);
-      _tile_stored(3, sums + 3 * tileLanes, kStepBytes);
-    });
+    _tile_stored(0, sums, kStepBytes);
+    _tile_stored(1, sums + tileLanes, kStepBytes);
+    _tile_stored(2, sums + 2 * tileLanes, kStepBytes);
+    _tile_stored(3, sums + 3 * tileLanes, kStepBytes);
     use(rows.begin, count, panel, taken, sums, count * kLanes);
   }
 }
 
-/// How k is cut: in segments, or pairs of short ones, or parts of long ones. More short ones would fill the first-level cache with sums
-/// that wait.
-struct Depth {
-  Depth(int steps, int segmentsOfAll) : segments(segmentsOfAll) {
-    for (int i = 0; i <= segments; ++i) begins[i] = segmentBegin(steps, kTileSteps, segments, i);
-    const int tiles = (steps + kTileSteps - 1) / kTileSteps;
-    const auto longest = [&](int count) { return (tiles * count + segments - 1) / segments * kTileSteps; };
-    if (segments > 1 && longest(2) <= kMostStepsOfPart) segmentsOfPart = 2;
-    partsOfSegment = (longest(segmentsOfPart) + kMostStepsOfPart - 1) / kMostStepsOfPart;
-  }
-
-  int segments;
-  int segmentsOfPart = 1;
-  int partsOfSegment = 1;
-  /// The first step of each segment, and the end.
-  int begins[kMostSegments + 1];
-
-  int parts() const { return segments / segmentsOfPart * partsOfSegment; }
-  int segmentOf(int part) const { return part / partsOfSegment * segmentsOfPart; }
-  /// The first step of a part.
-  int beginOf(int part) const {
-    const int segment = segmentOf(part), begin = begins[segment];
-    if (part % partsOfSegment == 0) return begin;
-    return begin + segmentBegin(begins[segment + 1] - begin, kTileSteps, partsOfSegment, part % partsOfSegment);
-  }
-};
-
-/// One part of k of two panels.
+/// One part of k of two panels of a block.
 struct BlockPart {
-  int part;
+  int step;
   int panel;
 };
 
 /// The block's parts in the order in which they are used: all panels for one part of k, then for the next.
 struct BlockParts {
-  BlockParts(const Operands& o, Range blockPanels) : operands(o), panels(blockPanels), depth(o.steps, o.segments) {}
+  BlockParts(const Operands& o, Range blockPanels) : operands(o), panels(blockPanels) {
+    const int parts = (o.steps + kMostStepsOfPart - 1) / kMostStepsOfPart;
+    partSteps = static_cast<int>(roundUp((o.steps + parts - 1) / parts, kTileSteps));
+  }
 
   const Operands& operands;
   const Range panels;
-  const Depth depth;
+  int partSteps;
 
   BlockPart first() const { return {0, panels.begin}; }
-  bool has(BlockPart part) const { return part.part < depth.parts(); }
+  bool has(BlockPart part) const { return part.step < operands.steps; }
   BlockPart after(BlockPart part) const {
-    if (part.panel + 2 < panels.end) return {part.part, part.panel + 2};
-    return {part.part + 1, panels.begin};
+    if (part.panel + 2 < panels.end) return {part.step, part.panel + 2};
+    return {part.step + partSteps, panels.begin};
   }
-  Range stepsOf(BlockPart part) const { return {depth.beginOf(part.part), depth.beginOf(part.part + 1)}; }
+  int stepsOf(BlockPart part) const { return smaller(partSteps, operands.steps - part.step); }
+  bool isLast(BlockPart part) const { return part.step + partSteps >= operands.steps; }
   /// A last single panel is taken twice and used once.
-  PanelPair panelsAt(BlockPart part, int step) const {
-    const char* first = operands.panels + part.panel * operands.panelBytes() + step * kStepBytes;
+  PanelPair panelsOf(BlockPart part) const {
+    const char* first = operands.panels + part.panel * operands.panelBytes() + part.step * kStepBytes;
     return {first, part.panel + 1 < panels.end ? first + operands.panelBytes() : first};
   }
 };
-
-inline int tilesIn(Range steps) { return (steps.end - steps.begin) / kTileSteps; }
 
 /// What of the part after `part` is fetched while the pair of rows that begins at `row` of `rows` uses `part`.
 inline Upcoming upcomingOf(const BlockParts& parts, BlockPart part, int row, int rows) {
   const BlockPart next = parts.after(part);
   if (!parts.has(next)) return {{nullptr, nullptr}, 0};
   const int shares = (rows + kRowsOfPair - 1) / kRowsOfPair;
-  const Range steps = parts.stepsOf(next);
-  const int tiles = tilesIn(parts.stepsOf(part));
-  if (tiles == 0) return {{nullptr, nullptr}, 0};
-  const int linesPerTile = (steps.end - steps.begin + shares * tiles - 1) / (shares * tiles);
+  const int tiles = parts.stepsOf(part) / kTileSteps;
+  const int linesPerTile = (parts.stepsOf(next) + shares * tiles - 1) / (shares * tiles);
   const int begin = row / kRowsOfPair * tiles * linesPerTile * kStepBytes;
-  const PanelPair panels = parts.panelsAt(next, steps.begin);
+  const PanelPair panels = parts.panelsOf(next);
   return {{panels.first + begin, panels.second + begin}, linesPerTile};
 }
-
-/// Sums of a block that wait, [2, kRowsOfPair, 16] each.
-template <class Lane>
-class WaitingSums {
- public:
-  explicit WaitingSums(const Depth& depth) : segments_(depth.segments), hasPairs_(depth.segmentsOfPart == 2) {}
-
-  /// Of a segment, between two parts of it; `at` is the first lane of the rows and panels, of all of the block.
-  Lane* unfinished(int at) { return unfinished_ + at; }
-
-  /// What becomes of the sums of a segment.
-  Join joinOf(int segment, int at) {
-    const int count = segmentsJoined(segment);
-    if (count == 0) turn_ ^= 1;
-    return {count, segment == segments_ - 1, hasPairs_ ? first_[turn_] : firsts_ + at, pairs_[0] + at};
-  }
-
- private:
-  const int segments_;
-  const bool hasPairs_;
-  /// Of the first one of a pair in the same part: it stays in the first-level cache. It is written while two earlier ones are joined.
-  alignas(64) float first_[2][2 * kLanesOfPair];
-  int turn_ = 0;
-  alignas(64) Lane unfinished_[kWaitingLanes];
-  alignas(64) float firsts_[kWaitingLanes];
-  alignas(64) float pairs_[kSegmentLevels - 1][kWaitingLanes];
-};
 
 /// Up to kRowsOfBlock rows against up to kPanelsOfBlock panels.
 template <class Dot, class Use>
 void productOfBlock(const Operands& o, Tiles& tiles, Range rows, Range panels, const Use& use) {
   using Lane = typename Dot::Lane;
-  const BlockParts parts(o, panels);
-  const Depth& depth = parts.depth;
-  WaitingSums<Lane> waiting(depth);
+  /// Between two parts of k.
+  alignas(64) Lane kept[kPanelsOfBlock * kRowsOfBlock * kLanes];
   Output<Lane, Use> output(use);
+  const BlockParts parts(o, panels);
   for (BlockPart part = parts.first(); parts.has(part); part = parts.after(part)) {
-    const Range steps = parts.stepsOf(part);
-    const int first = depth.segmentOf(part.part), inSegment = part.part % depth.partsOfSegment;
-    const bool begins = inSegment == 0, ends = inSegment == depth.partsOfSegment - 1;
-    const int second = smaller(part.panel + 1, panels.end - 1);
-    int at = (part.panel - panels.begin) * kRowsOfBlock * kLanes;
-    for (int row = rows.begin; row < rows.end; row += kRowsOfPair, at += 2 * kLanesOfPair) {
-      const int taken = smaller(kRowsOfPair, rows.end - row), ofFirst = smaller(taken, kTileRows);
-      tiles.shape(ofFirst, taken - ofFirst);
-      const Upcoming upcoming = upcomingOf(parts, part, row - rows.begin, rows.end - rows.begin);
-      const char* const x = o.x + row * o.xStride;
-      for (int segment = first; segment < first + depth.segmentsOfPart; ++segment) {
-        const Range own = depth.segmentsOfPart == 1 ? steps : Range{depth.begins[segment], depth.begins[segment + 1]};
-        const bool isLast = ends && segment == o.segments - 1;
-        const LowRankSum lowRank = isLast ? o.lowRank : LowRankSum{};
-        RankFetch ranks(lowRank, row, taken, part.panel, second - part.panel + 1);
-        const Join join = std::is_same_v<Lane, float> ? waiting.joinOf(segment, at) : Join{};
-        // The first of two needs no joining: it is written where it waits.
-        const bool isExpected = ends && (join.isOutput || join.count > 0);
-        Lane* after = waiting.unfinished(at);
-        if (isExpected) after = output.expect({row, taken, part.panel, second - part.panel + 1}, join);
-        else if constexpr (std::is_same_v<Lane, float>) after = ends ? join.waiting(0) : after;
-        sumPair<Dot>(x + own.begin * 4, o.xStride, parts.panelsAt(part, own.begin), own.end - own.begin, taken > ofFirst,
-                     begins ? nullptr : waiting.unfinished(at), after, upcoming.from(tilesIn({steps.begin, own.begin})), output,
-                     ranks, [&] { addRanksToPair(lowRank, row, taken, part.panel, second); });
-        if (isExpected) output.complete();
-      }
+    const bool isFirst = part.step == 0, isLast = parts.isLast(part);
+    Lane* sums = kept + (part.panel - panels.begin) * kRowsOfBlock * kLanes;
+    for (int row = rows.begin; row < rows.end; row += kRowsOfPair, sums += 2 * kLanesOfPair) {
+      const int taken = smaller(kRowsOfPair, rows.end - row);
+      const int first = smaller(taken, kTileRows);
+      tiles.shape(first, taken - first);
+      Lane* after = sums;
+      if (isLast) after = output.expect({row, taken, part.panel, smaller(2, panels.end - part.panel)});
+      const int second = smaller(part.panel + 1, panels.end - 1);
+      const LowRankSum lowRank = isLast ? o.lowRank : LowRankSum{};
+      sumPair<Dot>(o.x + row * o.xStride + part.step * 4, o.xStride, parts.panelsOf(part), parts.stepsOf(part),
+                   taken > first, isFirst ? nullptr : sums, after,
+                   upcomingOf(parts, part, row - rows.begin, rows.end - rows.begin), output,
+                   RankFetch(lowRank, row, taken, part.panel, second - part.panel + 1),
+                   [&] { addRanksToPair(lowRank, row, taken, part.panel, second); });
+      if (isLast) output.complete();
     }
   }
   output.finish();
@@ -681,10 +520,10 @@ void withStoresOf(const GateUpJob& job, const Use& use) {
   withGatedActivation(job.activation, [&](auto gated) { use(GateUpStores<decltype(gated)>{job, gated}); });
 }
 
-Operands operandsOf(const LinearJob& job) {
-  return {job.x, job.xStride, job.panels, job.steps, job.segments, job.lowRank};
+template <class Job>
+Operands operandsOf(const Job& job) {
+  return {job.x, job.xStride, job.panels, job.steps, job.lowRank};
 }
-Operands operandsOf(const GateUpJob& job) { return {job.x, job.xStride, job.panels, job.steps, 1, job.lowRank}; }
 
 template <class Dot>
 void linearOnTiles(const LinearJob& job, Range rows, Range panels) {

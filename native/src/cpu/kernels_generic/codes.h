@@ -98,35 +98,29 @@ inline void expandPanels(const CodeFormat& codes, const char* panels, int steps,
 /// first-level cache where they are used.
 template <class Stream>
 void sumCodes(const CodeFormat& codes, int rows, Cut cut, const char* x, size_t xStride, const char* panels, int count,
-              int steps, int segments, float* sums) {
+              int steps, float* sums) {
   alignas(64) char expanded[kMostPanels][kCodeSteps * kStepBytes];
   const char* const parts[kMostPanels] = {expanded[0], expanded[1]};
   Stream streams[kMostPanels];
   for (int p = 0; p < count; ++p) streams[p] = Stream(codes, panels + p * codePanelBytes(codes, steps));
-  const auto sumSteps = [&](int begin, bool resume) {
+  for (int begin = 0; begin < steps; begin += kCodeSteps) {
+    for (int p = 0; p < count; ++p) streams[p].expand(expanded[p]);
     if (rows == 1 && count == 2) {
       // The steps are in the cache: two chains of sums at once hide how long one takes.
-      sumTile<Bf16Dot, 1, 2>(x + begin * 4, xStride, parts, kCodeSteps, resume, 0, sums);
-      return;
+      sumTile<Bf16Dot, 1, 2>(x + begin * 4, xStride, parts, kCodeSteps, begin > 0, 0, sums);
+      continue;
     }
     for (int row = 0; row < rows; row += cut.rows) {
       sumPanels<Bf16Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, count, kCodeSteps,
-                         resume, 0, sums + row * count * kLanes);
+                         begin > 0, 0, sums + row * count * kLanes);
     }
-  };
-  sumSegments<Bf16Dot, kBlockRows * kMostPanels * kLanes>(steps, segments, rows * count * kLanes, sums, [&](Range part) {
-    for (int i = 0; part.begin == part.end && i < rows * count; ++i) store(sums + i * kLanes, splat(0.0f));
-    for (int begin = part.begin; begin < part.end; begin += kCodeSteps) {
-      for (int p = 0; p < count; ++p) streams[p].expand(expanded[p]);
-      sumSteps(begin, begin > part.begin);
-    }
-  });
+  }
 }
 
 /// Calls use(row, rows, panel, panels, sums) with the sums of each tile of up to kBlockRows rows.
 template <class Use>
-void productOfCodes(const CodeFormat& codes, const char* x, size_t xStride, const char* panels, int steps, int segments,
-                    Range rows, Range which, const Use& use) {
+void productOfCodes(const CodeFormat& codes, const char* x, size_t xStride, const char* panels, int steps, Range rows,
+                    Range which, const Use& use) {
   alignas(64) float sums[kBlockRows * kMostPanels * kLanes];
   const int numRows = rows.end - rows.begin;
   const Cut cut = cutFor(numRows);
@@ -135,7 +129,7 @@ void productOfCodes(const CodeFormat& codes, const char* x, size_t xStride, cons
     for (int panel = which.begin; panel < which.end; panel += kMostPanels) {
       const int count = smaller(kMostPanels, which.end - panel);
       sumCodes<Stream>(codes, numRows, cut, x + rows.begin * xStride, xStride, panels + panel * panelBytes, count, steps,
-                       segments, sums);
+                       sums);
       for (int row = 0; row < numRows; row += cut.rows) {
         use(rows.begin + row, smaller(cut.rows, numRows - row), panel, count, sums + row * count * kLanes);
       }
@@ -144,14 +138,14 @@ void productOfCodes(const CodeFormat& codes, const char* x, size_t xStride, cons
 }
 
 inline void linearOfCodes(const LinearJob& job, Range rows, Range panels) {
-  productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, job.segments, rows, panels,
+  productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, panels,
                  [&](int row, int taken, int panel, int count, const float* sums) {
                    storeSums(job, row, taken, panel, count, sums, taken * kLanes);
                  });
 }
 
 inline void gateUpOfCodes(const GateUpJob& job, Range rows, Range outPanels) {
-  productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, 1, rows, {2 * outPanels.begin, 2 * outPanels.end},
+  productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, {2 * outPanels.begin, 2 * outPanels.end},
                  [&](int row, int taken, int panel, int, const float* sums) {
                    storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
                  });

@@ -75,18 +75,15 @@ void storeSums(const LinearJob& job, int row, int rows, int panel, int panels, c
 
 /// Calls use(row, rows, sums) with the sums of each tile of rows against `count` panels.
 template <class Dot, class Use>
-void forTiles(const char* x, size_t xStride, int steps, int segments, Range rows, Cut cut, const char* panel, int count,
+void forTiles(const char* x, size_t xStride, int steps, Range rows, Cut cut, const char* panel, int count,
               const Use& use) {
-  constexpr int kMostLanes = kBlockRows * kMostPanels * kLanes;
-  alignas(64) typename Dot::Lane sums[kMostLanes];
+  alignas(64) typename Dot::Lane sums[kBlockRows * kMostPanels * kLanes];
   const char* panels[kMostPanels] = {};
   for (int p = 0; p < count; ++p) panels[p] = panel + static_cast<size_t>(p) * steps * kStepBytes;
   const int block = rows.end - rows.begin <= kBlockRows ? kBlockRows : cut.rows;
   for (int begin = rows.begin; begin < rows.end; begin += block) {
     const int taken = smaller(block, rows.end - begin);
-    sumSegments<Dot, kMostLanes>(steps, segments, taken * count * kLanes, sums, [&](Range part) {
-      sumBlock<Dot>(taken, cut, x + begin * xStride, xStride, panels, count, part, sums);
-    });
+    sumBlock<Dot>(taken, cut, x + begin * xStride, xStride, panels, count, steps, sums);
     for (int row = 0; row < taken; row += cut.rows) {
       use(begin + row, smaller(cut.rows, taken - row), sums + row * count * kLanes);
     }
@@ -99,7 +96,7 @@ void linear(const LinearJob& job, Range rows, Range panels) {
   const Cut cut = cutFor(rows.end - rows.begin);
   for (int panel = panels.begin; panel < panels.end; panel += cut.panels) {
     const int count = smaller(cut.panels, panels.end - panel);
-    forTiles<Dot>(job.x, job.xStride, job.steps, job.segments, rows, cut, job.panels + panel * panelBytes, count,
+    forTiles<Dot>(job.x, job.xStride, job.steps, rows, cut, job.panels + panel * panelBytes, count,
                   [&](int row, int taken, const typename Dot::Lane* sums) { storeSums(job, row, taken, panel, count, sums, taken * kLanes); });
   }
 }
@@ -128,7 +125,7 @@ void gateUp(const GateUpJob& job, Range rows, Range outPanels) {
   const size_t panelBytes = static_cast<size_t>(job.steps) * kStepBytes;
   const Cut cut = cutFor(rows.end - rows.begin);
   for (int panel = outPanels.begin; panel < outPanels.end; ++panel) {
-    forTiles<Dot>(job.x, job.xStride, job.steps, 1, rows, cut, job.panels + 2 * panel * panelBytes, 2,
+    forTiles<Dot>(job.x, job.xStride, job.steps, rows, cut, job.panels + 2 * panel * panelBytes, 2,
                   [&](int row, int taken, const typename Dot::Lane* sums) {
                     storeGateUp<Out>(job, row, taken, panel, sums, taken * kLanes);
                   });

@@ -1,8 +1,7 @@
 // The inner loop of every matrix product: R rows of x against P panels of 16 columns, all sums in registers.
 // Included inside an instruction set's namespace, after its simd.h.
 //
-// The sum of one output, or of each of its segments, is one chain over the steps, in order, whatever R and P are: that is batch
-// invariance.
+// The sum of one output is one chain over the steps, in order, whatever R and P are: that is batch invariance.
 
 /// How far ahead of their use panels of weights are fetched, in bytes.
 constexpr int kFetchAhead = 2048;
@@ -86,61 +85,15 @@ constexpr Cut cutFor(int rows) {
 /// Sums of `rows` rows, at most `kBlockRows`, against `count` panels. The tiles of cut.rows rows follow each other in
 /// memory, each [count, tile's rows, 16].
 template <class Dot>
-void sumBlock(int rows, Cut cut, const char* x, size_t xStride, const char* const* panels, int count, Range steps,
+void sumBlock(int rows, Cut cut, const char* x, size_t xStride, const char* const* panels, int count, int steps,
               typename Dot::Lane* sums) {
-  const int chunk = rows <= cut.rows ? steps.end - steps.begin : kChunkSteps;
-  int begin = steps.begin;
-  do {
+  const int chunk = rows <= cut.rows ? steps : kChunkSteps;
+  for (int begin = 0; begin < steps; begin += chunk) {
     const char* parts[kMostPanels] = {};
     for (int p = 0; p < count; ++p) parts[p] = panels[p] + begin * kStepBytes;
     for (int row = 0; row < rows; row += cut.rows) {
       sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, count,
-                     smaller(chunk, steps.end - begin), begin > steps.begin, kFetchAhead, sums + row * count * kLanes);
-    }
-    begin += chunk;
-  } while (begin < steps.end);
-}
-
-/// The first step of segment `index` of so many, and for the index behind the last one `steps`; `unit` steps are kBf16Depth columns.
-constexpr int segmentBegin(int steps, int unit, int segments, int index) {
-  const int units = (steps + unit - 1) / unit;
-  return smaller(static_cast<int>(static_cast<int64_t>(units) * index / segments) * unit, steps);
-}
-
-/// So many earlier sums are added to those of segment `index`: its neighbour's, then those of the pair before them, and so on.
-constexpr int segmentsJoined(int index) { return __builtin_ctz(~static_cast<unsigned>(index)); }
-
-/// Earlier sums that wait at the same time.
-constexpr int kSegmentLevels = segmentsJoined(kMostSegments - 1);
-
-/// Adds the sums of segments as they come, as a binary tree. Earlier sums wait in memory of `mostLanes` lanes a level.
-template <int mostLanes>
-class SegmentTree {
- public:
-  /// sums = those of segment `index` and of the earlier ones that they are added to; they wait, unless this is the last segment.
-  void join(int index, int segments, int lanes, float* sums) {
-    const int joined = segmentsJoined(index);
-    float* const to = index == segments - 1 ? sums : waiting_[joined];
-    for (int i = 0; i < lanes; i += kLanes) {
-      V16 sum = load(sums + i);
-      for (int level = 0; level < joined; ++level) sum = load(waiting_[level] + i) + sum;
-      store(to + i, sum);
-    }
-  }
-
- private:
-  alignas(64) float waiting_[kSegmentLevels][mostLanes];
-};
-
-/// sums = those of all steps: `sum(steps)` leaves those of a segment there, `lanes` lanes. Whole numbers have one segment.
-template <class Dot, int mostLanes, class Sum>
-inline void sumSegments(int steps, int segments, int lanes, typename Dot::Lane* sums, const Sum& sum) {
-  constexpr int kUnit = kBf16Depth / Dot::kPerWord;
-  SegmentTree<mostLanes> tree;
-  for (int i = 0; i < segments; ++i) {
-    sum(Range{segmentBegin(steps, kUnit, segments, i), segmentBegin(steps, kUnit, segments, i + 1)});
-    if constexpr (std::is_same_v<typename Dot::Lane, float>) {
-      if (segments > 1) tree.join(i, segments, lanes, sums);
+                     smaller(chunk, steps - begin), begin > 0, kFetchAhead, sums + row * count * kLanes);
     }
   }
 }
