@@ -1,5 +1,4 @@
-// Two ranks with half the threads each, beside one rank with all of them; and what it costs one rank that ranks would have its bits: sums
-// of eight segments. On one NUMA node ranks can gain nothing.
+// Two ranks with half the threads each, beside one rank with all of them. On one NUMA node ranks can gain nothing.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -7,12 +6,11 @@ import { join } from 'node:path';
 import type { EngineConfig } from '../src/config/engine-config.ts';
 import type { EngineCore } from '../src/engine/engine-core.ts';
 import { loadNative } from '../src/native/native.ts';
-import { NativeOps } from '../src/ops/native/native-ops.ts';
 import { measureDecode, measurePrefill, PREFILL_TOKENS, startCore } from './engine.ts';
 import { type RandomModelShape, writeRandomModel } from './random-model.ts';
 import { type Figure, median, type Section } from './report.ts';
 
-const SHAPES: readonly RandomModelShape[] = ['qwen2.5-0.5b', 'llama-3.2-1b'];
+const SHAPE: RandomModelShape = 'qwen2.5-0.5b';
 const RUNS = 5;
 const MIB = 2 ** 20;
 
@@ -34,83 +32,59 @@ const WORKS: readonly Work[] = [
 
 export async function rankSection(): Promise<Section> {
   const numThreads = Math.max(2, loadNative().physicalCores());
-  const figures: Figure[] = [];
-  for (const shape of SHAPES) {
-    const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
-    try {
-      writeRandomModel(folder, shape);
-      figures.push(...(await measureShape(shape, { modelPath: folder, quantization: null, numThreads })));
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
+  const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
+  try {
+    writeRandomModel(folder, SHAPE);
+    return {
+      title: `Ranks, ${SHAPE} in bf16, random weights, ${numThreads} threads in all`,
+      figures: await measureRanks({ modelPath: folder, quantization: null, numThreads }),
+      notes: [
+        `Limit of two ranks: one rank in the same sitting, turn by turn; the run of the median ratio of ${RUNS} is shown. Memory: that of one rank, ` +
+          'divided by two.',
+      ],
+    };
+  } finally {
+    rmSync(folder, { recursive: true });
   }
-  return {
-    title: `Ranks, bf16, random weights, ${numThreads} threads in all`,
-    figures,
-    notes: [
-      `Limit of two ranks: one rank in the same sitting, turn by turn; the run of the median ratio of ${RUNS} is shown. Memory: that of one rank, ` +
-        'divided by two. One segment: each sum over k in one chain, as no engine computes it; its limit are the sums of eight segments that all do.',
-    ],
-  };
 }
 
 type BenchConfig = Pick<EngineConfig, 'modelPath' | 'quantization' | 'numThreads'>;
 
-async function measureShape(shape: RandomModelShape, config: BenchConfig): Promise<Figure[]> {
+async function measureRanks(config: BenchConfig): Promise<Figure[]> {
   const one = await startCore(config);
   const figures: Figure[] = [];
   try {
     const two = await startCore({ ...config, tensorParallelSize: 2 });
-    figures.push(
-      ...WORKS.map((work) => beside(`${shape}, two ranks: ${work.name}`, work, two, one, '>= 90 %')),
-    );
-    figures.push(memoryOf(shape, two, one));
+    figures.push(...WORKS.map((work) => beside(work, two, one)));
+    figures.push(memoryOf(two, one));
     two.close();
-    const whole = await withoutSegments(() => startCore(config));
-    figures.push(
-      ...WORKS.map((work) => beside(`${shape}, one segment: ${work.name}`, work, whole, one, '<= 102 %')),
-    );
-    whole.close();
   } finally {
     one.close();
   }
   return figures;
 }
 
-function beside(
-  name: string,
-  { numTokens, seconds }: Work,
-  core: EngineCore,
-  other: EngineCore,
-  goal: string,
-): Figure {
-  const runs = Array.from({ length: RUNS }, () => ({ own: seconds(core), other: seconds(other) }));
-  const ratio = median(runs.map((run) => run.other / run.own));
-  const run = runs.find((each) => each.other / each.own === ratio)!;
-  return { name, value: numTokens / run.own, unit: 'tokens/s', limit: numTokens / run.other, goal };
+function beside({ name, numTokens, seconds }: Work, two: EngineCore, one: EngineCore): Figure {
+  const runs = Array.from({ length: RUNS }, () => ({ two: seconds(two), one: seconds(one) }));
+  const ratio = median(runs.map((run) => run.one / run.two));
+  const run = runs.find((each) => each.one / each.two === ratio)!;
+  return {
+    name: `two ranks: ${name}`,
+    value: numTokens / run.two,
+    unit: 'tokens/s',
+    limit: numTokens / run.one,
+    goal: '>= 90 %',
+  };
 }
 
-function memoryOf(shape: RandomModelShape, two: EngineCore, one: EngineCore): Figure {
+function memoryOf(two: EngineCore, one: EngineCore): Figure {
   const bytes = Math.max(...two.executor.info.ranks.map(({ weightBytes }) => weightBytes));
   const whole = one.executor.info.weightBytes;
   return {
-    name: `${shape}, two ranks: weights of each`,
+    name: 'two ranks: weights of each',
     value: bytes / MIB,
     unit: 'MiB',
     limit: whole / 2 / MIB,
     goal: null,
   };
-}
-
-/** Weights that are loaded meanwhile sum over all of k in one chain. */
-async function withoutSegments<T>(load: () => Promise<T>): Promise<T> {
-  const { loadLinear } = NativeOps.prototype;
-  NativeOps.prototype.loadLinear = function (parts, format) {
-    return loadLinear.call(this, parts, format, 1);
-  };
-  try {
-    return await load();
-  } finally {
-    NativeOps.prototype.loadLinear = loadLinear;
-  }
 }
