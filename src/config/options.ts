@@ -311,7 +311,7 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'cpu: native kernels; cuda: an NVIDIA GPU (see docs/guides/gpu.md); reference: plain TypeScript, slow; auto: cuda where a GPU is there that can compute the model, else cpu',
     }),
     numThreads: optional(integer(1, 1024), {
-      help: 'threads of the kernels, shared among the ranks of --tensor-parallel-size or the stages of --pipeline-parallel-size',
+      help: 'threads of the kernels, shared among the ranks of --tensor-parallel-size and the stages of --pipeline-parallel-size',
       defaultText: 'one a physical core',
       env: 'SVC_NUM_THREADS',
     }),

@@ -6,6 +6,7 @@ import type { EngineDeadError } from '../errors.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import { freeHostMemory } from '../ops/host-memory.ts';
 import type { EngineInfo } from '../runner/executor.ts';
+import { once } from '../util/once.ts';
 import { EngineClient, type EngineClientOptions } from './engine-client.ts';
 import { EngineRouter, type Route, type RoutedPrompt } from './engine-router.ts';
 import { engineShares } from './engine-share.ts';
@@ -15,9 +16,6 @@ import type { CoreStats } from './messages.ts';
 export interface Place extends Route {
   readonly client: EngineClient;
 }
-
-/** Messages that several engines may have in common and that are passed on once. */
-const MOST_REMEMBERED = 100;
 
 export class EngineGroup {
   /** By rank. */
@@ -133,15 +131,4 @@ export class EngineGroup {
   async close(): Promise<void> {
     await Promise.all(this.#clients.map((client) => client.close()));
   }
-}
-
-/** Several engines find the same: it is passed on once. */
-function once(tell: (message: string) => void): (message: string) => void {
-  const told = new Set<string>();
-  return (message) => {
-    if (told.has(message)) return;
-    if (told.size === MOST_REMEMBERED) told.clear();
-    told.add(message);
-    tell(message);
-  };
 }

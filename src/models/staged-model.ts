@@ -4,10 +4,9 @@
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, Ops, StageLink, Tensor } from '../ops/ops.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
-import { kvCacheShape } from './decoder.ts';
 import { divideLayers, type LayerRange } from './layer-range.ts';
 import { type LoadOptions, loadModel } from './load-model.ts';
-import type { ForwardInputs, Model } from './model.ts';
+import type { ForwardInputs, Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { ModelSource } from './source/model-source.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
@@ -53,27 +52,80 @@ function ofStage({ layerGroups }: KvCacheShape, { first, end }: LayerRange): rea
 }
 
 /**
- * Loads one stage after the other; the last of `places` samples.
- * @throws ModelLoadError and ConfigError as `loadModel`.
+ * Loads a model in as many stages as there are places, all at the same time; the last one samples. In one place it is in one piece.
+ * @throws ModelLoadError and ConfigError as `loadModel`, once no stage reads any more.
  */
-export async function loadStagedModel(
+export async function loadStages(
   source: ModelSource,
   places: readonly StagePlace[],
   config: ModelConfig,
-  { onProgress = () => {}, ...options }: Omit<LoadOptions, 'packedCache' | 'layers' | 'servedLength'>,
+  options: Omit<LoadOptions, 'packedCache' | 'layers'>,
+): Promise<Model> {
+  if (places.length > 1) return await loadStagedModel(source, places, config, options);
+  const { ops, packedCache } = places[0]!;
+  return await loadModel(source, ops, { ...options, packedCache });
+}
+
+async function loadStagedModel(
+  source: ModelSource,
+  places: readonly StagePlace[],
+  config: ModelConfig,
+  { onProgress = () => {}, servedLength = null, ...options }: Omit<LoadOptions, 'packedCache' | 'layers'>,
 ): Promise<StagedModel> {
-  const stages: Stage[] = [];
-  for (const [index, layers] of divideLayers(config, places.length).entries()) {
+  const progress = places.map(() => 0);
+  const meeting = servedLength && new LengthMeeting(places.length, servedLength);
+  const loads = divideLayers(config, places.length).map(async (layers, index): Promise<Stage> => {
     const { ops, packedCache } = places[index]!;
     const model = await loadModel(source, ops, {
       ...options,
       packedCache,
       layers,
-      onProgress: (fraction, what) => onProgress((index + fraction) / places.length, what),
+      servedLength: meeting && ((shape) => meeting.join(shape)),
+      onProgress: (fraction, what) => {
+        progress[index] = fraction;
+        onProgress(progress.reduce((sum, one) => sum + one, 0) / places.length, what);
+      },
     });
-    stages.push({ ops, model, layers, link: index === 0 ? null : ops.makeStageLink(places.length) });
+    return { ops, model, layers, link: index === 0 ? null : ops.makeStageLink(places.length) };
+  });
+  for (const load of loads) load.catch((error) => meeting?.callOff(error));
+  const outcomes = await Promise.allSettled(loads);
+  const failed = outcomes.find((outcome) => outcome.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
+  return new StagedModel(
+    outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? outcome.value : [])),
+  );
+}
+
+/** Where the stages wait until the weights of all are in memory, to ask once how long contexts may be. */
+class LengthMeeting {
+  readonly #ask: NonNullable<LoadOptions['servedLength']>;
+  readonly #length: Promise<number>;
+  #numMissing: number;
+  #resolve = (_length: Promise<number>): void => {};
+  #reject = (_error: unknown): void => {};
+
+  constructor(numStages: number, ask: NonNullable<LoadOptions['servedLength']>) {
+    this.#numMissing = numStages;
+    this.#ask = ask;
+    this.#length = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    // Where it is called off there may be nobody who waits.
+    this.#length.catch(() => {});
   }
-  return new StagedModel(stages);
+
+  join(shape: ModelShape): Promise<number> {
+    this.#numMissing -= 1;
+    if (this.#numMissing === 0) this.#resolve(this.#ask(shape));
+    return this.#length;
+  }
+
+  /** Who waits, or comes, gets the error of the stage that does not come. */
+  callOff(error: unknown): void {
+    this.#reject(error);
+  }
 }
 
 interface Stage {
@@ -114,7 +166,7 @@ export class StagedModel implements Model {
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
-    return kvCacheShape(this.config, this.kvDType, blocks, blockSize);
+    return this.#stages[0]!.model.kvCacheShape(blocks, blockSize);
   }
 
   makeKvCache(shape: KvCacheShape, isShared: boolean): StagedKvCache {

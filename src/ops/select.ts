@@ -10,7 +10,7 @@ import { missingForCuda, openCudaDevice } from './native/cuda-device.ts';
 import { NativeOps } from './native/native-ops.ts';
 import { openRankGroup as openNativeGroup } from './native/rank-group.ts';
 import type { Ops } from './ops.ts';
-import type { RankGroup, RankPlace, RankSeat } from './ranks.ts';
+import { ALONE, type RankGroup, type RankPlace, type RankSeat } from './ranks.ts';
 import { ReferenceOps } from './reference/reference-ops.ts';
 
 interface SelectedOps {
@@ -23,11 +23,18 @@ interface SelectedOps {
   readonly otherwise?: (why: string) => SelectedOps;
 }
 
+/** Backends of the stages of a model, the first stage first: one where it is in one piece. */
+export interface SelectedStages extends Omit<SelectedOps, 'ops' | 'otherwise'> {
+  readonly stages: readonly Ops[];
+  readonly otherwise?: (why: string) => SelectedStages;
+}
+
 /** The part of the configuration that is about hardware. */
 type DeviceOptions = Pick<
   EngineConfig,
   'device' | 'dataParallelSize' | 'share' | 'numThreads' | 'cpuBind' | 'cpuIsa' | 'enforceEager' | 'attention'
 >;
+type StageOptions = DeviceOptions & Pick<EngineConfig, 'pipelineParallelSize'>;
 
 /** Longer than any step: a rank waits for the tokens of rank 0, which may be waiting for a constraint. */
 const RANK_DEADLINE_MS = 120_000;
@@ -51,24 +58,50 @@ export function selectOps(options: DeviceOptions, seat?: RankSeat): SelectedOps 
 }
 
 /**
- * Backends for pipeline stages, each with its share of the threads.
- * @throws as `selectOps`, and ConfigError for a GPU or for fewer threads than stages.
+ * Backends for the stages of a model, or of the slice of it that a rank has, each with its share of the threads.
+ * @param seats of the rank, one for each stage; left out where there are no other ranks
+ * @throws as `selectOps`, and ConfigError for several stages on a GPU, or for fewer threads than stages.
  */
-export function selectStages(options: DeviceOptions, numStages: number): SelectedOps[] {
-  if (options.device === 'cuda') {
+export function selectStages(options: StageOptions, seats?: readonly RankSeat[]): SelectedStages {
+  if (options.pipelineParallelSize === 1) return asStage(selectOps(options, seats?.[0]));
+  const selected: SelectedOps[] = [];
+  try {
+    for (let stage = 0; stage < options.pipelineParallelSize; stage += 1) {
+      selected.push(selectStage(options, stage, seats?.[stage]));
+    }
+  } catch (error) {
+    for (const { ops } of selected) ops.close();
+    throw error;
+  }
+  const { reason, warning } = selected[0]!;
+  return { stages: selected.map(({ ops }) => ops), reason, warning };
+}
+
+function asStage({ ops, reason, warning, otherwise }: SelectedOps): SelectedStages {
+  return {
+    stages: [ops],
+    reason,
+    warning,
+    ...(otherwise && { otherwise: (why) => asStage(otherwise(why)) }),
+  };
+}
+
+function selectStage(options: StageOptions, stage: number, seat?: RankSeat): SelectedOps {
+  const { device, pipelineParallelSize: numStages } = options;
+  if (device === 'cuda') {
     throw new ConfigError(
       '--pipeline-parallel-size is not available with --device cuda: use --device cpu, or leave it out',
       { param: 'pipeline-parallel-size' },
     );
   }
-  const stages = Array.from({ length: numStages }, (_, index) => index);
-  if (options.device === 'reference') return stages.map(() => selectAlone(options));
+  if (device === 'reference') return selectOps(options, seat);
   const native = loadNative();
   expectNoGpuBackend(options.attention, '');
-  return stages.map((index) => {
-    const place = { rank: index, size: numStages };
-    return openCpu(native, options, `stage ${index + 1} of ${numStages}`, undefined, place);
-  });
+  const { rank, size } = seat ?? ALONE;
+  // The ranks of a stage exchange far more than the stages do: they are beside each other.
+  const place = { rank: stage * size + rank, size: numStages * size };
+  const reason = `asked for by --pipeline-parallel-size ${numStages}`;
+  return openCpu(native, options, seat === undefined ? reason : `${reason}, ${seatName(seat)}`, seat, place);
 }
 
 function selectRank(options: DeviceOptions, seat: RankSeat): SelectedOps {
@@ -80,7 +113,11 @@ function selectRank(options: DeviceOptions, seat: RankSeat): SelectedOps {
       },
     );
   }
-  return openCpu(loadNative(), options, `rank ${seat.rank} of ${seat.size}`, seat);
+  return openCpu(loadNative(), options, seatName(seat), seat);
+}
+
+function seatName({ rank, size }: RankSeat): string {
+  return `rank ${rank} of ${size}`;
 }
 
 function selectAlone(options: DeviceOptions): SelectedOps {

@@ -1,20 +1,22 @@
 // Loads the model, chooses the size of its KV memory and takes it.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import { ConfigError, NotAvailableError } from '../errors.ts';
-import { mostBlocks } from '../kv-cache/block-groups.ts';
+import { NotAvailableError } from '../errors.ts';
 import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
-import { loadModel } from '../models/load-model.ts';
 import type { Model } from '../models/model.ts';
-import type { ModelConfig } from '../models/model-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
+import type { ModelSource } from '../models/source/model-source.ts';
+import { loadStages } from '../models/staged-model.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
-import { numKvRows } from '../ops/kv-rows.ts';
 import type { Ops } from '../ops/ops.ts';
 import type { RankSeat } from '../ops/ranks.ts';
-import { selectOps } from '../ops/select.ts';
+import { type SelectedStages, selectStages } from '../ops/select.ts';
+import { once } from '../util/once.ts';
+import { compatibilityOf, describe, describeStages } from './describe-engine.ts';
 import type { EngineInfo, Executor } from './executor.ts';
+import { expectPossible, expectTransferable } from './expect-possible.ts';
+import { takeKvMemory } from './kv-memory.ts';
 import { KvPlan } from './kv-plan.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { ModelRunner } from './model-runner.ts';
@@ -31,45 +33,64 @@ export interface LoadListeners {
 
 /** Where a rank loads its slice of the model. */
 export interface LoadPlace {
-  readonly seat: RankSeat;
+  /** One for each stage of the model. */
+  readonly seats: readonly RankSeat[];
   /** The least of what all ranks say, each when it has come so far; rank 0 when all have. */
   agree(own: () => number): Promise<number>;
 }
 
-/** @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend. */
+/**
+ * Loads the model in one piece, or its layers in stages.
+ * @throws ModelLoadError, ConfigError or NativeAddonError naming what to mend.
+ */
 export async function loadRunner(
   config: EngineConfig,
   listeners: LoadListeners = {},
   place: LoadPlace | null = null,
 ): Promise<Executor> {
-  const selected = selectOps(config, place?.seat);
+  const source = openConfiguredSource(config);
+  expectPossible(config, readModelConfig(source, config));
   const agree = place?.agree ?? (async (own) => own());
+  return await loadOrFallBack(selectStages(config, place?.seats), (selected) =>
+    loadOn(selected, source, config, listeners, agree),
+  );
+}
+
+/** What has failed frees its memory, which what is loaded in its place needs. */
+async function loadOrFallBack(
+  selected: SelectedStages,
+  load: (selected: SelectedStages) => Promise<Executor>,
+): Promise<Executor> {
   try {
-    return await loadOn(selected, config, listeners, agree);
+    return await load(selected);
   } catch (error) {
-    selected.ops.close();
+    for (const ops of selected.stages) ops.close();
     if (!(error instanceof NotAvailableError) || selected.otherwise === undefined) throw error;
-    return await loadOn(selected.otherwise(error.message), config, listeners, agree);
+    return await loadOrFallBack(selected.otherwise(error.message), load);
   }
 }
 
 async function loadOn(
-  { ops, reason, warning }: ReturnType<typeof selectOps>,
+  { stages, reason, warning }: SelectedStages,
+  source: ModelSource,
   config: EngineConfig,
-  { onProgress = () => {}, onWarning = () => {} }: LoadListeners,
+  { onProgress = () => {}, onWarning: tell = () => {} }: LoadListeners,
   agree: LoadPlace['agree'],
 ): Promise<Executor> {
+  // Stages load alike.
+  const onWarning = once(tell);
   if (warning !== null) onWarning(warning);
+  const ops = stages.at(-1)!;
   const plan = new KvPlan(config, ops);
-  const packedCache = openPackedCache(config, ops, onWarning);
-  const source = openConfiguredSource(config);
-  expectPossible(config, readModelConfig(source, config));
   const draftSource = openDraftSource(config, source);
-  const model = await loadModel(source, ops, {
+  const places = stages.map((stage) => ({
+    ops: stage,
+    packedCache: openPackedCache(config, stage, onWarning),
+  }));
+  const model = await loadStages(source, places, readModelConfig(source, config), {
     dtype: config.dtype,
     quantization: config.quantization,
     kvCacheDtype: config.kvCacheDtype,
-    packedCache,
     maxModelLen: plan.wantedLength,
     servedLength: config.maxModelLen === 'auto' ? (shape) => agree(() => plan.maxModelLen(shape)) : null,
     choice: config,
@@ -91,113 +112,26 @@ async function loadOn(
   }
   const maxModelLen = await agree(() => plan.maxModelLen(model));
   const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));
-  const isShared = config.kvTransfer !== null;
   const { shape, windows } = plan.design(model);
-  const cache = ops.makeKvCache({ ...shape, blocks: numBlocks }, isShared);
-  const layers = numKvRows(shape);
-  // Heads that cannot be cut, as those of latent attention, are whole on every rank.
-  const numCuts = shape.kvHeads === model.config.numKvHeads ? 1 : ops.ranks.size;
-  const firstHead = numCuts === 1 ? 0 : ops.ranks.rank * shape.kvHeads;
-  const heads = { first: firstHead, end: firstHead + shape.kvHeads };
-  const parts = isShared
-    ? [{ layers: { first: 0, end: layers }, heads, token: ops.shareKvMemory(cache) }]
-    : [];
-  const kvMemory = {
-    layers,
-    heads: shape.kvHeads * numCuts,
-    layerBlockBytes: cache.layerBlockBytes * numCuts,
-  };
-  const about = {
-    config,
-    ops,
-    model,
-    fingerprint: source.fingerprint(),
-    maxModelLen,
-    windows,
-  };
+  expectTransferable(config, windows);
+  const kv = takeKvMemory(stages, model, { ...shape, blocks: numBlocks }, config.kvTransfer !== null);
+  const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows };
   const info: EngineInfo = {
     ...describe(about, numBlocks),
-    ranks: [
-      {
-        compute: ops.description,
-        weightBytes: model.weightBytes,
-        kvCacheBytes: numBlocks * layers * cache.layerBlockBytes,
-      },
-    ],
+    ...describeStages(stages, model, kv),
     backendReason: reason,
-    isFromPackedCache: packedCache?.hasAllWeights ?? false,
-    kvCompatibility: isShared ? { ...compatibilityOf(about), ...kvMemory } : null,
+    isFromPackedCache: places.every(({ packedCache }) => packedCache?.hasAllWeights ?? false),
+    kvCompatibility: config.kvTransfer === null ? null : { ...compatibilityOf(about), ...kv.layout },
   };
-  // One writes what all of them read.
-  if ((config.share?.rank ?? 0) === 0) void packedCache?.keep();
+  // One of several engines writes what all of them read.
+  if ((config.share?.rank ?? 0) === 0) for (const { packedCache } of places) void packedCache?.keep();
   const { pooling } = model.config;
-  if (pooling !== null) return new PoolingRunner(info, ops, model, { cache, parts }, pooling);
-  return new ModelRunner(
-    info,
-    [ops],
-    model,
-    { cache, parts },
-    draft?.draftModel ?? null,
-    adapters,
-    onWarning,
-  );
-}
-
-interface Loaded {
-  readonly config: EngineConfig;
-  readonly ops: Ops;
-  readonly model: Model;
-  readonly fingerprint: string;
-  readonly maxModelLen: number;
-  readonly windows: EngineInfo['windows'];
-}
-
-/** What does not depend on where the model is computed, and what the backend says of itself. */
-export function describe(
-  { config, ops, model, fingerprint, maxModelLen, windows }: Loaded,
-  numBlocks: number,
-) {
-  const { blockSize, maxNumBatchedTokens, modelPath } = config;
-  const { architecture, pooling, encoder, vocabSize } = model.config;
-  return {
-    model: modelPath,
-    architecture,
-    dtype: model.dtype,
-    kvDType: model.kvDType,
-    weightFormat: model.weightFormat,
-    backend: ops.backend,
-    isa: ops.isa,
-    modelFingerprint: fingerprint,
-    compute: ops.description,
-    weightBytes: model.weightBytes,
-    blockSize,
-    numBlocks,
-    windows,
-    shortContext: model.shortContext,
-    maxModelLen,
-    pooling,
-    computesWholePrompts: encoder !== null,
-    vocabSize,
-    maxConcurrency: numBlocks / mostBlocks({ blockSize, windows }, maxModelLen, maxNumBatchedTokens),
-  };
-}
-
-/** What two instances must have in common beside the layout of their KV memory. */
-export function compatibilityOf({ config, ops, model, fingerprint, maxModelLen, windows }: Loaded) {
-  return {
-    // Positions of long contexts are stretched by the longest one that is served.
-    model: model.shortContext === null ? fingerprint : `${fingerprint} of ${maxModelLen} tokens`,
-    isa: ops.isa,
-    dtype: model.dtype,
-    kvDType: model.kvDType,
-    weightFormat: model.weightFormat,
-    blockSize: config.blockSize,
-    windows,
-  };
+  if (pooling !== null) return new PoolingRunner(info, ops, model, kv, pooling);
+  return new ModelRunner(info, stages, model, kv, draft?.draftModel ?? null, adapters, tell);
 }
 
 /** Those of the configuration, known by their places. */
-export function loadAdapters(
+function loadAdapters(
   { lora }: EngineConfig,
   model: Model,
   onProgress: NonNullable<LoadListeners['onProgress']>,
@@ -211,24 +145,8 @@ export function loadAdapters(
   });
 }
 
-/** @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters. */
-export function expectPossible(
-  { speculative, kvTransfer, lora }: EngineConfig,
-  { pooling }: ModelConfig,
-): void {
-  const given = { 'speculative-config': speculative, 'kv-transfer-config': kvTransfer, 'lora-modules': lora };
-  const option = Object.entries(given).find(([, value]) => value !== null)?.[0];
-  if (pooling === null || option === undefined) return;
-  throw new ConfigError(
-    `--${option} is for models that generate text, and this one gives embeddings or scores: leave it out`,
-    {
-      param: option,
-    },
-  );
-}
-
 /** Null where none is configured, or the backend packs nothing. */
-export function openPackedCache(
+function openPackedCache(
   { packedCache: folder, packedCacheSize: maxBytes }: EngineConfig,
   { packedWeights, backend }: Ops,
   onWarning: (message: string) => void,

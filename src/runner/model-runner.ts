@@ -9,24 +9,18 @@ import {
   unloadAdapter,
 } from '../models/adapters/load-adapter.ts';
 import type { Model } from '../models/model.ts';
-import type { KvCache, Ops, Pending } from '../ops/ops.ts';
+import type { Ops, Pending } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { numSampledRows, type ScheduledStep, type StepResult } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { DraftModel } from './draft-model.ts';
 import type { EngineInfo, Executor } from './executor.ts';
+import type { KvMemory } from './kv-memory.ts';
 import { type LaunchedForward, launchForward } from './launch-forward.ts';
 import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
 import { RequestStates } from './request-states.ts';
 import { type SampledRows, sampleRows } from './sample-rows.ts';
 import { type InFlightStep, readStep } from './step-result.ts';
-
-/** The memory of a model's keys and values. */
-export interface KvMemory {
-  readonly cache: KvCache;
-  /** It for a transfer engine; empty where no other instance may read it. */
-  readonly parts: readonly KvMemoryPart[];
-}
 
 /** What a rank that is not the first knows of them. */
 const NO_LOGPROBS: Pending<readonly null[]> = { read: () => [] };

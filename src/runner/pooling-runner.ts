@@ -8,8 +8,8 @@ import type { Ops, Pending, Tensor } from '../ops/ops.ts';
 import type { ScheduledStep, SequenceOutput, StepResult } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { EngineInfo, Executor } from './executor.ts';
+import type { KvMemory } from './kv-memory.ts';
 import { type LaunchedForward, launchForward } from './launch-forward.ts';
-import type { KvMemory } from './model-runner.ts';
 import { RequestStates } from './request-states.ts';
 
 interface ForwardPass extends LaunchedForward {

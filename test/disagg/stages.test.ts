@@ -1,4 +1,4 @@
-// Instances whose models are in pipeline stages: each stage sends, or takes, the blocks of its layers, and what comes through the
+// Instances whose models are in pipeline stages, some of them of ranks: each stage sends, or takes, the blocks of its layers, and what comes through the
 // pair is what one plain instance answers.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -11,6 +11,7 @@ import { answersOf, mixedRequests } from './mixed-requests.ts';
 const REQUESTS = mixedRequests(40, 5);
 const AT_ONCE = 8;
 const IN_STAGES = ['--pipeline-parallel-size', '2', '--num-threads', '2'];
+const OF_RANKS = ['-pp', '2', '-tp', '2', '--num-threads', '4'];
 const model = await modelFolder('');
 
 describe('mixed requests', needsNative, () => {
@@ -25,7 +26,7 @@ describe('mixed requests', needsNative, () => {
   });
 
   describe.each([
-    { name: 'from two stages to one', producerArgs: IN_STAGES, transport: 'tcp' },
+    { name: 'from two stages of two ranks to one of one', producerArgs: OF_RANKS, transport: 'tcp' },
     { name: 'from one stage to two', consumerArgs: IN_STAGES, transport: 'shm' },
   ] as const)('$name over $transport', ({ name: _, ...options }) => {
     let cluster: Cluster;

@@ -91,11 +91,21 @@ const ARRIVALS = REQUESTS.map((_, index) => index >> 3);
 
 const DRAFTS = { method: 'ngram', numSpeculativeTokens: 3, promptLookupMax: 3, promptLookupMin: 1 } as const;
 
+/** One rank, several, and several in stages. */
+const LAYOUTS = [
+  { degree: 1, numStages: 1 },
+  { degree: 2, numStages: 1 },
+  { degree: 4, numStages: 1 },
+  { degree: 2, numStages: 3 },
+] as const;
+
 describe('a model cut over ranks', needsNative, () => {
   it('gives the answers of one rank, and goes on after requests that were withdrawn', async () => {
     let expected: Map<number, Answer> | null = null;
-    for (const degree of [1, 2, 4] as const) {
-      const core = await start(degree, { speculative: DRAFTS });
+    for (const { degree, numStages } of LAYOUTS) {
+      const numThreads = 4 * numStages;
+      const parts = { pipelineParallelSize: numStages, numThreads };
+      const core = await start(degree, { speculative: DRAFTS, ...parts });
       core.scheduler.add({ ...REQUESTS[31]!, id: 99 });
       core.step();
       core.step();
@@ -107,34 +117,42 @@ describe('a model cut over ranks', needsNative, () => {
       expect(core.stats.speculation?.acceptedTokens).toBeGreaterThan(0);
       expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
       const { ranks, weightBytes, compute } = core.executor.info;
-      expect(ranks).toHaveLength(degree);
+      expect(ranks).toHaveLength(degree * numStages);
       expect(weightBytes).toBe(ranks.reduce((sum, rank) => sum + rank.weightBytes, 0));
       // Keys and values are shared out: --kv-cache-memory-bytes is for all ranks.
       const kvBytes = ranks.reduce((sum, rank) => sum + rank.kvCacheBytes, 0);
       expect(kvBytes).toBeLessThanOrEqual(KV_BYTES);
       expect(kvBytes).toBeGreaterThan(0.9 * KV_BYTES);
-      if (degree > 1) expect(compute).toMatch(new RegExp(`^${degree} ranks: .*, ${4 / degree} threads?$`));
+      const inStages = numStages === 1 ? '' : ` in ${numStages} pipeline stages`;
+      const about = new RegExp(`^${degree} ranks${inStages}: .*, ${4 / degree} threads?$`);
+      if (degree > 1) expect(compute).toMatch(about);
     }
   });
 
-  it('has the longest context that all ranks have room for', async () => {
-    const { info } = (await start(2, { maxModelLen: 'auto', kvCacheMemoryBytes: 600_000 })).executor;
-    expect(info.maxModelLen).toBe(info.numBlocks * 16);
-    expect(info.maxModelLen).toBeLessThan(512);
-  });
+  it.each([1, 2])(
+    'has the longest context that all ranks have room for, in stages: %i',
+    async (numStages) => {
+      const parts = { pipelineParallelSize: numStages };
+      const { info } = (await start(2, { maxModelLen: 'auto', kvCacheMemoryBytes: 600_000, ...parts }))
+        .executor;
+      expect(info.maxModelLen).toBe(info.numBlocks * 16);
+      expect(info.maxModelLen).toBeLessThan(512);
+    },
+  );
 });
 
-it('has packed weights of an earlier start in all ranks, or packs them', needsNative, async () => {
-  const packedCache = newFolder();
-  const first = await start(2, { packedCache });
+it('has packed weights of an earlier start in all ranks and stages, or packs them', needsNative, async () => {
+  const options = { packedCache: newFolder(), pipelineParallelSize: 2 };
+  const { packedCache } = options;
+  const first = await start(2, options);
   const entries = (): string[] => (existsSync(packedCache) ? readdirSync(packedCache) : []);
-  await until(() => entries().filter((name) => name.endsWith('.packed')).length === 2);
+  await until(() => entries().filter((name) => name.endsWith('.packed')).length === 4);
   const expected = generate(first, [REQUESTS[7]!]);
-  const second = await start(2, { packedCache });
+  const second = await start(2, options);
   expect(second.executor.info.isFromPackedCache).toBe(true);
   expect(generate(second, [REQUESTS[7]!])).toEqual(expected);
   rmSync(join(packedCache, entries()[0]!));
-  expect((await start(2, { packedCache })).executor.info.isFromPackedCache).toBe(false);
+  expect((await start(2, options)).executor.info.isFromPackedCache).toBe(false);
 });
 
 describe('an adapter of a model that is cut over ranks', needsNative, () => {
@@ -165,8 +183,8 @@ describe('an adapter of a model that is cut over ranks', needsNative, () => {
 
   it('is loaded into all of them between steps, and gives the answers of one rank', async () => {
     const outcomes = [];
-    for (const degree of [1, 2] as const) {
-      const core = await start(degree, { lora });
+    for (const { degree, numStages } of [LAYOUTS[0], LAYOUTS[1], LAYOUTS[3]]) {
+      const core = await start(degree, { lora, pipelineParallelSize: numStages, numThreads: 6 });
       core.scheduler.add(REQUESTS[31]!);
       const { digest } = await load(core, path);
       const answer = generate(core, [asked, REQUESTS[5]!]).get(asked.id);
@@ -174,7 +192,7 @@ describe('an adapter of a model that is cut over ranks', needsNative, () => {
       core.tendAdapters();
       outcomes.push({ digest, answer, again: await load(core, path) });
     }
-    expect(outcomes[1]).toEqual(outcomes[0]);
+    for (const outcome of outcomes) expect(outcome).toEqual(outcomes[0]);
     await expect(load(open.at(-1)!, newFolder())).rejects.toThrow(ModelLoadError);
   });
 });
@@ -203,13 +221,16 @@ describe('a rank whose thread ends', needsNative, () => {
 
   const requests = REQUESTS.slice(0, 8).map((one) => ({ ...one, stop: { ...one.stop, maxTokens: 60 } }));
 
-  it.each([
-    { when: 'a step is planned', numSteps: 2, finish: (core: EngineCore) => core.step() },
-    { when: 'a step is computed', numSteps: 3, finish: (core: EngineCore) => core.awaitPlanPoint() },
-    { when: 'its result is awaited', numSteps: 3, finish: (core: EngineCore) => core.executor.read() },
-  ])('ends the step where $when, and names itself', async ({ numSteps, finish }) => {
-    const core = await start(2);
-    for (const one of requests) core.scheduler.add(one);
+  it.each(
+    [
+      { when: 'a step is planned', numSteps: 2, finish: (core: EngineCore) => core.step() },
+      { when: 'a step is computed', numSteps: 3, finish: (core: EngineCore) => core.awaitPlanPoint() },
+      { when: 'its result is awaited', numSteps: 3, finish: (core: EngineCore) => core.executor.read() },
+    ].flatMap((one) => [1, 2].map((numStages) => ({ ...one, numStages }))),
+  )('ends the step where $when, and names itself, in stages: $numStages', async (one) => {
+    const { numSteps, finish, numStages } = one;
+    const core = await start(2, { pipelineParallelSize: numStages });
+    for (const request of requests) core.scheduler.add(request);
     for (let step = 0; step < numSteps; step += 1) core.step();
     await follower().terminate();
     const since = performance.now();
@@ -237,7 +258,7 @@ describe('a rank whose thread ends', needsNative, () => {
   });
 
   it('says what it found wrong, by its class', async () => {
-    const { seats } = openRankGroup(2);
+    const [, seat] = openRankGroup(2).seats;
     const config = {
       ...ENGINE_DEFAULTS,
       modelPath: newFolder(),
@@ -253,7 +274,7 @@ describe('a rank whose thread ends', needsNative, () => {
         onAdapterDone() {},
         onFailure: resolve,
       };
-      new RankLink(config, seats[1]!, listeners);
+      new RankLink(config, 1, [seat!], listeners);
     });
     expect(error).toBeInstanceOf(ModelLoadError);
     expect(error).toMatchObject({ message: expect.stringMatching(/^rank 1: .*config.json/) });

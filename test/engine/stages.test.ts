@@ -92,14 +92,21 @@ describe('a model in stages', () => {
   it.each(architectureGoldens())('answers as in one piece: $name', async ({ folder: modelPath, cases }) => {
     const options = { modelPath, kvCacheMemoryBytes: 2 ** 20, maxNumSeqs: 3 };
     const whole = await start(1, options);
-    const { numLayers } = readModelConfig(openModelSource(modelPath));
-    const staged = await start(Math.min(2, numLayers), { ...options, maxNumBatchedTokens: 7 });
+    const { numLayers, numKvHeads } = readModelConfig(openModelSource(modelPath));
+    const numStages = Math.min(2, numLayers);
+    const inChunks = { ...options, maxNumBatchedTokens: 7 };
+    const staged = await start(numStages, inChunks);
+    const numRanks = DEVICE === 'cpu' && numKvHeads > 1 ? 2 : 1;
+    const shared = { tensorParallelSize: numRanks, numThreads: numRanks * numStages } as const;
+    const ofRanks = numRanks === 1 ? staged : await start(numStages, { ...inChunks, ...shared });
     const requests = cases.map(({ ids }, id) =>
       newRequest({ id, promptTokenIds: ids, sampling: { numLogprobs: 2 }, stop: { maxTokens: 5 } }),
     );
     const expected = requests.map((one) => generate(whole, [one]).get(one.id));
-    expect([...generate(staged, requests).values()]).toEqual(expected);
-    for (const core of [whole, staged]) core.close();
+    for (const core of [staged, ofRanks]) {
+      expect([...generate(core, requests).values()]).toEqual(expected);
+    }
+    for (const core of new Set([whole, staged, ofRanks])) core.close();
   });
 
   it.each([2, 3])(
@@ -182,6 +189,23 @@ describe('a model in stages', () => {
     core.close();
   });
 
+  it('has as long contexts as one piece where memory decides', async () => {
+    const options = { maxModelLen: 'auto', kvCacheMemoryBytes: 2 ** 18 } as const;
+    const cores = [await start(1, options), await start(2, options)];
+    const [whole, staged] = cores.map(({ executor }) => executor.info);
+    expect(staged!.maxModelLen).toBe(whole!.maxModelLen);
+    expect(staged!.maxModelLen).toBeLessThan(512);
+    const one = newRequest({ id: 1, promptTokenIds: [5, 6], stop: { maxTokens: 50 } });
+    const [expected, answer] = cores.map((core) => generate(core, [one]));
+    expect(answer).toEqual(expected);
+    for (const core of cores) core.close();
+  });
+
+  it('does not wait for a stage that cannot be loaded', async () => {
+    const options = { maxModelLen: 'auto', hfOverrides: { tie_word_embeddings: false } } as const;
+    await expect(start(2, options)).rejects.toThrow('tensor lm_head.weight [320, 64] is missing');
+  });
+
   it('keeps packed weights of each stage for the next start', needsNative, async () => {
     const options = { packedCache: join(folder, 'packed'), dtype: 'bfloat16' } as const;
     const one = newRequest({ id: 1, promptTokenIds: [5, 6], stop: { maxTokens: 4 } });
@@ -232,7 +256,6 @@ describe('what cannot be had with stages', () => {
       { speculative: { method: 'draft_model', model: 'x', numSpeculativeTokens: 2 } },
       /draft model: use .*ngram/,
     ],
-    ['a length that memory decides', { maxModelLen: 'auto' }, /needs a number in --max-model-len/],
     ['a GPU', { device: 'cuda' }, /not available with --device cuda/],
   ];
   it.each(refusals)('is refused by name: %s', async (_, options, message) => {

@@ -9,8 +9,13 @@ const REQUESTS = mixedRequests(200, 11);
 const AT_ONCE = 16;
 
 /** Little memory and small steps: prompts are cut, and sequences preempted. */
-async function answersWith(pipelineParallelSize: number): Promise<unknown[]> {
-  const engine = { pipelineParallelSize, numThreads: pipelineParallelSize, device: 'cpu' } as const;
+async function answersWith(layout: {
+  pipelineParallelSize: number;
+  tensorParallelSize?: 2;
+}): Promise<unknown[]> {
+  const { pipelineParallelSize, tensorParallelSize = 1 } = layout;
+  const numThreads = pipelineParallelSize * tensorParallelSize;
+  const engine = { pipelineParallelSize, tensorParallelSize, numThreads, device: 'cpu' } as const;
   const server = await startTestServer({
     engine: { ...engine, maxNumBatchedTokens: 48, kvCacheMemoryBytes: 2 ** 20 },
   });
@@ -22,10 +27,14 @@ async function answersWith(pipelineParallelSize: number): Promise<unknown[]> {
 }
 
 describe('200 mixed requests', needsNative, () => {
-  it('get the same bytes of one stage, of two and of three', async () => {
-    const expected = await answersWith(1);
-    for (const numStages of [2, 3]) {
-      for (const [index, answer] of (await answersWith(numStages)).entries()) {
+  it('get the same bytes of one stage, of two, of three, and of two of two ranks', async () => {
+    const expected = await answersWith({ pipelineParallelSize: 1 });
+    for (const layout of [
+      { pipelineParallelSize: 2 },
+      { pipelineParallelSize: 3 },
+      { pipelineParallelSize: 2, tensorParallelSize: 2 } as const,
+    ]) {
+      for (const [index, answer] of (await answersWith(layout)).entries()) {
         expect(answer, JSON.stringify(REQUESTS[index])).toEqual(expected[index]);
       }
     }

@@ -2,8 +2,9 @@
 
 import type { EngineConfig } from '../../config/engine-config.ts';
 import type { AdapterSpec, LoadedAdapter } from '../../models/adapters/load-adapter.ts';
-import type { RankGroup } from '../../ops/ranks.ts';
+import type { RankGroup, RankSeat } from '../../ops/ranks.ts';
 import { openRankGroup } from '../../ops/select.ts';
+import { once } from '../../util/once.ts';
 import type { LoadListeners, LoadPlace } from '../load-runner.ts';
 import type { LoadedRank, ToRank } from './messages.ts';
 import { RankLink } from './rank-link.ts';
@@ -13,7 +14,8 @@ const PAUSE_MS = 1;
 const NOBODY_WAKES = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
 
 export class Followers {
-  readonly #group: RankGroup;
+  /** [stages] Where the ranks of each stage meet. */
+  readonly #groups: readonly RankGroup[];
   readonly #links: readonly RankLink[];
   readonly #listeners: LoadListeners;
   /** [ranks] Shares of the load that are done. */
@@ -24,7 +26,8 @@ export class Followers {
   readonly #loaded: LoadedRank[] = [];
   /** What followers have answered to the adapter that is being loaded. */
   #adaptersDone: (Error | null)[] = [];
-  readonly #warnings = new Set<string>();
+  /** What all ranks find is told once. */
+  readonly #warn: (message: string) => void;
   #failure: Error | null = null;
   /** Ends the wait of `#until`. */
   #wake = (): void => {};
@@ -32,19 +35,22 @@ export class Followers {
   /** Starts their threads, which load. */
   constructor(config: EngineConfig, listeners: LoadListeners) {
     this.#listeners = listeners;
-    this.#group = openRankGroup(config.tensorParallelSize);
-    this.#progress = this.#group.seats.map(() => 0);
-    this.#links = this.#group.seats.slice(1).map(
-      (seat) =>
-        new RankLink(config, seat, {
-          onProgress: (fraction, what) => this.#noteProgress(seat.rank, fraction, what),
+    this.#warn = once(listeners.onWarning ?? (() => {}));
+    const { tensorParallelSize: size, pipelineParallelSize: numStages } = config;
+    this.#groups = Array.from({ length: numStages }, () => openRankGroup(size));
+    const ranks = Array.from({ length: size }, (_, rank) => rank);
+    this.#progress = ranks.map(() => 0);
+    this.#links = ranks.slice(1).map(
+      (rank) =>
+        new RankLink(config, rank, this.#seatsOf(rank), {
+          onProgress: (fraction, what) => this.#noteProgress(rank, fraction, what),
           onWarning: (message) => this.#warn(message),
           onProposed: (value) => {
             this.#proposed.push(value);
             this.#wake();
           },
           onReady: (loaded) => {
-            this.#loaded[seat.rank - 1] = loaded;
+            this.#loaded[rank - 1] = loaded;
             this.#wake();
           },
           onAdapterDone: (error) => void this.#adaptersDone.push(error),
@@ -55,7 +61,7 @@ export class Followers {
 
   /** For the load of rank 0, which ends with the error of a follower that fails meanwhile. */
   get place(): LoadPlace {
-    return { seat: this.#group.seats[0]!, agree: (own) => this.#agree(own) };
+    return { seats: this.#seatsOf(0), agree: (own) => this.#agree(own) };
   }
 
   /** The same listeners, which hear of all ranks. */
@@ -113,7 +119,7 @@ export class Followers {
 
   /** Ends their threads. Rank 0 computes nothing any more. */
   close(): void {
-    this.#group.break('the engine has been closed');
+    this.#break('the engine has been closed');
     for (const link of this.#links) link.close();
   }
 
@@ -134,11 +140,13 @@ export class Followers {
     }
   }
 
-  /** What all ranks find is told once. */
-  #warn(message: string): void {
-    if (this.#warnings.has(message)) return;
-    this.#warnings.add(message);
-    this.#listeners.onWarning?.(message);
+  /** [stages] */
+  #seatsOf(rank: number): RankSeat[] {
+    return this.#groups.map(({ seats }) => seats[rank]!);
+  }
+
+  #break(why: string): void {
+    for (const group of this.#groups) group.break(why);
   }
 
   /** The slowest rank is how far the load is. */
@@ -153,7 +161,7 @@ export class Followers {
   #fail(error: Error): void {
     if (this.#failure !== null) return;
     this.#failure = error;
-    this.#group.break(error.message);
+    this.#break(error.message);
     this.#wake();
     this.#listeners.onFailure?.(error);
   }

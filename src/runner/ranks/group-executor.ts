@@ -6,7 +6,7 @@ import type { KvMemoryPart } from '../../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../../models/adapters/load-adapter.ts';
 import type { RowEdits } from '../../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../../scheduler/scheduled-step.ts';
-import type { EngineInfo, Executor } from '../executor.ts';
+import type { EngineInfo, Executor, RankShare } from '../executor.ts';
 import { type LoadListeners, loadRunner } from '../load-runner.ts';
 import { Followers } from './followers.ts';
 import type { LoadedRank } from './messages.ts';
@@ -39,13 +39,10 @@ class GroupExecutor implements Executor {
   constructor(leader: Executor, followers: Followers, loaded: readonly LoadedRank[]) {
     this.#leader = leader;
     this.#followers = followers;
-    const ranks = [...leader.info.ranks, ...loaded.map(({ share }) => share)];
     this.info = {
       ...leader.info,
-      ranks,
-      compute: `${ranks.length} ranks: ${[...new Set(ranks.map(({ compute }) => compute))].join('; ')}`,
+      ...describeRanks([leader.info.ranks, ...loaded.map(({ shares }) => shares)]),
       isFromPackedCache: [leader.info, ...loaded].every(({ isFromPackedCache }) => isFromPackedCache),
-      weightBytes: ranks.reduce((sum, { weightBytes }) => sum + weightBytes, 0),
     };
     this.kvParts = [...leader.kvParts, ...loaded.flatMap(({ kvParts }) => kvParts)];
     this.adapters = leader.adapters;
@@ -99,4 +96,21 @@ class GroupExecutor implements Executor {
       throw this.#followers.hearFailure() ?? error;
     }
   }
+}
+
+/** @param shares [ranks, stages] @returns those of the ranks of each stage beside each other, as their processors are */
+function describeRanks(
+  shares: readonly (readonly RankShare[])[],
+): Pick<EngineInfo, 'ranks' | 'compute' | 'weightBytes'> {
+  const numStages = shares[0]!.length;
+  const ranks = Array.from({ length: numStages }, (_, stage) =>
+    shares.map((ofRank) => ofRank[stage]!),
+  ).flat();
+  const each = [...new Set(ranks.map(({ compute }) => compute))].join('; ');
+  const stages = numStages === 1 ? '' : ` in ${numStages} pipeline stages`;
+  return {
+    ranks,
+    compute: `${shares.length} ranks${stages}: ${each}`,
+    weightBytes: ranks.reduce((sum, { weightBytes }) => sum + weightBytes, 0),
+  };
 }

@@ -15,7 +15,8 @@ export interface RankThreadData {
   /** Counts what rank 0 has sent, so that the follower can wait for more without its event loop. */
   readonly sent: Int32Array;
   readonly config: EngineConfig;
-  readonly seat: RankSeat;
+  /** One for each stage of the model. */
+  readonly seats: readonly RankSeat[];
 }
 
 export type ToRank =
@@ -29,9 +30,10 @@ export type ToRank =
 
 /** What a follower has loaded. */
 export interface LoadedRank {
-  readonly share: RankShare;
+  /** [stages] */
+  readonly shares: readonly RankShare[];
   readonly isFromPackedCache: boolean;
-  /** Its part of the KV memory; empty where no KV blocks are exchanged. */
+  /** Its parts of the KV memory; empty where no KV blocks are exchanged. */
   readonly kvParts: readonly KvMemoryPart[];
 }
 

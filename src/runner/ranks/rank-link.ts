@@ -27,14 +27,15 @@ export class RankLink {
   /** Whether nothing that it says or does matters any more. */
   #isOver = false;
 
-  constructor(config: EngineConfig, seat: RankSeat, listeners: RankListeners) {
-    this.rank = seat.rank;
+  /** @param seats one for each stage of the model */
+  constructor(config: EngineConfig, rank: number, seats: readonly RankSeat[], listeners: RankListeners) {
+    this.rank = rank;
     this.#listeners = listeners;
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
-    const data: RankThreadData = { port: port2, sent: this.#sent, config, seat };
+    const data: RankThreadData = { port: port2, sent: this.#sent, config, seats };
     this.#worker = startThread(new URL('./rank-thread', import.meta.url), {
-      name: `svc-rank-${seat.rank}`,
+      name: `svc-rank-${rank}`,
       data,
       transferList: [port2],
     });

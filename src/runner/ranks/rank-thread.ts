@@ -14,7 +14,9 @@ import { RankInbox } from './rank-inbox.ts';
 const PATIENCE_MS = 100;
 
 // Rank 0 is the only one that starts this file.
-const { port, sent, config, seat }: RankThreadData = workerData.data;
+const { port, sent, config, seats }: RankThreadData = workerData.data;
+/** Steps that wait or are computed while the next one is awaited: rank 0 has one more in flight, and one in each of several stages. */
+const mostInFlight = Math.max(1, seats.length - 1);
 const inbox = new RankInbox(port, sent);
 let runner: Executor | null = null;
 try {
@@ -33,9 +35,9 @@ async function load(): Promise<Executor> {
     onProgress: (fraction, what) => send({ type: 'progress', fraction, what }),
     onWarning: (message) => send({ type: 'warning', message }),
   };
-  const loaded = await loadRunner(config, listeners, { seat, agree });
+  const loaded = await loadRunner(config, listeners, { seats, agree });
   const { ranks, isFromPackedCache } = loaded.info;
-  send({ type: 'ready', share: ranks[0]!, isFromPackedCache, kvParts: loaded.kvParts });
+  send({ type: 'ready', shares: ranks, isFromPackedCache, kvParts: loaded.kvParts });
   return loaded;
 }
 
@@ -66,7 +68,7 @@ async function follow(executor: Executor): Promise<void> {
         executor.forward(message.step, 1);
         executor.sample([]);
         numInFlight += 1;
-        read(1);
+        read(mostInFlight);
         break;
       case 'loadAdapter':
         loading = executor.loadAdapter(message.spec);

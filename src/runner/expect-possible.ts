@@ -1,0 +1,56 @@
+// What a configuration asks of a model that cannot serve it: found before a weight is read.
+
+import type { EngineConfig } from '../config/engine-config.ts';
+import { ConfigError } from '../errors.ts';
+import type { ModelConfig } from '../models/model-config.ts';
+
+/**
+ * @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters; or
+ *   where it cannot be in so many stages.
+ */
+export function expectPossible(config: EngineConfig, model: ModelConfig): void {
+  if (model.pooling !== null) expectNoGeneration(config);
+  if (config.pipelineParallelSize > 1) expectStages(config, model);
+}
+
+/** @throws ConfigError where stages would send a part of a block's rows that differs by the windows of its layers. */
+export function expectTransferable(
+  { kvTransfer, pipelineParallelSize: numStages }: EngineConfig,
+  windows: readonly (number | null)[],
+): void {
+  if (kvTransfer === null || numStages === 1 || windows.length === 1) return;
+  throw refusalOfStages(
+    numStages,
+    'is not available with --kv-transfer-config for models with windows: leave one out',
+  );
+}
+
+function expectNoGeneration({ speculative, kvTransfer, lora }: EngineConfig): void {
+  const given = { 'speculative-config': speculative, 'kv-transfer-config': kvTransfer, 'lora-modules': lora };
+  const option = Object.entries(given).find(([, value]) => value !== null)?.[0];
+  if (option === undefined) return;
+  throw new ConfigError(
+    `--${option} is for models that generate text, and this one gives embeddings or scores: leave it out`,
+    { param: option },
+  );
+}
+
+function expectStages(
+  { pipelineParallelSize: numStages, speculative }: EngineConfig,
+  { numLayers, pooling }: ModelConfig,
+): void {
+  const refuse = (why: string): ConfigError => refusalOfStages(numStages, why);
+  if (numStages > numLayers) {
+    throw refuse(`is more than the ${numLayers} layers of the model: use at most ${numLayers}`);
+  }
+  if (pooling !== null) {
+    throw refuse('is for models that generate text, and this one gives embeddings or scores: leave it out');
+  }
+  if (speculative?.method === 'draft_model') {
+    throw refuse('is not available with a draft model: use the method ngram in --speculative-config');
+  }
+}
+
+function refusalOfStages(numStages: number, why: string): ConfigError {
+  return new ConfigError(`--pipeline-parallel-size ${numStages} ${why}`, { param: 'pipeline-parallel-size' });
+}

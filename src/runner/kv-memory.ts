@@ -1,0 +1,59 @@
+// The memory of a model's keys and values in all its stages, and what a transfer engine is told of it.
+
+import type { KvCompatibility, KvMemoryPart } from '../kv-transfer/connector.ts';
+import type { Model } from '../models/model.ts';
+import { StagedKvCache, StagedModel } from '../models/staged-model.ts';
+import { numKvRows } from '../ops/kv-rows.ts';
+import type { KvCache, KvCacheShape, Ops } from '../ops/ops.ts';
+
+export interface KvMemory {
+  readonly cache: KvCache;
+  /** [stages] */
+  readonly bytes: readonly number[];
+  /** It for a transfer engine, by stages; empty where no other instance may read it. */
+  readonly parts: readonly KvMemoryPart[];
+  /** That of all ranks and stages together. */
+  readonly layout: Pick<KvCompatibility, 'layers' | 'heads' | 'layerBlockBytes'>;
+}
+
+/**
+ * @param shape of the cache, with the heads of this rank and the layers of all stages
+ * @param isShared whether a transfer engine gets it
+ */
+export function takeKvMemory(
+  stages: readonly Ops[],
+  model: Model,
+  shape: KvCacheShape,
+  isShared: boolean,
+): KvMemory {
+  const cache =
+    model instanceof StagedModel
+      ? model.makeKvCache(shape, isShared)
+      : stages[0]!.makeKvCache(shape, isShared);
+  const caches = cache instanceof StagedKvCache ? cache.stages : [cache];
+  const numRows = caches.map((one) => numKvRows(one.shape));
+  const { ranks } = stages[0]!;
+  // Heads that cannot be cut, as those of latent attention, are whole on every rank.
+  const numCuts = shape.kvHeads === model.config.numKvHeads ? 1 : ranks.size;
+  const firstHead = numCuts === 1 ? 0 : ranks.rank * shape.kvHeads;
+  const heads = { first: firstHead, end: firstHead + shape.kvHeads };
+  const part = (one: KvCache, stage: number): KvMemoryPart => {
+    const first = sum(numRows.slice(0, stage));
+    const layers = { first, end: first + numRows[stage]! };
+    return { layers, heads, token: stages[stage]!.shareKvMemory(one) };
+  };
+  return {
+    cache,
+    bytes: caches.map((one, stage) => shape.blocks * numRows[stage]! * one.layerBlockBytes),
+    parts: isShared ? caches.map(part) : [],
+    layout: {
+      layers: sum(numRows),
+      heads: shape.kvHeads * numCuts,
+      layerBlockBytes: cache.layerBlockBytes * numCuts,
+    },
+  };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, one) => total + one, 0);
+}
