@@ -1,11 +1,10 @@
 // Which values of which options this version cannot serve: each gets an error that says so, never silence.
 
 import { NotAvailableError } from '../errors.ts';
-import type { DTypeOption, EngineConfig } from './engine-config.ts';
+import type { DTypeOption } from './engine-config.ts';
 import type { OptionValues } from './options.ts';
 
 type Checked = Pick<OptionValues, 'sslCertReqs' | 'tensorParallelSize' | 'device'>;
-type Ranks = Pick<EngineConfig, 'tensorParallelSize' | 'speculative'>;
 
 /**
  * Refuses what would matter and is not there yet.
@@ -22,19 +21,6 @@ export function checkAvailable(values: Checked): void {
   if (values.sslCertReqs === 1) {
     throw notAvailable('ssl-cert-reqs', 1, 'use 2, which needs a certificate of every client, or 0');
   }
-}
-
-/**
- * Refuses what several ranks cannot do yet.
- * @throws NotAvailableError as `checkAvailable`.
- */
-export function checkRanks({ tensorParallelSize, speculative }: Ranks): void {
-  if (tensorParallelSize === 1 || speculative?.method !== 'draft_model') return;
-  throw notAvailable(
-    'tensor-parallel-size',
-    `${tensorParallelSize} with a draft model`,
-    'use --speculative-config.method ngram, or 1',
-  );
 }
 
 export function availableDType(dtype: OptionValues['dtype']): DTypeOption {

@@ -2,7 +2,7 @@
 
 import { ConfigError } from '../errors.ts';
 import { chooseAttention } from './attention-backends.ts';
-import { availableDType, checkAvailable, checkRanks } from './availability.ts';
+import { availableDType, checkAvailable } from './availability.ts';
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
@@ -86,8 +86,6 @@ function show(value: unknown): string {
  */
 export function engineConfig(model: string, { values, given }: MergedOptions): EngineConfig {
   checkAvailable(values);
-  const speculative = parseSpeculativeConfig(values.speculativeConfig);
-  checkRanks({ tensorParallelSize: values.tensorParallelSize, speculative });
   return {
     modelPath: model,
     tokenizer: values.tokenizer,
@@ -133,7 +131,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
       port: values.port,
       secret: values.kvTransferSecret,
     }),
-    speculative,
+    speculative: parseSpeculativeConfig(values.speculativeConfig),
     structuredOutputs: parseStructuredOutputsConfig(values.structuredOutputsConfig),
     lora: loraConfig(values),
   };

@@ -26,6 +26,8 @@ interface SelectedOps {
 /** Backends of the stages of a model, the first stage first: one where it is in one piece. */
 export interface SelectedStages extends Omit<SelectedOps, 'ops' | 'otherwise'> {
   readonly stages: readonly Ops[];
+  /** For a draft model: what the whole model is computed on, or where there are several parts of it one that is alone. */
+  readonly draft: Ops | null;
   readonly otherwise?: (why: string) => SelectedStages;
 }
 
@@ -34,7 +36,7 @@ type DeviceOptions = Pick<
   EngineConfig,
   'device' | 'dataParallelSize' | 'share' | 'numThreads' | 'cpuBind' | 'cpuIsa' | 'enforceEager' | 'attention'
 >;
-type StageOptions = DeviceOptions & Pick<EngineConfig, 'pipelineParallelSize'>;
+type StageOptions = DeviceOptions & Pick<EngineConfig, 'pipelineParallelSize' | 'speculative'>;
 
 /** Longer than any step: a rank waits for the tokens of rank 0, which may be waiting for a constraint. */
 const RANK_DEADLINE_MS = 120_000;
@@ -63,31 +65,38 @@ export function selectOps(options: DeviceOptions, seat?: RankSeat): SelectedOps 
  * @throws as `selectOps`, and ConfigError for several stages on a GPU, or for fewer threads than stages.
  */
 export function selectStages(options: StageOptions, seats?: readonly RankSeat[]): SelectedStages {
-  if (options.pipelineParallelSize === 1) return asStage(selectOps(options, seats?.[0]));
-  const selected: SelectedOps[] = [];
+  const { pipelineParallelSize: numStages, speculative } = options;
+  const guesses = speculative?.method === 'draft_model' && (seats?.[0]?.rank ?? 0) === 0;
+  if (numStages === 1 && seats === undefined) return inOnePiece(selectAlone(options), guesses);
+  const opened: Ops[] = [];
   try {
-    for (let stage = 0; stage < options.pipelineParallelSize; stage += 1) {
-      selected.push(selectStage(options, stage, seats?.[stage]));
-    }
+    const stages = Array.from({ length: numStages }, (_, stage) => {
+      const selected = selectStage(options, stage, seats?.[stage]);
+      opened.push(selected.ops);
+      return selected;
+    });
+    const draft = guesses ? selectBeside(options, seats?.[0]) : null;
+    const { reason, warning } = stages[0]!;
+    return { stages: stages.map(({ ops }) => ops), draft, reason, warning };
   } catch (error) {
-    for (const { ops } of selected) ops.close();
+    for (const ops of opened) ops.close();
     throw error;
   }
-  const { reason, warning } = selected[0]!;
-  return { stages: selected.map(({ ops }) => ops), reason, warning };
 }
 
-function asStage({ ops, reason, warning, otherwise }: SelectedOps): SelectedStages {
+function inOnePiece({ ops, reason, warning, otherwise }: SelectedOps, guesses: boolean): SelectedStages {
   return {
     stages: [ops],
+    draft: guesses ? ops : null,
     reason,
     warning,
-    ...(otherwise && { otherwise: (why) => asStage(otherwise(why)) }),
+    ...(otherwise && { otherwise: (why) => inOnePiece(otherwise(why), guesses) }),
   };
 }
 
 function selectStage(options: StageOptions, stage: number, seat?: RankSeat): SelectedOps {
   const { device, pipelineParallelSize: numStages } = options;
+  if (numStages === 1) return selectOps(options, seat);
   if (device === 'cuda') {
     throw new ConfigError(
       '--pipeline-parallel-size is not available with --device cuda: use --device cpu, or leave it out',
@@ -97,11 +106,23 @@ function selectStage(options: StageOptions, stage: number, seat?: RankSeat): Sel
   if (device === 'reference') return selectOps(options, seat);
   const native = loadNative();
   expectNoGpuBackend(options.attention, '');
-  const { rank, size } = seat ?? ALONE;
-  // The ranks of a stage exchange far more than the stages do: they are beside each other.
-  const place = { rank: stage * size + rank, size: numStages * size };
   const reason = `asked for by --pipeline-parallel-size ${numStages}`;
-  return openCpu(native, options, seat === undefined ? reason : `${reason}, ${seatName(seat)}`, seat, place);
+  return openCpu(native, options, reason, seat, placeOf(stage, numStages, seat));
+}
+
+/** The ranks of a stage exchange far more than the stages do: they are beside each other. */
+function placeOf(stage: number, numStages: number, { rank, size }: RankPlace = ALONE): RankPlace {
+  return { rank: stage * size + rank, size: numStages * size };
+}
+
+/**
+ * A backend beside the last stage of rank 0 that waits for no other. While it computes that stage does not, whose processors it gets
+ * therefore.
+ */
+function selectBeside(options: StageOptions, seat?: RankSeat): Ops {
+  const { device, pipelineParallelSize: numStages } = options;
+  if (device === 'reference') return new ReferenceOps();
+  return openCpu(loadNative(), options, '', undefined, placeOf(numStages - 1, numStages, seat)).ops;
 }
 
 function selectRank(options: DeviceOptions, seat: RankSeat): SelectedOps {
@@ -113,11 +134,7 @@ function selectRank(options: DeviceOptions, seat: RankSeat): SelectedOps {
       },
     );
   }
-  return openCpu(loadNative(), options, seatName(seat), seat);
-}
-
-function seatName({ rank, size }: RankSeat): string {
-  return `rank ${rank} of ${size}`;
+  return openCpu(loadNative(), options, `rank ${seat.rank} of ${seat.size}`, seat);
 }
 
 function selectAlone(options: DeviceOptions): SelectedOps {

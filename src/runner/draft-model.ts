@@ -57,6 +57,11 @@ export class DraftModel implements Proposer {
     this.#states.delete(sequenceId);
   }
 
+  /** Closes its backend, which may be that of the model it guesses for. */
+  close(): void {
+    this.#ops.close();
+  }
+
   /** Stores all tokens but the last one, except those that a draft has stored already. */
   #computeKnown(state: DraftState, tokens: readonly number[]): void {
     const wrong = state.stored.findIndex((tokenId, index) => tokenId !== tokens[index]);

@@ -36,7 +36,7 @@ function expectNoGeneration({ speculative, kvTransfer, lora }: EngineConfig): vo
 }
 
 function expectStages(
-  { pipelineParallelSize: numStages, speculative }: EngineConfig,
+  { pipelineParallelSize: numStages }: EngineConfig,
   { numLayers, pooling }: ModelConfig,
 ): void {
   const refuse = (why: string): ConfigError => refusalOfStages(numStages, why);
@@ -45,9 +45,6 @@ function expectStages(
   }
   if (pooling !== null) {
     throw refuse('is for models that generate text, and this one gives embeddings or scores: leave it out');
-  }
-  if (speculative?.method === 'draft_model') {
-    throw refuse('is not available with a draft model: use the method ngram in --speculative-config');
   }
 }
 

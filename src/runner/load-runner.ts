@@ -65,13 +65,14 @@ async function loadOrFallBack(
     return await load(selected);
   } catch (error) {
     for (const ops of selected.stages) ops.close();
+    selected.draft?.close();
     if (!(error instanceof NotAvailableError) || selected.otherwise === undefined) throw error;
     return await loadOrFallBack(selected.otherwise(error.message), load);
   }
 }
 
 async function loadOn(
-  { stages, reason, warning }: SelectedStages,
+  { stages, draft: draftOps, reason, warning }: SelectedStages,
   source: ModelSource,
   config: EngineConfig,
   { onProgress = () => {}, onWarning: tell = () => {} }: LoadListeners,
@@ -82,7 +83,7 @@ async function loadOn(
   if (warning !== null) onWarning(warning);
   const ops = stages.at(-1)!;
   const plan = new KvPlan(config, ops);
-  const draftSource = openDraftSource(config, source);
+  const draftSource = draftOps && openDraftSource(config, source);
   const places = stages.map((stage) => ({
     ops: stage,
     packedCache: openPackedCache(config, stage, onWarning),
@@ -102,7 +103,7 @@ async function loadOn(
   plan.weightBytes = model.weightBytes;
   const listeners = { onProgress, onWarning };
   const draft =
-    draftSource && (await loadDraftModel(draftSource, ops, config, plan.maxModelLen(model), listeners));
+    draftSource && (await loadDraftModel(draftSource, draftOps, config, plan.maxModelLen(model), listeners));
   plan.draftBytes = draft?.kvBytes ?? 0;
   plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
   const adapters = loadAdapters(config, model, onProgress);

@@ -141,6 +141,7 @@ export class ModelRunner implements Executor {
 
   close(): void {
     for (const ops of this.#stages) ops.close();
+    this.draftModel?.close();
   }
 
   /** Steps of single tokens come again and again, and may have rows more for it. */

@@ -209,10 +209,6 @@ describe('what is not available yet', () => {
       { tensorParallelSize: 2, device: 'cuda' },
       /--tensor-parallel-size 2 with --device cuda is not available yet.*: use --device cpu, or 1/,
     ],
-    [
-      { tensorParallelSize: 4, speculativeConfig: { method: 'draft_model', model: 'small' } },
-      /--tensor-parallel-size 4 with a draft model is not available yet.*ngram, or 1/,
-    ],
     [{ kvTransferConfig: '{"kv_connector": "NixlConnector"}' }, /NixlConnector is not available yet/],
     [{ dtype: 'half' }, /--dtype float16 is not available yet/],
     [
@@ -244,7 +240,7 @@ describe('what is not available yet', () => {
 
   it.each<Given>([
     { tensorParallelSize: 1, device: 'cuda' },
-    { tensorParallelSize: 8, speculativeConfig: { method: 'ngram' } },
+    { tensorParallelSize: 8, speculativeConfig: { method: 'draft_model', model: 'small' } },
     { kvTransferConfig: '{}' },
     { attentionBackend: 'auto' },
     { attentionBackend: 'cpu_attn' },

@@ -255,26 +255,45 @@ describe.each(availableBackends)('an engine on %s that guesses tokens ahead', (d
     fresh.close();
   });
 
-  it('accepts all that a draft model guesses which is the model itself, and tokens of one that is like it', async () => {
-    const plain = await start({ speculative: null });
-    const request = newRequest({ promptTokenIds: [1, 2, 3, 4, 5], stop: { maxTokens: 100 } });
-    const expected = run(plain, [request]);
-    plain.close();
-    const statsWith = async (model: string) => {
-      const core = await start({ speculative: { method: 'draft_model', numSpeculativeTokens: 4, model } });
-      expect(run(core, [request])).toEqual(expected);
-      const { speculation } = core.stats;
-      core.close();
-      return speculation!;
-    };
-    const same = await statsWith(folder);
-    expect(same.draftTokens).toBeGreaterThan(70);
-    expect(same.acceptedTokens).toBe(same.draftTokens);
-    const alike = await statsWith(draftFolder);
-    expect(alike.acceptedTokens).toBeGreaterThan(0);
-    // It reads no more than 70 tokens.
-    expect(alike.draftTokens).toBeLessThan(70 * 4);
-  });
+  const parts = [
+    { tensorParallelSize: 1, pipelineParallelSize: 1 },
+    { tensorParallelSize: 2, pipelineParallelSize: 1 },
+    { tensorParallelSize: 1, pipelineParallelSize: 2 },
+    { tensorParallelSize: 2, pipelineParallelSize: 2 },
+  ] as const;
+
+  it.each(parts.filter(({ tensorParallelSize: size }) => size === 1 || device === 'cpu'))(
+    'accepts all that a draft model guesses which is the model itself, and tokens of one that is like it: %j',
+    async (layout) => {
+      const plain = await start({ speculative: null });
+      const request = newRequest({ promptTokenIds: [1, 2, 3, 4, 5], stop: { maxTokens: 100 } });
+      const others = Array.from({ length: 3 }, (_, id) => ({
+        ...request,
+        id: id + 10,
+        promptTokenIds: [id + 7],
+      }));
+      const expected = run(plain, [request, ...others]);
+      plain.close();
+      const statsWith = async (model: string) => {
+        const speculative = { method: 'draft_model', numSpeculativeTokens: 4, model } as const;
+        const core = await start({ speculative, numThreads: 4, ...layout });
+        expect(run(core, [request, ...others])).toEqual(expected);
+        core.close();
+        const lone = await start({ speculative, numThreads: 4, ...layout });
+        expect(run(lone, [request])).toEqual(expected.slice(0, 1));
+        const { speculation } = lone.stats;
+        lone.close();
+        return speculation!;
+      };
+      const same = await statsWith(folder);
+      expect(same.draftTokens).toBeGreaterThan(70);
+      expect(same.acceptedTokens).toBe(same.draftTokens);
+      const alike = await statsWith(draftFolder);
+      expect(alike.acceptedTokens).toBeGreaterThan(0);
+      // It reads no more than 70 tokens.
+      expect(alike.draftTokens).toBeLessThan(70 * 4);
+    },
+  );
 
   it('refuses a draft model of another vocabulary, and one that is not there, before it loads a weight', async () => {
     const other = join(folders, 'other');

@@ -251,11 +251,6 @@ describe('what cannot be had with stages', () => {
       { pipelineParallelSize: 8, numThreads: 8 },
       /more than the 3 layers .*at most 3/,
     ],
-    [
-      'a draft model',
-      { speculative: { method: 'draft_model', model: 'x', numSpeculativeTokens: 2 } },
-      /draft model: use .*ngram/,
-    ],
     ['a GPU', { device: 'cuda' }, /not available with --device cuda/],
   ];
   it.each(refusals)('is refused by name: %s', async (_, options, message) => {

@@ -6,6 +6,7 @@ import type { KvMemoryPart } from '../../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../../models/adapters/load-adapter.ts';
 import type { RowEdits } from '../../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../../scheduler/scheduled-step.ts';
+import type { Proposer } from '../../speculation/proposer.ts';
 import type { EngineInfo, Executor, RankShare } from '../executor.ts';
 import { type LoadListeners, loadRunner } from '../load-runner.ts';
 import { Followers } from './followers.ts';
@@ -31,7 +32,8 @@ export async function loadRanks(config: EngineConfig, listeners: LoadListeners):
 class GroupExecutor implements Executor {
   readonly info: EngineInfo;
   readonly kvParts: readonly KvMemoryPart[];
-  readonly draftModel = null;
+  /** Rank 0 guesses alone: the others know only which tokens a step has. */
+  readonly draftModel: Proposer | null;
   readonly adapters: readonly LoadedAdapter[];
   readonly #leader: Executor;
   readonly #followers: Followers;
@@ -45,6 +47,7 @@ class GroupExecutor implements Executor {
       isFromPackedCache: [leader.info, ...loaded].every(({ isFromPackedCache }) => isFromPackedCache),
     };
     this.kvParts = [...leader.kvParts, ...loaded.flatMap(({ kvParts }) => kvParts)];
+    this.draftModel = leader.draftModel;
     this.adapters = leader.adapters;
   }
 
