@@ -77,17 +77,17 @@ export type StreamPosition = number;
 type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu';
 type NativeGatedActivation = NativeActivation | 'clamped_swiglu';
 
+/** Only the addon sees into it. */
+export interface NativeStageLink {
+  readonly isStageLink: never;
+}
+
 /**
  * Threads, memory and ops of one backend. Weights, vectors and caches are indices that it gives out.
  * Arguments that do not fit together throw an error with `op`, `expected` and `got`; no call touches memory before.
  * Ops that return their position run later, in the order of the calls: what they fill is there once `await` is true,
  * what they are given may be used again at once.
  */
-/** Only the addon sees into it. */
-export interface NativeStageLink {
-  readonly isStageLink: never;
-}
-
 export interface NativeBackend {
   loadLinear(parts: readonly NativePart[], k: number, format: NativeWeightFormat, splitsK: boolean): number;
   loadGateUp(gate: NativePart, up: NativePart, k: number, format: NativeWeightFormat): number;
@@ -270,12 +270,12 @@ export interface NativeBackend {
   ): StreamPosition;
   /** Waits for all ops before it, as `write` does. */
   read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
-  /** Fills `values` when it runs. */
   /** What another backend sends over it, this one receives: up to `capacity` tensors are on their way. */
   makeStageLink(capacity: number): NativeStageLink;
   sendHidden(...rest: [...x: TensorArgs, link: NativeStageLink]): StreamPosition;
   /** Over a link that this backend made. */
   receiveHidden(...rest: [...out: TensorArgs, link: NativeStageLink]): StreamPosition;
+  /** Fills `values` when it runs. */
   readLater(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): StreamPosition;
   write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;
