@@ -384,13 +384,13 @@ inline Launch launchOf(const SampleParams& p) { return logitLaunch("svcSample", 
 // ── transfers ──
 
 constexpr int kMostCopyParts = 16;
-/// Blocks of threads for each layer block.
+/// Blocks of threads for each piece.
 constexpr int copyPartsOf(int64_t bytes) {
   constexpr int64_t kLeast = 16 << 10;
   return bytes >= kLeast * kMostCopyParts ? kMostCopyParts : ceilDiv(bytes, kLeast);
 }
-inline Launch copyBlocksLaunch(const CopyBlocksParams& p, size_t count) {
-  return {"svcCopyBlocks", {static_cast<uint32_t>(copyPartsOf(p.bytes)), static_cast<uint32_t>(count), 1}, kRowThreads, 0};
+inline Launch copyPiecesLaunch(const CopyPiecesParams& p, size_t count) {
+  return {"svcCopyPieces", {static_cast<uint32_t>(copyPartsOf(p.bytes)), static_cast<uint32_t>(count), 1}, kRowThreads, 0};
 }
 
 // ── probes ──

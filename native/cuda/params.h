@@ -422,12 +422,21 @@ struct MatrixPeakParams {
   int32_t loops;
 };
 
-/// Layer blocks that one launch copies.
-constexpr int kMostCopies = 128;
-/// Copies `bytes` bytes, a multiple of 16, from each address to another, or to none, and sums them: sums [blocks][grid x], whose sum
-/// over x is that of all longs, the i-th times 2 * i + 1, modulo 2^64.
-struct CopyBlocksParams {
+/// Pieces that one launch copies, and sections that one has: keys, values, scales of either.
+constexpr int kMostCopies = 128, kMostSections = 4;
+/// In bytes.
+struct PieceSection {
+  /// Of a piece: the section, what a head has of it, a multiple of 16, and a tile of that.
+  uint32_t bytes, headBytes, tileBytes;
+  /// Of the grids: where the section begins, and how far it is from head to head.
+  uint32_t from, fromStride, to, toStride;
+};
+/// Copies pieces of `bytes` bytes out of one grid each into another, or into none, from and to a first tile, and sums them: sums
+/// [pieces][grid x], whose sum over x is that of all longs of the piece, the i-th times 2 * i + 1, modulo 2^64.
+struct CopyPiecesParams {
   uint64_t from[kMostCopies], to[kMostCopies];
+  uint32_t fromTile[kMostCopies], toTile[kMostCopies];
+  PieceSection sections[kMostSections];
   int64_t bytes;
   unsigned long long* sums;
 };

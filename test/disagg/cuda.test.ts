@@ -82,6 +82,20 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
     }
   });
 
+  it('have blocks of other sizes', async () => {
+    const cluster = await start('PUT_ASYNC', { consumerArgs: [...CUDA, '--block-size', '64'] });
+    try {
+      expect(await answersOf(cluster.url, REQUESTS, 4)).toEqual(expected);
+      const [p, d] = [cluster.producers[0]!, cluster.consumers[0]!];
+      const metrics = await readMetrics(d.url);
+      expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(0);
+      expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
+      expect(await transportsOf(p.url)).toEqual(['cuda-ipc']);
+    } finally {
+      await cluster.stop();
+    }
+  });
+
   it('compute the prompts again whose P is killed', async () => {
     const cluster = await start('PUT_ASYNC');
     try {

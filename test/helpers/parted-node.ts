@@ -29,6 +29,8 @@ export interface PartedShape {
   readonly blocks: number;
   /** Of an emulated GPU. */
   readonly gpu?: Gpu;
+  /** Blocks of the receive memory that the GPU has, too; left out, all. */
+  readonly deviceBlocks?: number;
 }
 
 interface Part {
@@ -53,7 +55,7 @@ export class PartedNode {
 
   constructor(model: PartedModel, shape: PartedShape) {
     const { KvMemory, TransferEngine } = loadNative();
-    const { degree, stages, blocks, blockTokens: tokens, gpu } = shape;
+    const { degree, stages, blocks, blockTokens: tokens, gpu, deviceBlocks = blocks } = shape;
     const { heads, tileTokens, tileBytes } = model;
     this.model = model;
     this.shape = shape;
@@ -76,8 +78,16 @@ export class PartedNode {
     const bytes = tileBytes.reduce((sum, one) => sum + one, 0);
     this.#blockBytes = model.layers * heads * (tokens / tileTokens) * bytes;
     const parts = this.parts.map(({ memory, ...place }) => ({ ...place, token: memory.share() }));
-    const receiveBytes = blocks * this.#blockBytes;
-    const options = { receiveBytes, tcp: { host: '127.0.0.1', port: 0 }, shm: true };
+    const tcp = { host: '127.0.0.1', port: 0 };
+    const options = {
+      receiveBytes: blocks * this.#blockBytes,
+      deviceBytes: deviceBlocks * this.#blockBytes,
+      tcp,
+      shm: true,
+      cudaIpc: 'possible',
+      nccl: gpu?.SVC_NCCL === undefined ? null : tcp,
+      ncclLibrary: gpu?.SVC_NCCL ?? '/nowhere/libnccl.so.2',
+    } as const;
     this.engine = new TransferEngine(parts, options, (events) => void this.events.push(...events));
   }
 
@@ -139,6 +149,10 @@ export class PartedNode {
       }
     }
     return wrong;
+  }
+
+  count(type: NativeTransferEvent['type']): number {
+    return this.events.filter((event) => event.type === type).length;
   }
 
   async event(

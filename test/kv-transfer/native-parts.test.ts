@@ -2,9 +2,9 @@
 // comes is what the consumer would have computed itself.
 
 import fc from 'fast-check';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
-import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { NCCL_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { cutOf, type PartedModel, PartedNode, type PartedShape } from '../helpers/parted-node.ts';
 import { KINDS, type Kind, range } from '../helpers/transfer-node.ts';
@@ -12,6 +12,7 @@ import { until } from '../helpers/until.ts';
 
 const nodes: PartedNode[] = [];
 afterEach(() => {
+  vi.unstubAllEnvs();
   for (const node of nodes.splice(0)) node.close();
 });
 
@@ -43,8 +44,7 @@ async function transfer(
   { kind, numTokens, first, isLate }: Asked,
 ): Promise<number> {
   const cut = cutOf(p.model, p.shape, d.shape);
-  const { shm, tcp } = d.engine.endpoints;
-  const link = p.engine.connect(kind, (kind === 'shm' ? shm : tcp)!, 2, cut);
+  const link = p.engine.connect(kind, d.engine.endpoints[kind]!, 2, cut);
   const begin = (first * d.shape.blockTokens) / cut.tokens;
   d.receive(1n, numTokens, first);
   p.engine.openSend(1, p.numBlocks(numTokens));
@@ -96,14 +96,62 @@ describe.each(KINDS)('over %s', (kind) => {
     const [p, d] = [node(TILED, { ...ALONE, stages: of }), node(TILED, { ...ALONE, stages: to, degree: 2 })];
     expect(await transfer(p, d, { kind, numTokens: 90, first: 0, isLate: true })).toBe(0);
   });
+});
 
-  it('ranks of GPUs serve others', needsCudaEmulator, async () => {
-    const gpu = { ...ALONE, gpu: CUDA_EMULATOR };
-    const [p, d] = [
-      node(SCALED, { ...gpu, degree: 4, blockTokens: 32 }),
-      node(SCALED, { ...gpu, degree: 2 }),
-    ];
-    expect(await transfer(p, d, { kind, numTokens: 60, first: 1, isLate: false })).toBe(0);
+/** Of an emulated GPU, with a receive memory of which it has a part. */
+const ON_GPU: PartedShape = { ...ALONE, gpu: NCCL_EMULATOR, deviceBlocks: 4 };
+
+describe.each([...KINDS, 'cuda-ipc', 'nccl'] as const)('from GPU to GPU over %s', (kind) => {
+  it.each<[string, Partial<PartedShape>, Partial<PartedShape>]>([
+    ['2 ranks serve 1', { degree: 2 }, {}],
+    ['1 rank serves 4', {}, { degree: 4 }],
+    ['small blocks become large', {}, { blockTokens: 64 }],
+    ['large blocks become small', { blockTokens: 64 }, {}],
+    ['1 stage serves 2', {}, { stages: 2 }],
+    ['all of it', { degree: 4, blockTokens: 32 }, { stages: 2, degree: 2, blockTokens: 64 }],
+  ])('%s', needsCudaEmulator, async (_, ofP, ofD) => {
+    for (const model of [TILED, SCALED, LATENT]) {
+      for (const isLate of [false, true]) {
+        const [p, d] = [node(model, { ...ON_GPU, ...ofP }), node(model, { ...ON_GPU, ...ofD })];
+        expect(await transfer(p, d, { kind, numTokens: 130, first: 1, isLate })).toBe(0);
+        expect([p.engine.bytesSentOver(kind), p.count('sent')]).toEqual([p.engine.bytesSent, 1]);
+        for (const one of nodes.splice(0)) one.close();
+      }
+    }
+  });
+});
+
+it(
+  'a piece that changes on its way from GPU to GPU is noticed, and can be sent again',
+  needsCudaEmulator,
+  async () => {
+    const [p, d] = [node(SCALED, { ...ON_GPU, degree: 2 }), node(SCALED, { ...ON_GPU, blockTokens: 32 })];
+    const cut = cutOf(SCALED, p.shape, d.shape);
+    const link = p.engine.connect('cuda-ipc', d.engine.endpoints['cuda-ipc']!, 1, cut);
+    await p.event('linkUp');
+    vi.stubEnv('SVC_EMULATED_FLIPS', '3');
+    d.receive(1n, 128);
+    p.engine.openSend(1, 8);
+    p.engine.grant(1, link, 1n, 0, 8);
+    p.compute(1, 7, range(8));
+    expect(await d.event('corrupt')).toMatchObject({ ticket: 1n });
+    await p.event('sent');
+    vi.unstubAllEnvs();
+    p.engine.grant(1, link, 1n, 0, 8);
+    await d.event('received');
+    expect(await d.load(1, 1n, 0, range(4))).toBe(true);
+    expect(d.wrongTiles(7, 128, range(4))).toBe(0);
+  },
+);
+
+describe.each(['cuda-ipc', 'nccl'] as const)('over %s', (kind) => {
+  it('keys and values that GPUs cannot cut have no link, which says why', needsCudaEmulator, async () => {
+    const odd: PartedModel = { layers: 1, heads: 2, tileTokens: 1, tileBytes: [2] };
+    const [p, d] = [node(odd, ON_GPU), node(odd, ON_GPU)];
+    p.engine.connect(kind, d.engine.endpoints[kind]!, 1, { shards: 2, tokens: 4 });
+    expect(await p.event('linkDown')).toMatchObject({
+      reason: 'the peer has refused: keys and values that GPUs cannot cut: they copy multiples of 16 bytes',
+    });
   });
 });
 

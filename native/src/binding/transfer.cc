@@ -62,14 +62,11 @@ std::vector<transfer::KvPart> takeParts(const Napi::Array& list) {
   return parts;
 }
 
-std::vector<transfer::Listener> listen(const Napi::Object& options, const std::vector<transfer::KvPart>& parts) {
+std::vector<transfer::Listener> listen(const Napi::Object& options, const transfer::KvParts& memory) {
   std::vector<transfer::Listener> listeners;
   const std::string cudaIpc = options.Get("cudaIpc").ToString();
-  // It copies whole layer blocks of one part.
-  const bool isOne = parts.size() == 1;
-  if (cudaIpc == "required" && !isOne) throw std::runtime_error("cuda-ipc is for a KV cache on one GPU: use the transport auto, shm or tcp");
-  const bool isPossible = cudaIpc == "possible" && isOne && transfer::canUseCudaIpc(parts.front().memory());
-  if (cudaIpc == "required" || isPossible) listeners.push_back(transfer::listenCudaIpc(parts.front().memory()));
+  const bool isPossible = cudaIpc == "possible" && transfer::canUseCudaIpc(memory);
+  if (cudaIpc == "required" || isPossible) listeners.push_back(transfer::listenCudaIpc(memory));
   if (options.Get("shm").ToBoolean()) listeners.push_back(transfer::listenShm());
   const auto listenAt = [&](const char* name, transfer::Listener (*listen)(const std::string&, int)) {
     if (!options.Get(name).IsObject()) return;
@@ -78,7 +75,6 @@ std::vector<transfer::Listener> listen(const Napi::Object& options, const std::v
     listeners.push_back(listen(host, address.Get("port").ToNumber().Int32Value()));
   };
   listenAt("tcp", transfer::listenTcp);
-  if (options.Get("nccl").IsObject() && !isOne) throw std::runtime_error("NCCL is for a KV cache on one GPU: use the transport auto, shm or tcp");
   listenAt("nccl", transfer::listenNccl);
   return listeners;
 }
@@ -88,14 +84,25 @@ bool listensFor(const std::vector<transfer::Listener>& listeners, const transfer
 }
 
 /// What opens NCCL when it is needed.
-transfer::PairSender::OpenPairs pairsOf(const Napi::Object& options, const transfer::KvMemory& memory) {
+transfer::PairSender::OpenPairs pairsOf(const Napi::Object& options) {
   const std::string library = options.Has("ncclLibrary") ? options.Get("ncclLibrary").ToString().Utf8Value() : "";
   const int channels = options.Has("ncclChannels") ? options.Get("ncclChannels").ToNumber().Int32Value() : 0;
-  return [device = memory.memory.device, library, channels, isEven = memory.layerBlockBytes % 16 == 0] {
-    if (!device) throw std::runtime_error("NCCL sends from GPU to GPU, and this KV cache is memory of the host: use --device cuda, or another transport");
-    if (!isEven) throw std::runtime_error("blocks go over NCCL in multiples of 16 bytes");
-    return device->openPairs(library, channels);
+  return [library, channels](const transfer::KvMemory& memory) {
+    if (!memory.isOfDevice()) {
+      throw std::runtime_error("NCCL sends from GPU to GPU, and this KV cache is memory of the host: use --device cuda, or another transport");
+    }
+    return memory.memory.device->openPairs(library, channels);
   };
+}
+
+/// What receives over NCCL. Throws std::runtime_error, with the reason, where that cannot be.
+std::shared_ptr<const DevicePairs> openReceivingPairs(const transfer::PairSender::OpenPairs& openPairs, const transfer::KvParts& memory) {
+  auto pairs = openPairs(memory.all().front().memory());
+  if (!memory.isOfOneDevice()) {
+    throw std::runtime_error("NCCL brings blocks to one GPU, and this KV cache is on several: use the transport auto, shm or tcp");
+  }
+  if (!memory.suitsDevices()) throw std::runtime_error("blocks go over NCCL in multiples of 16 bytes");
+  return pairs;
 }
 
 using Queue = std::shared_ptr<transfer::EventQueue>;
@@ -192,11 +199,11 @@ TransferEngine::TransferEngine(const Info& info)
     if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
     const double deviceBytes = options.Has("deviceBytes") ? options.Get("deviceBytes").ToNumber().DoubleValue() : 0;
     if (!(deviceBytes >= 0 && deviceBytes <= bytes)) throw std::runtime_error("deviceBytes is no part of the receive memory");
-    auto listeners = listen(options, memory.all());
+    auto listeners = listen(options, memory);
     const bool usesNccl = listensFor(listeners, transfer::ncclTransport());
     const bool comesFromDevices = usesNccl || listensFor(listeners, transfer::cudaIpcTransport());
-    auto openPairs = pairsOf(options, memory.all().front().memory());
-    auto pairs = usesNccl ? openPairs() : nullptr;
+    auto openPairs = pairsOf(options);
+    auto pairs = usesNccl ? openReceivingPairs(openPairs, memory) : nullptr;
     signal_ = openSignal(info.Env(), info[2], events_, deliver);
     try {
       parts_ = std::make_unique<Parts>(std::move(memory), static_cast<size_t>(bytes), comesFromDevices ? static_cast<size_t>(deviceBytes) : 0,

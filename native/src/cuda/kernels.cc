@@ -20,7 +20,7 @@ constexpr const char* kNames[] = {
     "svcFp8Attention256", "svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256", "svcF32Attention", "svcRoute",
     "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale",
     "svcSoftcap",
-    "svcCopyBlocks", "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
+    "svcCopyPieces", "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
 
 /// Those that a GPU of Hopper has beside them.
 constexpr const char* kNamesOfHopper[] = {"svcWideLinear", "svcWideSegments"};

@@ -49,39 +49,61 @@ class Lane final : public CopyLane {
     memory_->device().enter();
     driver_.check(driver_.cuMemcpyHtoDAsync_v2(to, from, bytes, stream_), "copy to its KV memory");
   }
-  std::span<const uint32_t> copyBlocks(std::span<const DeviceAddress> from, std::span<const DeviceAddress> to, size_t bytes) override;
+  std::span<const uint32_t> copyPieces(const PieceShape& shape, const Pieces& from, const Pieces& to) override;
   void finish() override;
 
  private:
   const std::shared_ptr<const TransferMemory> memory_;
   const Driver& driver_;
   const PinnedMemory pinned_, sums_;
-  std::vector<uint32_t> blockSums_;
+  std::vector<uint32_t> pieceSums_;
   StreamHandle stream_ = nullptr;
   EventHandle event_ = nullptr;
 };
 
-std::span<const uint32_t> Lane::copyBlocks(std::span<const DeviceAddress> from, std::span<const DeviceAddress> to, size_t bytes) {
-  const size_t count = from.size();
+uint32_t folded(uint64_t sum) { return static_cast<uint32_t>(sum ^ sum >> 32); }
+
+CopyPiecesParams paramsOf(const PieceShape& shape, const Pieces& from, const Pieces& to) {
+  CopyPiecesParams params{};
+  for (size_t i = 0; i < from.places.size(); ++i) {
+    params.from[i] = from.places[i].grid;
+    params.fromTile[i] = from.places[i].firstTile;
+  }
+  for (size_t i = 0; i < to.places.size(); ++i) {
+    params.to[i] = to.places[i].grid;
+    params.toTile[i] = to.places[i].firstTile;
+  }
+  uint32_t before = 0;
+  for (size_t i = 0; i < shape.tileBytes.size(); ++i) {
+    const auto tile = static_cast<uint32_t>(shape.tileBytes[i]), head = shape.grid.tiles * tile;
+    const auto start = [&](const TileGrid& grid) { return grid.heads * grid.tiles * before; };
+    params.sections[i] = {shape.grid.heads * head, head,          tile, start(from.grid), from.grid.tiles * tile,
+                          start(to.grid),          to.grid.tiles * tile};
+    params.bytes += params.sections[i].bytes;
+    before += tile;
+  }
+  return params;
+}
+
+std::span<const uint32_t> Lane::copyPieces(const PieceShape& shape, const Pieces& from, const Pieces& to) {
+  const size_t count = from.places.size();
   if (count == 0) return {};
+  if (shape.tileBytes.size() > kMostSections) throw std::runtime_error("layer blocks of more sections than a GPU copies");
   memory_->device().enter();
-  CopyBlocksParams params{};
-  std::ranges::copy(from, params.from);
-  std::ranges::copy(to, params.to);
-  params.bytes = static_cast<int64_t>(bytes);
+  CopyPiecesParams params = paramsOf(shape, from, to);
   params.sums = reinterpret_cast<unsigned long long*>(sums_.data());
-  const Launch launch = copyBlocksLaunch(params, count);
+  const Launch launch = copyPiecesLaunch(params, count);
   void* arguments[] = {&params};
-  driver_.check(driver_.cuLaunchKernel(memory_->copyBlocks(), launch.grid[0], launch.grid[1], launch.grid[2], launch.block, 1, 1,
+  driver_.check(driver_.cuLaunchKernel(memory_->copyPieces(), launch.grid[0], launch.grid[1], launch.grid[2], launch.block, 1, 1,
                                        launch.sharedBytes, stream_, arguments, nullptr),
                 "copy blocks");
   finish();
   const auto parts = static_cast<std::ptrdiff_t>(launch.grid[0]);
-  blockSums_.clear();
-  for (const unsigned long long* sums = params.sums; blockSums_.size() < count; sums += parts) {
-    blockSums_.push_back(foldedSum(std::accumulate(sums, sums + parts, uint64_t{0})));
+  pieceSums_.clear();
+  for (const unsigned long long* sums = params.sums; pieceSums_.size() < count; sums += parts) {
+    pieceSums_.push_back(folded(std::accumulate(sums, sums + parts, uint64_t{0})));
   }
-  return blockSums_;
+  return pieceSums_;
 }
 
 void Lane::finish() {
@@ -123,10 +145,10 @@ TransferMemory::TransferMemory(std::string driver, std::string kernels, size_t b
   calls.check(begun != kSuccess ? begun : done, "clear its KV memory");
 }
 
-Function TransferMemory::copyBlocks() const {
+Function TransferMemory::copyPieces() const {
   const std::lock_guard lock(mutex_);
   if (!kernels_) kernels_.emplace(device_, kernelsPath_);
-  return kernels_->functionOf(copyBlocksLaunch({}, 1));
+  return kernels_->functionOf(copyPiecesLaunch({}, 1));
 }
 
 std::unique_ptr<CopyLane> TransferMemory::openLane(size_t pinnedBytes) const {

@@ -20,10 +20,11 @@ class TransferMemory final : public SharedDeviceMemory, public std::enable_share
   ~TransferMemory() override { device_.tryToEnter(); }
 
   const Device& device() const { return device_; }
-  /// The kernel that copies blocks. Throws Unavailable where the file of kernels has none for this GPU.
-  Function copyBlocks() const;
+  /// The kernel that copies pieces. Throws Unavailable where the file of kernels has none for this GPU.
+  Function copyPieces() const;
 
   DeviceAddress address() const override { return memory_.address(); }
+  int ordinal() const override { return device_.ordinal(); }
   std::unique_ptr<CopyLane> openLane(size_t pinnedBytes) const override;
   std::shared_ptr<const SharedDeviceMemory> allocate(size_t bytes) const override;
   std::shared_ptr<const DevicePairs> openPairs(const std::string& library, int channels) const override;
@@ -35,7 +36,7 @@ class TransferMemory final : public SharedDeviceMemory, public std::enable_share
   const Device device_;
   const SharedRange memory_;
   mutable std::mutex mutex_;
-  /// Loaded when blocks are first copied by a kernel.
+  /// Loaded when pieces are first copied by a kernel.
   mutable std::optional<Kernels> kernels_;
 };
 

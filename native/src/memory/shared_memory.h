@@ -8,12 +8,10 @@
 #include <string>
 
 #include "memory/device_pair.h"
+#include "memory/piece.h"
 #include "memory/shared_pages.h"
 
 namespace svc {
-
-/// Of a device; nothing of this process may read it.
-using DeviceAddress = uint64_t;
 
 /// Copies on a device, and between it and pinned memory of the host, in their order, beside whatever the device computes. One
 /// thread uses it. All of it throws std::runtime_error where the device fails.
@@ -26,18 +24,15 @@ class CopyLane {
   virtual void fetch(char* to, DeviceAddress from, size_t bytes) = 0;
   /// To the device's memory; returns before it is done.
   virtual void store(DeviceAddress to, const char* from, size_t bytes) = 0;
-  /// Copies layer blocks of `bytes` bytes, a multiple of 16, from addresses of the device to others, or to none, waits for it, and sums them.
-  /// Of at most `kMostCopies` blocks. @returns `blockSum` of each, until the next call.
-  virtual std::span<const uint32_t> copyBlocks(std::span<const DeviceAddress> from, std::span<const DeviceAddress> to, size_t bytes) = 0;
+  /// Copies at most `kMostCopies` pieces from places of the device to others, or to none, waits for it, and sums them. The adjacent tiles of
+  /// each head are multiples of 16 bytes. @returns the sum of each, until the next call: that of
+  /// its longs, the i-th times 2 * i + 1, modulo 2^64, folded.
+  virtual std::span<const uint32_t> copyPieces(const PieceShape& shape, const Pieces& from, const Pieces& to) = 0;
   /// Waits for all copies so far, which have a deadline.
   virtual void finish() = 0;
 
   static constexpr size_t kMostCopies = 128;
 };
-
-/// What a device sums where it copies: the longs of a layer block, the i-th times 2 * i + 1, modulo 2^64, in any order, folded.
-uint32_t blockSum(const char* bytes, size_t size);
-inline uint32_t foldedSum(uint64_t sum) { return static_cast<uint32_t>(sum ^ sum >> 32); }
 
 /// Memory of a device that another process of this host owns, mapped to read.
 class ForeignDeviceMemory {
@@ -51,6 +46,8 @@ class SharedDeviceMemory {
  public:
   virtual ~SharedDeviceMemory() = default;
   virtual DeviceAddress address() const = 0;
+  /// Which device of this process it is.
+  virtual int ordinal() const = 0;
   virtual std::unique_ptr<CopyLane> openLane(size_t pinnedBytes) const = 0;
   /// More memory of the same device. Throws std::runtime_error where it has no room.
   virtual std::shared_ptr<const SharedDeviceMemory> allocate(size_t bytes) const = 0;

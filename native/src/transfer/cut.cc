@@ -1,5 +1,6 @@
 #include "transfer/cut.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -20,6 +21,11 @@ PartCut::PartCut(const Cut& cut, uint32_t heads, const KvPlace& place, const Lay
   endShard_ = place.endHead / shardHeads_;
   runs_ = shape.tokens / cut.tokens;
   pieceBytes_ = shape.bytes() / runs_ / shards();
+}
+
+bool PartCut::suitsDevices() const {
+  const auto isEven = [this](size_t tile) { return runTiles() * tile % 16 == 0; };
+  return std::ranges::all_of(shape_.tileBytes, isEven) && shape_.bytes() <= UINT32_MAX;
 }
 
 void PartCut::gather(char* piece, const char* layerBlock, uint32_t shard, uint32_t run) const {

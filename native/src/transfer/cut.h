@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "memory/layer_block_shape.h"
+#include "memory/piece.h"
 
 namespace svc::transfer {
 
@@ -44,6 +45,13 @@ class PartCut {
   size_t pieceBytes() const { return pieceBytes_; }
   bool isWhole() const { return shards() == 1 && runs_ == 1; }
 
+  /// The same for devices: how the tiles of a piece and of a layer block lie, and where in the layer block those of the piece begin.
+  PieceShape piece() const { return {{shardHeads_, runTiles()}, shape_.tileBytes}; }
+  TileGrid grid() const { return {shape_.heads, runs_ * runTiles()}; }
+  uint32_t firstTile(uint32_t shard, uint32_t run) const { return ((shard - firstShard_) * shardHeads_ * runs_ + run) * runTiles(); }
+  /// Whether devices can copy pieces.
+  bool suitsDevices() const;
+
   /// Calls `copy(offset in the layer block, offset in the piece, bytes)` for what lies together of the piece.
   template <typename Copy>
   void eachSpan(uint32_t shard, uint32_t run, Copy copy) const {
@@ -63,6 +71,9 @@ class PartCut {
   void scatter(char* layerBlock, const char* piece, uint32_t shard, uint32_t run) const;
 
  private:
+  /// Of one head in a piece.
+  uint32_t runTiles() const { return shape_.tokens / shape_.tileTokens / runs_; }
+
   KvPlace place_;
   LayerBlockShape shape_;
   uint32_t shardHeads_, firstShard_ = 0, endShard_ = 0, runs_ = 0;

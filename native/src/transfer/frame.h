@@ -61,7 +61,7 @@ struct FrameHeader {
 };
 
 struct FrameEntry {
-  /// Checksum of the piece: CRC-32C, or `blockSum` over cuda-ipc.
+  /// Checksum of the piece: CRC-32C, or over cuda-ipc and nccl what `CopyLane` sums.
   uint32_t checksum;
   /// The block of the sender's memory that it is in.
   uint32_t sourceBlock;

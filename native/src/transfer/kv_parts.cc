@@ -1,6 +1,5 @@
 #include "transfer/kv_parts.h"
 
-#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
@@ -34,6 +33,13 @@ KvParts::KvParts(std::vector<KvPart> parts) : parts_(std::move(parts)) {
   LayerBlockShape whole = parts_.front().memory().shape;
   whole.heads = heads_;
   layerBlockBytes_ = whole.bytes();
+}
+
+bool KvParts::isOfOneDevice() const {
+  const auto isOfFirst = [this](const KvPart& part) {
+    return part.memory().memory.device->ordinal() == parts_.front().memory().memory.device->ordinal();
+  };
+  return isOfDevice() && std::ranges::all_of(parts_, isOfFirst);
 }
 
 Cut KvParts::ownCut() const {

@@ -1,6 +1,7 @@
 // The KV memory of an instance: one part for each rank and stage.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -31,12 +32,16 @@ class KvParts {
   /// Of a block.
   uint32_t tokens() const { return parts_.front().memory().shape.tokens; }
   bool isOfDevice() const { return parts_.front().memory().isOfDevice(); }
+  /// Whether one device has all of it.
+  bool isOfOneDevice() const;
   /// Bytes of one block in all layers, of all heads.
   size_t blockBytes() const { return layers_ * layerBlockBytes_; }
   /// Bytes of one layer of it.
   size_t layerBlockBytes() const { return layerBlockBytes_; }
   /// With which whole layer blocks of each part are pieces.
   Cut ownCut() const;
+  /// Whether devices can copy whole layer blocks of each part.
+  bool suitsDevices() const { return std::ranges::all_of(cut(ownCut()), &PartCut::suitsDevices); }
   /// [parts] Throws std::runtime_error where a piece does not lie within one of them.
   std::vector<PartCut> cut(const Cut& cut) const;
 

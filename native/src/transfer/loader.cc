@@ -19,6 +19,7 @@ bool fits(const Load& load) {
 
 Loader::Loader(const KvParts& memory, EventQueue& events)
     : memory_(memory), events_(events), bytesPerTurn_(std::max(kBytesPerTurn, memory.layerBlockBytes())) {
+  onDevice_.resize(memory.all().size());
   for (const KvPart& part : memory.all()) {
     if (memory.isOfDevice()) lanes_.push_back(part.memory().memory.device->openLane(bytesPerTurn_));
   }
@@ -73,23 +74,16 @@ bool Loader::copySome(Load& load) {
   if (load.numRead == readable) return true;
   const uint64_t end = std::min(readable, load.numRead + bytesPerTurn_ / receive.parts().front().pieceBytes());
   bool isIntact = true;
-  forgetCopies();
+  onDevice_.assign(memory_.all().size(), {});
   try {
     for (size_t copied = 0; isIntact && load.numRead < end; ++load.numRead) {
       const Receive::Piece piece = load.isLate ? receive.inOrder(load.numRead) : receive.arrival(load.numRead);
       const uint64_t block = receive.blockOf(piece);
       if (block < load.firstBlock || block - load.firstBlock >= load.blocks.size()) continue;
       const uint32_t to = load.blocks[block - load.firstBlock];
-      if (receive.isOnDevice(piece)) {
-        from_.push_back(receive.devicePlace(piece));
-        to_.push_back(memory_.all().front().memory().deviceAddress(piece.layer, to));
-        expected_.push_back(receive.checksum(piece));
-        if (from_.size() == CopyLane::kMostCopies) isIntact = copyOnDevice();
-      } else {
-        isIntact = copy(receive, piece, to, copied++);
-      }
+      isIntact = receive.isOnDevice(piece) ? copyOnDevice(receive, piece, to) : copy(receive, piece, to, copied++);
     }
-    isIntact = copyOnDevice() && isIntact;
+    for (size_t part = 0; part < onDevice_.size(); ++part) isIntact = flush(receive, part) && isIntact;
     // Also where one was damaged: the blocks are given back.
     for (const auto& lane : lanes_) lane->finish();
   } catch (const std::exception&) {
@@ -126,18 +120,28 @@ bool Loader::copy(const Receive& receive, const Receive::Piece& piece, uint32_t 
   return true;
 }
 
-bool Loader::copyOnDevice() {
-  if (from_.empty()) return true;
-  const std::span<const uint32_t> sums = lanes_.front()->copyBlocks(from_, to_, memory_.layerBlockBytes());
-  const bool isIntact = std::ranges::equal(sums, expected_);
-  forgetCopies();
+bool Loader::copyOnDevice(const Receive& receive, const Receive::Piece& piece, uint32_t block) {
+  bool isIntact = true;
+  for (size_t part = 0; part < onDevice_.size(); ++part) {
+    const PartCut& cut = receive.parts()[part];
+    if (!cut.has(piece.layer, piece.shard)) continue;
+    const DeviceAddress layerBlock = memory_.all()[part].memory().deviceAddress(piece.layer - cut.place().firstLayer, block);
+    Copies& copies = onDevice_[part];
+    copies.from.push_back({receive.devicePlace(piece), 0});
+    copies.to.push_back({layerBlock, cut.firstTile(piece.shard, receive.runInBlock(piece))});
+    copies.expected.push_back(receive.checksum(piece));
+    if (copies.from.size() == CopyLane::kMostCopies) isIntact = flush(receive, part) && isIntact;
+  }
   return isIntact;
 }
 
-void Loader::forgetCopies() {
-  from_.clear();
-  to_.clear();
-  expected_.clear();
+bool Loader::flush(const Receive& receive, size_t part) {
+  const Copies copies = std::exchange(onDevice_[part], {});
+  if (copies.from.empty()) return true;
+  const PartCut& cut = receive.parts()[part];
+  const PieceShape shape = cut.piece();
+  const std::span<const uint32_t> sums = lanes_[part]->copyPieces(shape, {shape.grid, copies.from}, {cut.grid(), copies.to});
+  return std::ranges::equal(sums, copies.expected);
 }
 
 void Loader::end(const Load& load, bool isIntact) {

@@ -48,9 +48,10 @@ class Loader {
   bool copySome(Load& load);
   /// Copies a piece, number `copied` of this turn, into `block` of each part that has it, and verifies it.
   bool copy(const Receive& receive, const Receive::Piece& piece, uint32_t block, size_t copied);
-  /// Copies the pieces that are on the device, which are whole layer blocks of the only part, and verifies them.
-  bool copyOnDevice();
-  void forgetCopies();
+  /// The same of a piece that is on the device, together with others. False where others were not as they were sent.
+  bool copyOnDevice(const Receive& receive, const Receive::Piece& piece, uint32_t block);
+  /// Copies what is to be copied together into a part, and verifies it.
+  bool flush(const Receive& receive, size_t part);
   void end(const Load& load, bool isIntact);
 
   const KvParts& memory_;
@@ -65,9 +66,13 @@ class Loader {
   /// Of pieces of each size.
   std::map<size_t, BlockChecksum> checksums_;
   std::vector<char> scratch_;
-  /// Layer blocks on the device that are to be copied together.
-  std::vector<DeviceAddress> from_, to_;
-  std::vector<uint32_t> expected_;
+  /// Pieces on the device that are to be copied together.
+  struct Copies {
+    std::vector<Pieces::Place> from, to;
+    std::vector<uint32_t> expected;
+  };
+  /// [parts]
+  std::vector<Copies> onDevice_;
   Poller poller_;
 };
 

@@ -1,7 +1,6 @@
 #include "transfer/pair_receiver.h"
 
-#include <cstring>
-
+#include "transfer/greeting.h"
 #include "transfer/last_words.h"
 #include "transfer/pair_frame.h"
 
@@ -15,8 +14,7 @@ constexpr size_t kMostLinks = 64;
 
 /// What the thread of a link works with; it owns all of it, but for what `onFrame` uses.
 struct PairReceiver::Work {
-  std::shared_ptr<const SharedDeviceMemory> device;
-  Hello own;
+  KvParts memory;
   std::shared_ptr<const DevicePairs> pairs;
   OnFrame onFrame;
   Descriptor socket;
@@ -25,28 +23,33 @@ struct PairReceiver::Work {
     link.use(std::move(socket));
     PairHello said;
     link.read(&said, sizeof said);
-    if (said.hello.magic != own.magic || said.hello.version != own.version) link.refuse("not a peer of this version");
-    if (std::memcmp(&said.hello, &own, sizeof own) != 0) link.refuse("a KV cache of another shape");
+    const PartCut part = partSaid(link, said.hello);
     link.write(&kReady, sizeof kReady);
     const auto pair = pairs->join(said.id, 1, [&link] { return link.shouldStop(); });
-    const auto room = device->allocate(pairRoom(own.pieceBytes));
+    const auto room = memory.all().front().memory().memory.device->allocate(pairRoom(part.pieceBytes()));
     for (;;) {
       link.awaitBytes();
-      receiveNext(link, *pair, room->address());
+      receiveNext(link, *pair, {said.hello, part, room->address(), {}, {}});
     }
   }
 
-  void receiveNext(PairLink& link, DevicePair& pair, DeviceAddress room) const {
-    Arrived frame{};
+  PartCut partSaid(PairLink& link, const Hello& hello) const {
+    try {
+      return devicePartOf(hello, memory);
+    } catch (const std::exception& error) {
+      link.refuse(error.what());
+    }
+  }
+
+  void receiveNext(PairLink& link, DevicePair& pair, Arrived frame) const {
     const FrameHeader& header = frame.header;
     link.read(&frame.header, sizeof frame.header);
-    const size_t bytes = header.count * own.pieceBytes;
-    const bool isFrame = header.magic == kFrameMagic && header.count > 0 && header.count <= kMaxPieces && bytes <= pairRoom(own.pieceBytes);
+    const size_t each = frame.part.pieceBytes(), bytes = header.count * each;
+    const bool isFrame = header.magic == kFrameMagic && header.count > 0 && header.count <= kMaxPieces && bytes <= pairRoom(each);
     if (!isFrame) link.refuse("not a frame");
     frame.entries.resize(header.count);
     link.read(frame.entries.data(), frame.entries.size() * sizeof(FrameEntry));
-    pair.receive(room, bytes);
-    frame.layerBlocks = room;
+    pair.receive(frame.pieces, bytes);
     std::string fault = "nobody waits for frames any more";
     link.withOwner([&] { fault = onFrame(frame); });
     if (!fault.empty()) link.refuse(fault);
@@ -54,7 +57,7 @@ struct PairReceiver::Work {
 };
 
 PairReceiver::PairReceiver(const KvParts& memory, std::shared_ptr<const DevicePairs> pairs, OnFrame onFrame)
-    : device_(memory.all().front().memory().memory.device), hello_(pairHelloOf(memory)), pairs_(std::move(pairs)), onFrame_(std::move(onFrame)) {}
+    : memory_(memory), pairs_(std::move(pairs)), onFrame_(std::move(onFrame)) {}
 
 PairReceiver::~PairReceiver() {
   for (const auto& link : links_) link->end();
@@ -67,7 +70,7 @@ void PairReceiver::accept(Descriptor socket) {
     sendLastWords(socket.get(), "no more GPUs can send to this one");
     return;
   }
-  const auto work = std::make_shared<Work>(Work{device_, hello_, pairs_, onFrame_, std::move(socket)});
+  const auto work = std::make_shared<Work>(Work{memory_, pairs_, onFrame_, std::move(socket)});
   links_.push_back(PairLink::start([work](PairLink& link) { work->run(link); }, [](const std::string&) {}));
 }
 

@@ -15,13 +15,16 @@ namespace svc::transfer {
 
 class PairReceiver {
  public:
-  /// A frame whose layer blocks are behind each other at an address of the device.
+  /// A frame whose pieces are behind each other at an address of the device.
   struct Arrived {
+    const Hello& hello;
+    /// What `hello` says of the sender's part.
+    const PartCut& part;
+    DeviceAddress pieces;
     FrameHeader header;
     std::vector<FrameEntry> entries;
-    DeviceAddress layerBlocks;
   };
-  /// On the thread of a link; returns when the layer blocks are of no use any more, with the reason where the link is to end.
+  /// On the thread of a link; returns when the pieces are of no use any more, with the reason where the link is to end.
   using OnFrame = std::function<std::string(const Arrived& frame)>;
 
   PairReceiver(const KvParts& memory, std::shared_ptr<const DevicePairs> pairs, OnFrame onFrame);
@@ -33,9 +36,7 @@ class PairReceiver {
  private:
   struct Work;
 
-  const std::shared_ptr<const SharedDeviceMemory> device_;
-  /// What peers must say.
-  const Hello hello_;
+  const KvParts memory_;
   const std::shared_ptr<const DevicePairs> pairs_;
   const OnFrame onFrame_;
   std::vector<std::shared_ptr<PairLink>> links_;

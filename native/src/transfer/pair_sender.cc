@@ -1,38 +1,89 @@
-// The layer blocks of a frame are copied behind each other first, and summed on the way: so one message carries them, and their send can be closed
+// The pieces of a frame are copied behind each other first, and summed on the way: so one message carries them, and their send can be closed
 // at any time.
 
 #include "transfer/pair_sender.h"
 
+#include <algorithm>
 #include <optional>
 
+#include "transfer/greeting.h"
 #include "transfer/pair_frame.h"
 #include "transfer/transport.h"
 
 namespace svc::transfer {
 
-/// What the thread of a link works with; it owns all of it, but for the events.
+/// Up when the ends of all parts are, down with the first.
+class PairSender::Link {
+ public:
+  /// [parts] `parts` and how they are cut.
+  Link(uint32_t id, std::vector<KvPart> parts, std::vector<PartCut> cuts, EventQueue& events)
+      : id(id), parts(std::move(parts)), cuts(std::move(cuts)), events_(events) {}
+
+  const uint32_t id;
+  const std::vector<KvPart> parts;
+  const std::vector<PartCut> cuts;
+
+  void add(std::shared_ptr<PairLink> end) {
+    const std::lock_guard lock(mutex_);
+    if (isDown_) end->end();
+    ends_.push_back(std::move(end));
+  }
+  /// Of what is owned by others these two use the events.
+  void isUp() {
+    const std::lock_guard lock(mutex_);
+    if (++numUp_ == parts.size() && !isDown_) events_.push({EventKind::LinkUp, id});
+  }
+  void isDown(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(isDown_, true)) return;
+    events_.push({EventKind::LinkDown, id, reason});
+    for (const auto& end : ends_) end->end();
+  }
+  bool isSent(uint32_t send) const {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!parts[i].table->isSent(send, cuts[i])) return false;
+    }
+    return true;
+  }
+  void tellSent(uint32_t send) { events_.push({EventKind::Sent, send}); }
+  std::vector<std::shared_ptr<PairLink>> ends() const {
+    const std::lock_guard lock(mutex_);
+    return ends_;
+  }
+
+ private:
+  EventQueue& events_;
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<PairLink>> ends_;
+  size_t numUp_ = 0;
+  bool isDown_ = false;
+};
+
+/// What the thread of one part works with; it owns all of it, but for the events.
 struct PairSender::Work {
-  std::shared_ptr<SendTable> table;
-  PartCut cut;
+  std::shared_ptr<Link> whole;
+  size_t part;
   Hello hello;
   OpenPairs openPairs;
-  EventQueue& events;
   std::shared_ptr<std::mutex> reading;
   std::shared_ptr<std::atomic<uint64_t>> bytesSent;
-  uint32_t id;
   std::string address;
+
+  SendTable& table() const { return *whole->parts[part].table; }
+  const PartCut& cut() const { return whole->cuts[part]; }
 
   void run(PairLink& link) const {
     link.use(tcpTransport().connect(address));
-    const std::shared_ptr<const DevicePairs> pairs = openPairs();
+    const KvMemory& memory = table().memory;
+    const std::shared_ptr<const DevicePairs> pairs = openPairs(memory);
     const PairHello said{hello, pairs->newId()};
     link.write(&said, sizeof said);
     link.awaitAnswer();
     const auto pair = pairs->join(said.id, 0, [&link] { return link.shouldStop(); });
-    const auto& device = table->memory.memory.device;
-    const auto room = device->allocate(pairRoom(cut.pieceBytes()));
+    const auto& device = memory.memory.device;
+    const auto room = device->allocate(pairRoom(cut().pieceBytes()));
     const auto lane = device->openLane(1);
-    link.withOwner([&] { events.push({EventKind::LinkUp, id}); });
+    link.withOwner([&] { whole->isUp(); });
     for (;;) {
       if (!sendNext(link, *pair, room->address(), *lane)) link.awaitWork();
     }
@@ -44,31 +95,29 @@ struct PairSender::Work {
     std::optional<Portion> portion;
     {
       const std::lock_guard lock(*reading);
-      portion = table->take(id, cut, pairRoom(cut.pieceBytes()));
+      portion = table().take(whole->id, cut(), pairRoom(cut().pieceBytes()));
       if (!portion) return false;
       head = copyTo(room, *portion, lane);
     }
-    const size_t bytes = portion->blocks.size() * cut.pieceBytes();
+    const size_t bytes = portion->blocks.size() * cut().pieceBytes();
     link.write(head.data(), head.size());
     pair.send(room, bytes);
     *bytesSent += bytes;
-    if (table->finish(*portion) && table->isSent(portion->send, cut)) {
-      link.withOwner([&] { events.push({EventKind::Sent, portion->send}); });
-    }
+    // One of all parts sees that it was the last.
+    const std::lock_guard lock(*reading);
+    if (table().finish(*portion) && whole->isSent(portion->send)) link.withOwner([&] { whole->tellSent(portion->send); });
     return true;
   }
 
   /// @returns the head of the frame.
   std::vector<char> copyTo(DeviceAddress room, const Portion& portion, CopyLane& lane) const {
-    std::vector<DeviceAddress> from, to;
+    const PieceShape shape = cut().piece();
+    Pieces to{shape.grid, {}};
+    for (size_t i = 0; i < portion.blocks.size(); ++i) to.places.push_back({room + i * cut().pieceBytes(), 0});
+    const std::span<const uint32_t> sums = lane.copyPieces(shape, piecesOf(portion, table().memory, cut()), to);
     std::vector<FrameEntry> entries;
-    for (const uint32_t block : portion.blocks) {
-      from.push_back(table->memory.deviceAddress(portion.layer, block));
-      to.push_back(room + to.size() * cut.pieceBytes());
-    }
-    const std::span<const uint32_t> sums = lane.copyBlocks(from, to, cut.pieceBytes());
     for (size_t i = 0; i < sums.size(); ++i) entries.push_back({sums[i], portion.blocks[i]});
-    return frameHead(headerOf(portion, cut), entries);
+    return frameHead(portion.header(cut()), entries);
   }
 };
 
@@ -76,32 +125,39 @@ PairSender::PairSender(const KvParts& memory, OpenPairs openPairs, EventQueue& e
     : memory_(memory), openPairs_(std::move(openPairs)), events_(events) {}
 
 PairSender::~PairSender() {
-  for (const auto& [id, link] : links_) link->end();
-  for (const auto& [id, link] : links_) link->awaitEnd();
+  for (const auto& [id, link] : links_) {
+    for (const auto& end : link->ends()) end->end();
+  }
+  for (const auto& [id, link] : links_) {
+    for (const auto& end : link->ends()) end->awaitEnd();
+  }
 }
 
 void PairSender::connect(uint32_t id, const std::string& address, const Cut& cut) {
-  if (memory_.all().size() > 1 || cut != memory_.ownCut()) {
-    events_.push({EventKind::LinkDown, id, "NCCL sends whole layer blocks, of a KV cache on one GPU"});
-    return;
+  std::vector<PartCut> cuts;
+  for (const KvPart& part : memory_.distinct()) cuts.emplace_back(cut, memory_.heads(), part.place, part.memory().shape);
+  const auto whole = links_[id] = std::make_shared<Link>(id, memory_.distinct(), std::move(cuts), events_);
+  for (size_t part = 0; part < whole->parts.size(); ++part) {
+    const Hello hello = helloOf(memory_.layers(), cut, whole->cuts[part], memory_.tokens(), 0);
+    const auto work = std::make_shared<Work>(Work{whole, part, hello, openPairs_, reading_, bytesSent_, address});
+    whole->add(PairLink::start([work](PairLink& link) { work->run(link); },
+                               [whole](const std::string& reason) { whole->isDown(reason); }));
   }
-  const auto work = std::make_shared<Work>(Work{memory_.all().front().table, memory_.cut(cut).front(), pairHelloOf(memory_), openPairs_,
-                                                events_, reading_, bytesSent_, id, address});
-  EventQueue& events = events_;
-  links_[id] = PairLink::start([work](PairLink& link) { work->run(link); },
-                               [&events, id](const std::string& reason) { events.push({EventKind::LinkDown, id, reason}); });
 }
 
 bool PairSender::disconnect(uint32_t id) {
   const auto found = links_.find(id);
   if (found == links_.end()) return false;
-  found->second->end();
+  for (const auto& end : found->second->ends()) end->end();
   return true;
 }
 
 void PairSender::wake() {
-  std::erase_if(links_, [](const auto& entry) { return entry.second->hasEnded(); });
-  for (const auto& [id, link] : links_) link->wake();
+  const auto haveEnded = [](const auto& link) { return std::ranges::all_of(link.second->ends(), &PairLink::hasEnded); };
+  std::erase_if(links_, haveEnded);
+  for (const auto& [id, link] : links_) {
+    for (const auto& end : link->ends()) end->wake();
+  }
 }
 
 }  // namespace svc::transfer

@@ -1,4 +1,5 @@
-// The links over which this device sends to others: each sends with a thread of its own, one frame after the other.
+// The links over which devices of this instance send to those of others. Each part of the KV memory sends with a thread of its own, one
+// frame after the other.
 #pragma once
 
 #include <atomic>
@@ -17,8 +18,9 @@ namespace svc::transfer {
 
 class PairSender {
  public:
-  using OpenPairs = std::function<std::shared_ptr<const DevicePairs>()>;
-  /// `openPairs` is called on the thread of a link.
+  /// Of the device that has `memory`.
+  using OpenPairs = std::function<std::shared_ptr<const DevicePairs>(const KvMemory& memory)>;
+  /// `openPairs` is called on the threads of links.
   PairSender(const KvParts& memory, OpenPairs openPairs, EventQueue& events);
   ~PairSender();
 
@@ -34,6 +36,7 @@ class PairSender {
   uint64_t bytesSent() const { return *bytesSent_; }
 
  private:
+  class Link;
   struct Work;
 
   const KvParts& memory_;
@@ -42,7 +45,7 @@ class PairSender {
   /// Held while blocks are read. Threads that are left alone may outlive this.
   const std::shared_ptr<std::mutex> reading_ = std::make_shared<std::mutex>();
   const std::shared_ptr<std::atomic<uint64_t>> bytesSent_ = std::make_shared<std::atomic<uint64_t>>(0);
-  std::map<uint32_t, std::shared_ptr<PairLink>> links_;
+  std::map<uint32_t, std::shared_ptr<Link>> links_;
 };
 
 }  // namespace svc::transfer

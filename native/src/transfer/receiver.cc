@@ -7,8 +7,8 @@
 #include <cstring>
 #include <future>
 
+#include "transfer/greeting.h"
 #include "transfer/last_words.h"
-#include "transfer/pair_frame.h"
 
 namespace svc::transfer {
 namespace {
@@ -142,37 +142,15 @@ bool Receiver::fill(Inbound& inbound, void* target, size_t size) {
 
 void Receiver::checkHello(Inbound& inbound) {
   const Hello& hello = inbound.hello;
-  if (hello.magic != kHelloMagic || hello.version != kVersion) refuse("not a peer of this version");
-  if (helloChecksum(hello) != hello.checksum) refuse("a damaged greeting");
-  checkPlace(inbound);
-  const PartCut& part = *inbound.part;
+  const bool isOfDevices = inbound.transport == &cudaIpcTransport();
+  const PartCut& part = inbound.part.emplace(isOfDevices ? devicePartOf(hello, memory_) : partOf(hello, memory_));
+  inbound.checksum.emplace(hello.pieceBytes);
   // Over shm a sender whose memory is a device's has none to read from; over cuda-ipc it must have some.
   const bool mayCarry = !inbound.transport->isAnswered() && hello.blocks == 0 && !inbound.memory.isOpen();
   if (inbound.transport != &tcpTransport() && !mayCarry) map(inbound, part.pieceBytes() * part.shards() * part.runs());
   if (!inbound.transport->isAnswered()) return;
   const ssize_t sent = send(inbound.socket.get(), &kReady, sizeof kReady, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent != sizeof kReady) refuse("the connection does not carry an answer");
-}
-
-/// What of the blocks the connection carries.
-void Receiver::checkPlace(Inbound& inbound) const {
-  const Hello& hello = inbound.hello;
-  const Cut cut{hello.shards, hello.pieceTokens};
-  const bool isPlace = hello.layers == memory_.layers() && hello.firstLayer < hello.endLayer && hello.endLayer <= hello.layers &&
-                       hello.firstShard < hello.endShard && hello.endShard <= hello.shards && hello.shards <= memory_.heads() &&
-                       memory_.heads() % hello.shards == 0;
-  if (!isPlace) refuse("a KV cache of another shape");
-  const std::vector<PartCut> own = memory_.cut(cut);
-  if (own.front().pieceBytes() != hello.pieceBytes) refuse("a KV cache of another shape");
-  const uint32_t shardHeads = memory_.heads() / hello.shards;
-  const KvPlace place{hello.firstLayer, hello.endLayer, hello.firstShard * shardHeads, hello.endShard * shardHeads};
-  LayerBlockShape shape = memory_.all().front().memory().shape;
-  shape.heads = place.endHead - place.firstHead;
-  shape.tokens = hello.blockTokens;
-  inbound.part.emplace(cut, memory_.heads(), place, shape);
-  inbound.checksum.emplace(hello.pieceBytes);
-  const bool areBlocks = own.size() == 1 && own.front().isWhole() && inbound.part->isWhole();
-  if (inbound.transport == &cudaIpcTransport() && !areBlocks) refuse("cuda-ipc copies whole layer blocks of one part");
 }
 
 void Receiver::map(Inbound& inbound, size_t layerBlockBytes) {
@@ -209,7 +187,7 @@ void Receiver::beginPieces(Inbound& inbound) {
   inbound.isCorrupt = false;
   inbound.state = State::Pieces;
   if (inbound.pages) copyPieces(inbound);
-  else if (inbound.deviceMemory || inbound.layerBlocks != 0) copyOnDevice(inbound);
+  else if (inbound.deviceMemory || inbound.pieces != 0) copyOnDevice(inbound);
   else return;
   endPieces(inbound);
 }
@@ -285,24 +263,34 @@ void Receiver::copyPieces(Inbound& inbound) {
   }
 }
 
+Pieces::Place Receiver::sourceOf(const Inbound& inbound, uint32_t index) const {
+  const PartCut& part = *inbound.part;
+  if (!inbound.deviceMemory) return {inbound.pieces + index * part.pieceBytes(), 0};
+  const FrameHeader& header = inbound.header;
+  const uint32_t firstTile = part.firstTile(header.shard, (header.first + index) % part.runs());
+  return {inbound.deviceMemory->address() + sourceOffset(inbound, index), firstTile};
+}
+
 void Receiver::copyOnDevice(Inbound& inbound) {
   if (!inbound.receive) return;
+  const PartCut& part = *inbound.part;
+  const PieceShape shape = part.piece();
+  const TileGrid sources = inbound.deviceMemory ? part.grid() : shape.grid;
   std::vector<uint32_t> indices;
-  std::vector<DeviceAddress> from, to;
+  Pieces from{sources, {}}, to{shape.grid, {}};
   for (uint32_t index = 0; index < inbound.header.count; ++index) {
-    const DeviceAddress source = inbound.deviceMemory ? inbound.deviceMemory->address() + sourceOffset(inbound, index)
-                                                      : inbound.layerBlocks + index * inbound.part->pieceBytes();
+    const Pieces::Place source = sourceOf(inbound, index);
     if (placeOf(inbound, index) == nullptr) continue;
     const DeviceAddress place = inbound.receive->devicePlace(pieceAt(inbound.header, index));
     if (place == 0) {
-      copyToHost(inbound, index, source);
+      copyToHost(inbound, index, {sources, {source}});
       continue;
     }
     indices.push_back(index);
-    from.push_back(source);
-    to.push_back(place);
+    from.places.push_back(source);
+    to.places.push_back({place, 0});
   }
-  const std::span<const uint32_t> sums = lane_->copyBlocks(from, to, inbound.part->pieceBytes());
+  const std::span<const uint32_t> sums = lane_->copyPieces(shape, from, to);
   for (size_t i = 0; i < indices.size(); ++i) arrived(inbound, indices[i], sums[i], {sums[i], true});
 }
 
@@ -315,12 +303,12 @@ std::string Receiver::takeOnThread(const PairReceiver::Arrived& frame) {
 std::string Receiver::take(const PairReceiver::Arrived& frame) {
   const KvMemory& own = memory_.all().front().memory();
   Inbound inbound;
-  inbound.hello = pairHelloOf(memory_);
-  inbound.part.emplace(memory_.cut(memory_.ownCut()).front());
+  inbound.hello = frame.hello;
+  inbound.part.emplace(frame.part);
   inbound.checksum.emplace(inbound.part->pieceBytes());
   inbound.header = frame.header;
   inbound.entries = frame.entries;
-  inbound.layerBlocks = frame.layerBlocks;
+  inbound.pieces = frame.pieces;
   try {
     if (!lane_) lane_ = own.memory.device->openLane(own.layerBlockBytes);
     checkHeader(inbound);
@@ -331,11 +319,10 @@ std::string Receiver::take(const PairReceiver::Arrived& frame) {
   return "";
 }
 
-void Receiver::copyToHost(Inbound& inbound, uint32_t index, DeviceAddress from) {
-  const size_t bytes = inbound.part->pieceBytes();
-  lane_->fetch(lane_->pinned(), from, bytes);
-  lane_->finish();
-  const uint32_t sum = blockSum(lane_->pinned(), bytes);
+void Receiver::copyToHost(Inbound& inbound, uint32_t index, const Pieces& from) {
+  const PieceShape shape = inbound.part->piece();
+  const Pieces to{shape.grid, {{reinterpret_cast<DeviceAddress>(lane_->pinned()), 0}}};
+  const uint32_t sum = lane_->copyPieces(shape, from, to).front();
   const uint32_t kept = inbound.checksum->copy(placeOf(inbound, index), lane_->pinned());
   arrived(inbound, index, sum, {kept, false});
 }

@@ -56,8 +56,8 @@ class Receiver {
     /// The sender's memory; both are null where pieces follow their frames.
     std::unique_ptr<ForeignPages> pages;
     std::unique_ptr<const ForeignDeviceMemory> deviceMemory;
-    /// Where the layer blocks of this frame are, behind each other on this device; 0 where they are elsewhere.
-    DeviceAddress layerBlocks = 0;
+    /// Where the pieces of this frame are, behind each other on this device; 0 where they are elsewhere.
+    DeviceAddress pieces = 0;
     FrameHeader header{};
     std::vector<FrameEntry> entries;
     /// Null if the pieces are thrown away.
@@ -78,7 +78,6 @@ class Receiver {
   };
 
   void checkHello(Inbound& inbound);
-  void checkPlace(Inbound& inbound) const;
   /// `layerBlockBytes` of the sender's part.
   void map(Inbound& inbound, size_t layerBlockBytes);
   void checkHeader(const Inbound& inbound) const;
@@ -87,8 +86,10 @@ class Receiver {
   void copyPieces(Inbound& inbound);
   /// From the sender's GPU to the places on this one.
   void copyOnDevice(Inbound& inbound);
+  /// Where that has a piece of the frame.
+  Pieces::Place sourceOf(const Inbound& inbound, uint32_t index) const;
   /// To a place that only the host has.
-  void copyToHost(Inbound& inbound, uint32_t index, DeviceAddress from);
+  void copyToHost(Inbound& inbound, uint32_t index, const Pieces& from);
   /// A frame of another device. @returns why its link is to end, or ''.
   std::string take(const PairReceiver::Arrived& frame);
   /// The same from another thread, by that of this.

@@ -3,9 +3,17 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "transfer/frame.h"
 
 namespace svc::transfer {
+
+Pieces piecesOf(const Portion& portion, const KvMemory& memory, const PartCut& cut) {
+  Pieces pieces{cut.grid(), {}};
+  uint32_t run = portion.first;
+  for (const uint32_t block : portion.blocks) {
+    pieces.places.push_back({memory.deviceAddress(portion.layer, block), cut.firstTile(portion.shard, run++ % cut.runs())});
+  }
+  return pieces;
+}
 
 void SendTable::attach(std::function<void()> wake) {
   const std::lock_guard lock(mutex_);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transfer/cut.h"
+#include "transfer/frame.h"
 #include "transfer/kv_memory.h"
 
 namespace svc::transfer {
@@ -28,7 +29,13 @@ struct Portion {
   uint32_t first;
   /// [pieces] The block that each is in.
   std::vector<uint32_t> blocks;
+
+  /// Of its frame, but for what `frameHead` fills in.
+  FrameHeader header(const PartCut& part) const { return {kFrameMagic, part.place().firstLayer + layer, ticket, first, 0, shard, 0}; }
 };
+
+/// The pieces of `portion` where the device has them.
+Pieces piecesOf(const Portion& portion, const KvMemory& memory, const PartCut& cut);
 
 class SendTable {
  public:

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "transfer/last_words.h"
-#include "transfer/pair_frame.h"
+#include "transfer/greeting.h"
 
 namespace svc::transfer {
 namespace {
@@ -215,7 +215,7 @@ Sender::Writing Sender::makeFrame(Portion portion, const Link& link, size_t part
   std::vector<char> copies;
   std::span<const uint32_t> sums;
   const bool isMapped = link.transport->maps(memory);
-  if (memory.isOfDevice() && isMapped) sums = staging_[part]->sum(portion);
+  if (memory.isOfDevice() && isMapped) sums = staging_[part]->sum(portion, cut);
   else if (memory.isOfDevice()) place = staging_[part]->fetch(portion, cut);
   else if (!cut.isWhole()) copies = gather(memory, cut, portion);
   const auto piece = [&](size_t i) {
@@ -230,7 +230,7 @@ Sender::Writing Sender::makeFrame(Portion portion, const Link& link, size_t part
     if (!parts.empty() && static_cast<char*>(parts.back().iov_base) + parts.back().iov_len == data) parts.back().iov_len += size;
     else parts.push_back({data, size});
   };
-  std::vector<char> head = frameHead(headerOf(portion, cut), entries);
+  std::vector<char> head = frameHead(portion.header(cut), entries);
   append(head.data(), head.size());
   if (!isMapped) {
     for (size_t i = 0; i < count; ++i) append(piece(i), cut.pieceBytes());

@@ -36,10 +36,8 @@ Staging::Place Staging::fetch(const Portion& portion, const PartCut& cut) {
   return place;
 }
 
-std::span<const uint32_t> Staging::sum(const Portion& portion) {
-  addresses_.clear();
-  for (const uint32_t block : portion.blocks) addresses_.push_back(memory_.deviceAddress(portion.layer, block));
-  return lane_->copyBlocks(addresses_, {}, memory_.layerBlockBytes);
+std::span<const uint32_t> Staging::sum(const Portion& portion, const PartCut& cut) {
+  return lane_->copyPieces(cut.piece(), piecesOf(portion, memory_, cut), {});
 }
 
 void Staging::give(char* place) {

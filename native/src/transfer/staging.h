@@ -41,8 +41,8 @@ class Staging {
   /// Copies the pieces of `portion` behind each other into a place. There must be room. Throws std::runtime_error where the device
   /// fails.
   Place fetch(const Portion& portion, const PartCut& cut);
-  /// `blockSum` of each layer block of `portion`, by the device.
-  std::span<const uint32_t> sum(const Portion& portion);
+  /// The sum of each piece of `portion`, by the device.
+  std::span<const uint32_t> sum(const Portion& portion, const PartCut& cut);
 
  private:
   void give(char* place);
@@ -50,7 +50,6 @@ class Staging {
   const KvMemory memory_;
   const std::function<void()> onFree_;
   const std::unique_ptr<CopyLane> lane_;
-  std::vector<DeviceAddress> addresses_;
   std::vector<char*> free_;
 };
 

@@ -7,7 +7,7 @@
 
 #include "transfer/descriptor.h"
 #include "transfer/frame.h"
-#include "transfer/kv_memory.h"
+#include "transfer/kv_parts.h"
 
 namespace svc::transfer {
 
@@ -39,18 +39,18 @@ struct Listener {
 
 /// Unix sockets in the abstract namespace: one host, one user. Pieces of a device's memory follow their frames.
 const Transport& shmTransport();
-/// The same sockets; the receiver copies whole layer blocks from GPU to GPU, where both instances have one part.
+/// The same sockets; the receiver copies from GPU to GPU.
 const Transport& cudaIpcTransport();
-/// Addresses as of tcp; layer blocks go from GPU to GPU over NCCL, links are those of `PairSender`.
+/// Addresses as of tcp; pieces go from GPU to GPU over NCCL, links are those of `PairSender`.
 const Transport& ncclTransport();
 /// `host:port`, IPv6 in brackets.
 const Transport& tcpTransport();
 
 Listener listenShm();
-/// Whether another GPU of this host can read `memory`.
-bool canUseCudaIpc(const KvMemory& memory);
-/// Throws std::runtime_error, with the reason, where it cannot.
-Listener listenCudaIpc(const KvMemory& memory);
+/// Whether GPUs of other processes of this host can send to `memory`.
+bool canUseCudaIpc(const KvParts& memory);
+/// Throws std::runtime_error, with the reason, where they cannot.
+Listener listenCudaIpc(const KvParts& memory);
 Listener listenNccl(const std::string& host, int port);
 /// Port 0 takes any. Throws std::runtime_error with the reason.
 Listener listenTcp(const std::string& host, int port);

@@ -50,7 +50,7 @@ struct ModuleState {
 
 struct FunctionState {
   const EmulatedKernel* kernel;
-  bool copiesBlocks;
+  bool copiesPieces;
   unsigned dynamicSharedBytes = 48 << 10;
 };
 
@@ -508,7 +508,7 @@ SVC_EXPORT cuModuleGetFunction(Function* function, Module module, const char* na
   const void* const kernel = dlsym(module->library, (std::string(name) + "_emulated").c_str());
   if (kernel == nullptr) return kErrorNotFound;
   // As on a GPU, a function is its module's and never freed alone; the few of a test stay.
-  *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel), std::string_view(name) == "svcCopyBlocks"};
+  *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel), std::string_view(name) == "svcCopyPieces"};
   return kSuccess;
 }
 
@@ -527,8 +527,8 @@ SVC_EXPORT cuFuncSetAttribute(Function function, int attribute, int value) {
 
 namespace {
 
-/// Changes a bit of every n-th copy of blocks, as if it had changed on its way; n is SVC_EMULATED_FLIPS.
-void flipSome(const CopyBlocksParams& params) {
+/// Changes a bit of every n-th copy of pieces, as if it had changed on its way; n is SVC_EMULATED_FLIPS.
+void flipSome(const CopyPiecesParams& params) {
   static std::atomic<int> numCopies = 0;
   const int every = setting("SVC_EMULATED_FLIPS", 0);
   if (every == 0 || params.to[0] == 0 || ++numCopies % every != 0) return;
@@ -553,7 +553,7 @@ std::function<void()> launchOf(const KernelNode& node) {
     }
     const unsigned grid[] = {node.gridX, node.gridY, node.gridZ}, block[] = {node.blockX, node.blockY, node.blockZ};
     node.function->kernel->run(grid, block, node.sharedBytes, lines.data());
-    if (node.function->copiesBlocks) flipSome(*reinterpret_cast<const CopyBlocksParams*>(lines.data()));
+    if (node.function->copiesPieces) flipSome(*reinterpret_cast<const CopyPiecesParams*>(lines.data()));
   };
 }
 
