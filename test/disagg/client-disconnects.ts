@@ -16,11 +16,11 @@ const AT_ONCE = 16;
 const LONGEST_STAY_MS = 300;
 const DEADLINE_MS = 10_000;
 
-/** `count` clients ask, and leave within 300 ms. @returns milliseconds from the last one's leaving until all is free. */
-export async function disconnectClients(group: Cluster, count: number): Promise<number> {
+/** `count` clients ask for `maxTokens` tokens each, and leave within 300 ms. @returns milliseconds from the last one's leaving until all is free. */
+export async function disconnectClients(group: Cluster, count: number, maxTokens = 200): Promise<number> {
   let next = 0;
   const worker = async (): Promise<void> => {
-    while (next < count) await askAndLeave(group, next++);
+    while (next < count) await askAndLeave(group, next++, maxTokens);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
   return untilNothingIsHeld(group);
@@ -33,9 +33,9 @@ export async function untilNothingIsHeld(group: Cluster): Promise<number> {
   return performance.now() - startedAt;
 }
 
-async function askAndLeave({ url }: Cluster, index: number): Promise<void> {
+async function askAndLeave({ url }: Cluster, index: number, max_tokens: number): Promise<void> {
   const prompt = 'once there was a little dog who went to the forest '.repeat(1 + (index % 8)) + index;
-  const body = { prompt, max_tokens: 200, ignore_eos: true, stream: index % 2 === 0, seed: index };
+  const body = { prompt, max_tokens, ignore_eos: true, stream: index % 2 === 0, seed: index };
   await fetch(`${url}/v1/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

@@ -10,6 +10,7 @@ import { Cluster, readMetrics } from '../helpers/cluster.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { until } from '../helpers/until.ts';
+import { disconnectClients } from './client-disconnects.ts';
 import { answersOf, type MixedRequest } from './mixed-requests.ts';
 
 /** Over which `url` has sent blocks. */
@@ -18,6 +19,13 @@ async function transportsOf(url: string): Promise<string[]> {
     name.startsWith('svc:kv_transfer_sent_bytes_total{'),
   );
   return sent.flatMap(([name, bytes]) => (bytes > 0 ? [/transport="([^"]+)"/.exec(name)?.[1] ?? ''] : []));
+}
+
+/** What of a cluster is not as usual. */
+interface Changes {
+  readonly producers?: number;
+  readonly consumerArgs?: string[];
+  readonly transports?: string[];
 }
 
 const CUDA = ['--device', 'cuda', '--dtype', 'bfloat16', '--kv-cache-memory-bytes', '4e6'];
@@ -45,10 +53,10 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
   });
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  const start = (sendType: SendType, more: { consumerArgs?: string[]; transports?: string[] } = {}) =>
+  const start = (sendType: SendType, more: Changes = {}) =>
     Cluster.start({
       model: folder,
-      producers: 1,
+      producers: more.producers ?? 1,
       consumers: (more.transports ?? ['auto']).map((transport) => ({ extra: { transport } })),
       // Of the GPU's memory, where blocks come from GPUs.
       kvTransfer: { kv_buffer_size: 4e6 },
@@ -62,8 +70,8 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
 
   it.each<[SendType, string[], string[]]>([
     ['PUT_ASYNC', ['tcp', 'auto'], ['tcp', 'cuda-ipc']],
-    ['PUT', ['shm', 'nccl'], ['shm', 'nccl']],
-    ['GET', ['auto'], ['cuda-ipc']],
+    ['PUT', ['shm', 'auto', 'nccl'], ['shm', 'cuda-ipc', 'nccl']],
+    ['GET', ['auto', 'nccl'], ['cuda-ipc', 'nccl']],
   ])('answer as one instance does, with %s over %j', async (sendType, transports, used) => {
     const cluster = await start(sendType, { transports });
     try {
@@ -96,19 +104,36 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
     }
   });
 
-  it('compute the prompts again whose P is killed', async () => {
-    const cluster = await start('PUT_ASYNC');
-    try {
-      const answers = answersOf(cluster.url, REQUESTS, 4);
-      const [d] = cluster.consumers;
-      await until(
-        async () => ((await readMetrics(d!.url)).get('svc:kv_transfer_received_bytes_total') ?? 0) > 0,
-      );
-      cluster.producers[0]?.child.kill('SIGKILL');
-      expect(await answers).toEqual(expected);
-    } finally {
-      await cluster.stop();
-    }
+  describe('of which clients leave, and which are killed', () => {
+    let cluster: Cluster;
+    beforeAll(async () => {
+      cluster = await start('PUT_ASYNC', { producers: 2 });
+    });
+    afterAll(() => cluster?.stop());
+    const atD = async (name: string) =>
+      (await readMetrics(cluster.consumers[0]!.url)).get(`svc:${name}`) ?? 0;
+
+    it('free everything of a request that is cancelled', async () => {
+      expect(await disconnectClients(cluster, 16, 60)).toBeLessThan(5000);
+      expect(await atD('generation_tokens_total')).toBeLessThan(16 * 60);
+    });
+
+    it('take the blocks of another P, and compute prompts again where there is none', async () => {
+      const [first, second] = cluster.producers;
+      for (const [index, p] of [first!, second!].entries()) {
+        const before = await atD('kv_transfer_received_bytes_total');
+        const [from, to] = [5 * index, 5 * index + 3];
+        const answers = answersOf(cluster.url, REQUESTS.slice(from, to), 3);
+        await until(async () => (await atD('kv_transfer_received_bytes_total')) > before);
+        p.child.kill('SIGKILL');
+        expect(await answers).toEqual(expected.slice(from, to));
+        const loaded = await atD('kv_transfer_loaded_tokens_total');
+        const more = await answersOf(cluster.url, REQUESTS.slice(to, to + 2), 1);
+        expect(more).toEqual(expected.slice(to, to + 2));
+        expect((await atD('kv_transfer_loaded_tokens_total')) > loaded).toBe(p === first);
+        if (p === first) expect(await transportsOf(second!.url)).toEqual(['cuda-ipc']);
+      }
+    });
   });
 
   it('do not take blocks of a processor', async () => {
