@@ -1,6 +1,7 @@
 // A model cut over ranks, each in a thread of its own: the answers of one, whatever the requests ask, and one end for all of them.
 
 import { existsSync, readdirSync, rmSync } from 'node:fs';
+import os from 'node:os';
 import { join } from 'node:path';
 import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -8,9 +9,11 @@ import type { EngineConfig, TensorParallelSize } from '../../src/config/engine-c
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { ModelLoadError } from '../../src/errors.ts';
 import type { LoadedAdapter } from '../../src/models/adapters/load-adapter.ts';
+import { rankThreads } from '../../src/ops/rank-threads.ts';
 import { openRankGroup } from '../../src/ops/select.ts';
 import { RankLink } from '../../src/runner/ranks/rank-link.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
+import { readTopology } from '../../src/util/cpu-topology.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
@@ -127,6 +130,16 @@ describe('a model cut over ranks', needsNative, () => {
       const about = new RegExp(`^${degree} ranks${inStages}: .*, ${4 / degree} threads?$`);
       if (degree > 1) expect(compute).toMatch(about);
     }
+  });
+
+  it('binds the ranks of a stage to processors beside each other', async () => {
+    const parts = { pipelineParallelSize: 2, cpuBind: 'auto' } as const;
+    const { ranks } = (await start(2, parts)).executor.info;
+    const machine = { ...readTopology(), granted: os.availableParallelism() };
+    const places = rankThreads({ numThreads: 4, cpuBind: 'auto' }, 4, machine);
+    expect(ranks.map(({ compute }) => compute.match(/processor (\d+)$/)?.[1])).toEqual(
+      places.map(({ cpus }) => `${cpus![0]}`),
+    );
   });
 
   it.each([1, 2])(
