@@ -32,6 +32,10 @@ export class StagedKvCache implements KvCache {
   get layerBlockBytes(): number {
     return this.stages[0]!.layerBlockBytes;
   }
+
+  free(): void {
+    for (const stage of this.stages) stage.free();
+  }
 }
 
 /** The part of a cache that a stage has: its layers, in those of the groups that these are of. */

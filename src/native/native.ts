@@ -145,6 +145,8 @@ export interface NativeBackend {
     /** Whether other processes of this host may be given the memory to read. */
     isShared: boolean,
   ): number;
+  /** Waits for all ops. None may be called with it, or with a step of it, any more. */
+  freeKvCache(cache: number): void;
   /** Bytes of one block of one layer. */
   layerBlockBytes(cache: number): number;
   /** For a shared cache: the token lets one TransferEngine of this process adopt the memory, once. */

@@ -50,6 +50,8 @@ export interface KvCacheShape {
 export interface KvCache {
   readonly shape: KvCacheShape;
   readonly layerBlockBytes: number;
+  /** Frees the memory, once the ops so far have run. No op may be called with it, or with a step of it, any more. */
+  free(): void;
 }
 
 /** The sequences of a step: which rows belong to which sequence, and which blocks hold its keys and values. */

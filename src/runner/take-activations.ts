@@ -45,9 +45,17 @@ function computeLargestSteps(
   { shape, windows }: CacheDesign,
   limits: StepLimits,
 ): void {
-  const { maxNumBatchedTokens, maxNumSeqs, maxModelLen } = limits;
   // One block, which stands for each of a context.
   const cache = ops.makeKvCache(shape);
+  try {
+    computeSteps(ops, model, cache, windows.length, limits);
+  } finally {
+    cache.free();
+  }
+}
+
+function computeSteps(ops: Ops, model: Model, cache: KvCache, numGroups: number, limits: StepLimits): void {
+  const { maxNumBatchedTokens, maxNumSeqs, maxModelLen } = limits;
   // Some sums are taken apart only where there are few rows.
   for (
     let rows = Math.min(maxNumBatchedTokens, maxNumSeqs * maxModelLen);
@@ -57,11 +65,11 @@ function computeLargestSteps(
     const lengths = Array.from({ length: Math.ceil(rows / maxModelLen) }, (_, index) =>
       Math.min(maxModelLen, rows - index * maxModelLen),
     );
-    computeStep(ops, model, cache, inputsOf(lengths, cache, windows.length, limits), limits);
+    computeStep(ops, model, cache, inputsOf(lengths, cache, numGroups, limits), limits);
   }
   for (let rows = maxNumSeqs; rows >= 1; rows = Math.floor(rows / 2)) {
     const lengths = new Array<number>(ops.paddedBatch(rows)).fill(1);
-    computeStep(ops, model, cache, inputsOf(lengths, cache, windows.length, limits), limits);
+    computeStep(ops, model, cache, inputsOf(lengths, cache, numGroups, limits), limits);
   }
 }
 

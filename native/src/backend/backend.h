@@ -169,6 +169,8 @@ class Backend {
   /// Throws std::runtime_error where a number is not finite.
   virtual std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) = 0;
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;
+  /// Waits for all ops before it. What a transfer has of its memory goes with that.
+  virtual void freeKvCache(const KvCache& cache) = 0;
   virtual ArenaMemory arena() const = 0;
   /// Makes at least `bytes` of the arena usable; tensors stay where they are.
   virtual void growArena(size_t bytes) = 0;

@@ -53,6 +53,7 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                          InstanceMethod<&BackendObject::call<&BackendObject::makeLora>>("makeLora"),
                          InstanceMethod<&BackendObject::call<&BackendObject::freeLora>>("freeLora"),
                          InstanceMethod<&BackendObject::call<&BackendObject::makeKvCache>>("makeKvCache"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::freeKvCache>>("freeKvCache"),
                          InstanceMethod<&BackendObject::call<&BackendObject::layerBlockBytes>>("layerBlockBytes"),
                          InstanceMethod<&BackendObject::call<&BackendObject::weightBytes>>("weightBytes"),
                          InstanceMethod<&BackendObject::call<&BackendObject::growArena>>("growArena"),

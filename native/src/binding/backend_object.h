@@ -54,6 +54,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value loadVector(const Info&);
   Napi::Value makeVector(const Info&);
   Napi::Value makeKvCache(const Info&);
+  Napi::Value freeKvCache(const Info&);
   Napi::Value shareKvMemory(const Info&);
   Napi::Value layerBlockBytes(const Info&);
   Napi::Value weightBytes(const Info&);

@@ -253,7 +253,9 @@ LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& 
 
 template <class T>
 const T& itemAt(const std::vector<const T*>& list, Args& args, const char* what) {
-  return *list[args.integerIn(0, static_cast<int64_t>(list.size()) - 1, what)];
+  const T* const item = list[args.integerIn(0, static_cast<int64_t>(list.size()) - 1, what)];
+  if (item == nullptr) args.fail(what, "one that was freed");
+  return *item;
 }
 
 }  // namespace
@@ -308,6 +310,16 @@ Napi::Value BackendObject::makeKvCache(const Info& info) {
   }
   if (shape.headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(shape.headDim));
   return addTo(caches_, backend().makeKvCache(shape, info[7].ToBoolean()), info.Env());
+}
+
+/// freeKvCache(cache): no op may be called with it, or with a step of it, any more.
+Napi::Value BackendObject::freeKvCache(const Info& info) {
+  Args a = args("freeKvCache", info);
+  const KvCache& cache = cacheAt(a);
+  if (step_ != nullptr && step_->cache == &cache) step_.reset();
+  std::ranges::replace(caches_, &cache, nullptr);
+  backend().freeKvCache(cache);
+  return info.Env().Undefined();
 }
 
 /// shareKvMemory(cache): a token.

@@ -51,6 +51,10 @@ const KvCache& CpuBackend::makeKvCache(const KvCacheShape& shape, bool isShared)
   return caches_.emplace_back(cpu::makeKvCache(shape, isShared));
 }
 
+void CpuBackend::freeKvCache(const KvCache& cache) {
+  stream_.run([&] { caches_.remove_if([&](const HostKvCache& one) { return &one == &cache; }); });
+}
+
 StreamPosition CpuBackend::rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) {
   return stream_.record([this, step, &table = host(table), heads, x, cols] {
     runRope(pool_, kernels_, step->positions, table, heads, x, cols);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <list>
 #include <optional>
 #include <string>
 
@@ -50,6 +51,7 @@ class CpuBackend final : public Backend {
   const Experts& makeExperts(Experts experts) override { return experts_.emplace_back(std::move(experts)); }
   std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) override;
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
+  void freeKvCache(const KvCache& cache) override;
   ArenaMemory arena() const override { return {arena_.data(), arena_.capacity()}; }
   void growArena(size_t bytes) override { arena_.grow(bytes); }
 
@@ -117,7 +119,7 @@ class CpuBackend final : public Backend {
   std::optional<PackedReadAhead> packedEntry_;
   std::deque<HostVector> vectors_;
   std::deque<Experts> experts_;
-  std::deque<HostKvCache> caches_;
+  std::list<HostKvCache> caches_;
   AttentionMemory attentionMemory_;
   ProductMemory productMemory_;
   ExpertsMemory expertsMemory_;

@@ -75,8 +75,15 @@ const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared
   DeviceMemory memory(device_, bytes);
   const Driver& driver = device_.driver();
   driver.check(driver.cuMemsetD8Async(memory.address(), 0, bytes, stream_.handle()), "clear its KV memory");
+  // Nobody may free it before.
+  stream_.endOp();
   const DeviceAddress address = memory.address();
   return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {}}, address, std::move(memory)});
+}
+
+void CudaBackend::freeKvCache(const KvCache& cache) {
+  stream_.awaitAll();
+  caches_.remove_if([&](const DeviceKvCache& one) { return &one == &cache; });
 }
 
 bool CudaBackend::await(StreamPosition position, Duration atMost) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,6 +48,7 @@ class CudaBackend final : public Backend {
   const Vector& loadVector(const TensorSource& source, int64_t length) override;
   const Vector& makeVector(std::vector<float> values) override;
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
+  void freeKvCache(const KvCache& cache) override;
   ArenaMemory arena() const override { return {reinterpret_cast<char*>(arena_.address()), arena_.capacity()}; }
   void growArena(size_t bytes) override { arena_.grow(bytes); }
   StreamPosition lastPosition() const override { return stream_.lastPosition(); }
@@ -137,8 +139,7 @@ class CudaBackend final : public Backend {
   };
   /// How the chunks of a step are shared for layers that see alike.
   struct DeviceSchedule {
-    const KvCache* cache;
-    int group, window;
+    int kvHeads, headDim, group, window;
     bool isBidirectional;
     /// Of the step that needed it last.
     uint64_t step = 0;
@@ -211,7 +212,7 @@ class CudaBackend final : public Backend {
   std::deque<DeviceExperts> experts_;
   /// The heads of each layer that was computed.
   std::map<std::vector<const Weight*>, StoredWeightGroups> heads_;
-  std::deque<DeviceKvCache> caches_;
+  std::list<DeviceKvCache> caches_;
   DeviceMemory scratch_;
   /// Of products with adapters, around which `scratch_` is used.
   DeviceMemory loraMemory_;

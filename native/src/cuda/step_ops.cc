@@ -187,13 +187,14 @@ const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int grou
 
 const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& step, const AttentionOptions& options,
                                                             const Tiles& tiles) {
+  const auto& [layers, blocks, blockSize, kvHeads, headDim, format, keysAreValues] = step.cache->shape;
   const int window = static_cast<int>(options.window);
   auto found = std::find_if(schedules_.begin(), schedules_.end(), [&](const DeviceSchedule& one) {
-    return one.cache == step.cache && one.group == tiles.group && one.window == window &&
+    return one.kvHeads == kvHeads && one.headDim == headDim && one.group == tiles.group && one.window == window &&
            one.isBidirectional == options.isBidirectional;
   });
   if (found == schedules_.end()) {
-    schedules_.push_back({step.cache, tiles.group, window, options.isBidirectional});
+    schedules_.push_back({kvHeads, headDim, tiles.group, window, options.isBidirectional});
     found = std::prev(schedules_.end());
   }
   if (found->step != numSteps_) sendSchedule(*found, step, tiles);

@@ -156,6 +156,10 @@ export class NativeKvCache extends Handle implements KvCache {
     this.shape = shape;
     this.layerBlockBytes = native.layerBlockBytes(this.index);
   }
+
+  free(): void {
+    this.native.freeKvCache(this.index);
+  }
 }
 
 /** The name of a weight in the packed cache: kind, tensors and format. */

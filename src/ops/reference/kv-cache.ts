@@ -31,6 +31,10 @@ export class RefKvCache implements KvCache {
     this.#rows = Array.from({ length: numKvRows(shape) }, () => new Float32Array(blocks * heads * headDim));
   }
 
+  free(): void {
+    this.#rows.length = 0;
+  }
+
   /** Index of the first number of a token's vector of one head. */
   #start(block: number, kind: 'key' | 'value', head: number, offset: number): number {
     const { kvHeads, blockSize, headDim } = this.shape;

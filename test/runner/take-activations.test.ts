@@ -1,0 +1,32 @@
+// What the largest steps take of a GPU is what steps find there later: their KV cache is given back.
+
+import { describe, expect, it } from 'vitest';
+import { loadModel } from '../../src/models/load-model.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
+import { takeActivations } from '../../src/runner/take-activations.ts';
+import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { ownGoldens } from '../models/golden-cases.ts';
+
+const LIMITS = {
+  maxNumBatchedTokens: 24,
+  maxNumSeqs: 4,
+  maxModelLen: 64,
+  hasAdapters: false,
+  speculative: null,
+};
+
+const QWEN3 = ownGoldens().find(({ name }) => name === 'qwen3')!;
+
+describe.each([
+  ['FLASH_ATTN', false],
+  ['FLASHINFER', true],
+])('the largest steps with %s', (_, isScheduled) => {
+  it('take their memory once, and nothing that they leave unused', needsCudaEmulator, async () => {
+    const ops = openCuda(isScheduled);
+    const model = await loadModel(openModelSource(QWEN3.folder), ops, { dtype: 'bfloat16', maxModelLen: 64 });
+    const design = { shape: model.kvCacheShape(1, 16), windows: [null] };
+    expect(takeActivations(ops, model, design, LIMITS)).toBeGreaterThan(0);
+    expect(takeActivations(ops, model, design, LIMITS)).toBe(0);
+    ops.close();
+  });
+});
