@@ -189,11 +189,11 @@ function share(count: number, index: number, of: number): { first: number; end: 
 }
 
 function tileOf(bytes: number, about: readonly number[]): Buffer {
+  const tile = Buffer.alloc(bytes);
   let state = about.reduce((sum, number) => (Math.imul(sum, 31) + number + 1) >>> 0, 17);
-  return Buffer.from(
-    Array.from({ length: bytes }, () => {
-      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-      return state >>> 24;
-    }),
-  );
+  for (let at = 0; at < bytes; at += 1) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    tile[at] = state >>> 24;
+  }
+  return tile;
 }

@@ -4,6 +4,7 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
+import { ByteRelay } from '../helpers/byte-relay.ts';
 import { NCCL_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { cutOf, type PartedModel, PartedNode, type PartedShape } from '../helpers/parted-node.ts';
@@ -236,6 +237,53 @@ describe('a transfer engine', needsNative, () => {
     }
     engine.close();
   });
+});
+
+it('finds, when it loads, that a piece has changed since it came', needsNative, async () => {
+  const [p, d] = [node(TILED, { ...ALONE, degree: 2 }), node(TILED, ALONE)];
+  const link = p.engine.connect('tcp', d.engine.endpoints.tcp!, 2, cutOf(TILED, p.shape, d.shape));
+  for (const send of [1, 2]) {
+    // Both at the same place.
+    d.receive(BigInt(send), 32);
+    p.engine.openSend(send, 2);
+    p.engine.grant(send, link, BigInt(send), 0, 2);
+    p.compute(send, send, [2 * send, 2 * send + 1]);
+    await d.event('received', (event) => event.type === 'received' && event.ticket === BigInt(send));
+  }
+  expect([await d.load(1, 1n, 0, [10, 11]), await d.load(2, 2n, 0, [10, 11])]).toEqual([false, true]);
+  expect(d.events).toContainEqual({ type: 'corrupt', ticket: 1n });
+  expect(d.wrongTiles(2, 32, [10, 11])).toBe(0);
+});
+
+it('sends everything again under another grant, wherever the one before it was', needsNative, async () => {
+  // More than sockets hold: the first link gets stuck among the runs of the second shard.
+  const large: PartedModel = { layers: 1, heads: 4, tileTokens: 16, tileBytes: [65_536] };
+  const [p, d] = [
+    node(large, { ...ALONE, blockTokens: 64, blocks: 32 }),
+    node(large, { ...ALONE, degree: 4, blocks: 128 }),
+  ];
+  const [cut, numTokens, shardBytes] = [cutOf(large, p.shape, d.shape), 2048, 128 * 65_536];
+  const relay = await ByteRelay.start(d.engine.endpoints.tcp!);
+  relay.change = (bytes, offset) => {
+    if (offset > 1.3 * shardBytes) relay.pause();
+    return bytes;
+  };
+  const stuck = p.engine.connect('tcp', relay.address, 1, cut);
+  p.engine.openSend(1, 32);
+  p.compute(1, 7, range(32));
+  d.receive(1n, numTokens);
+  p.engine.grant(1, stuck, 1n, 0, 128);
+  await until(() => d.engine.progress(1n) > 128);
+  relay.reset();
+  await p.event('linkDown');
+  relay.close();
+  d.engine.closeReceive(1n);
+  await d.event('receiveClosed');
+  d.receive(2n, numTokens);
+  p.engine.grant(1, p.engine.connect('tcp', d.engine.endpoints.tcp!, 1, cut), 2n, 0, 128);
+  await d.event('received');
+  expect(await d.load(1, 2n, 0, range(128))).toBe(true);
+  expect(d.wrongTiles(7, numTokens, range(128))).toBe(0);
 });
 
 it('a ticket is for one cut: pieces of another end the link', needsNative, async () => {

@@ -24,9 +24,10 @@ class LaunchList {
  public:
   /// Nothing is launched for a grid without blocks.
   template <class Params>
-  void add(Function function, const Launch& launch, Params params) {
+  void add(Function function, const Launch& launch, const Params& given) {
     const auto [x, y, z] = launch.grid;
     if (x == 0 || y == 0 || z == 0) return;
+    Params params = given;
     __builtin_clear_padding(&params);
     const size_t begin = (params_.size() + alignof(Params) - 1) / alignof(Params) * alignof(Params);
     params_.resize(begin + sizeof(Params));

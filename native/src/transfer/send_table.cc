@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-
 namespace svc::transfer {
 
 Pieces piecesOf(const Portion& portion, const KvMemory& memory, const PartCut& cut) {
