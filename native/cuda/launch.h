@@ -157,6 +157,9 @@ inline Launch launchOf(const QuantizeRowsParams& p) {
   return {"svcQuantizeRows", {static_cast<uint32_t>(p.rows), 1, 1}, kRowThreads, 0};
 }
 inline Launch launchOf(const TakeColumnsParams& p) { return rowLaunch("svcTakeColumns", p.rows, p.cols); }
+inline Launch takeGroupColumnsLaunch(const TakeGroupColumnsParams& p, int tiles) {
+  return rowLaunch("svcTakeGroupColumns", tiles, p.take.cols);
+}
 
 /// Of f32: rows of the weight and of x that a block of threads multiplies, and the columns that it loads at a time.
 constexpr int kF32Weights = 64, kF32Tokens = 16, kF32K = 16, kF32Threads = 256;

@@ -212,10 +212,10 @@ struct WideLinearParams {
   LinearParams product;
 };
 
-/// The weight of a group of rows: where its numbers (of int8 pairs, of codes bytes), its bias and its scales begin, counted from those of the
-/// first group that has any. Not their addresses: those of a device are known to kernels by their arguments alone.
+/// The weight of a group of rows: where its numbers (of int8 pairs, of codes bytes), its bias, its scales and its order of columns begin, counted
+/// from those of the first group that has any. Not their addresses: those of a device are known to kernels by their arguments alone.
 struct GroupWeight {
-  int64_t first, firstBias, firstScale;
+  int64_t first, firstBias, firstScale, firstColumn;
   int32_t hasBias, n;
 };
 
@@ -327,6 +327,14 @@ struct TakeColumnsParams {
   uint16_t* out;
   int64_t outStride;
   int32_t rows, cols;
+};
+
+/// The same of groups of rows, each with columns of its own, which `weights` counts from `take.columns`. Rows of groups that are left out stay.
+struct TakeGroupColumnsParams {
+  TakeColumnsParams take;
+  const GroupWeight* weights;
+  const GroupTile* tiles;
+  const int32_t* numTiles;
 };
 
 /// out[i] = x[ids[i]], each row `rowBytes` long; strides in bytes, all multiples of 2.

@@ -21,4 +21,15 @@ SVC_KERNEL(svcTakeColumns, TakeColumnsParams, kRowThreads) {
   if (i < p.cols) p.out[row * p.outStride + i] = p.x[row * p.xStride + p.columns[i]];
 }
 
+SVC_KERNEL(svcTakeGroupColumns, TakeGroupColumnsParams, kRowThreads) {
+  const auto& [x, xStride, columns, out, outStride, rows, cols] = p.take;
+  const int i = static_cast<int>(blockIdx.y) * kRowThreads + thread();
+  if (static_cast<int>(blockIdx.x) >= *p.numTiles || i >= cols) return;
+  const GroupTile tile = p.tiles[blockIdx.x];
+  const GroupWeight& weight = p.weights[tile.group];
+  if (weight.n == 0) return;
+  const int32_t column = columns[weight.firstColumn + i];
+  for (int row = tile.firstRow; row < tile.firstRow + tile.rows; ++row) out[row * outStride + i] = x[row * xStride + column];
+}
+
 }  // namespace svc::cuda

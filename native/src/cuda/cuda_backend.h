@@ -179,6 +179,8 @@ class CudaBackend final : public Backend {
   static size_t inputBytes(const DeviceWeight& weight, int rows);
   /// Makes it in `memory` where `weight` is such a one.
   void prepareInput(const DeviceWeight& weight, LinearParams& params, char* memory);
+  /// The same for groups of rows in at most `tiles` tiles.
+  void prepareGroups(const DeviceWeight& first, GroupedLinearParams& params, int tiles, char* memory);
   StreamPosition elementwise(Launch (*how)(const ElementwiseParams&), ElementwiseParams params, Rows x, int64_t cols, Rows out);
   /// Whole, or in chunks and their combination where there are `partials`.
   void attend(const AttentionParams& params, const AttentionPlan& plan);

@@ -102,8 +102,8 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
       product.outStride = ends.outStride;
       product.activation = ends.activation;
       product.rows = rows;
-      prepareInput(*groups.first, product, at<char>(memory, prepared));
-      const GroupedLinearParams params{product, groups.memory.at<GroupWeight>(), sort.tiles, sort.numTiles, 0, 0};
+      GroupedLinearParams params{product, groups.memory.at<GroupWeight>(), sort.tiles, sort.numTiles, 0, 0};
+      prepareGroups(*groups.first, params, tiles, at<char>(memory, prepared));
       launch(groupedLaunch(params, tile, groups.n, tiles, groups.count()), params);
     }
   };

@@ -16,7 +16,7 @@ constexpr const char* kNames[] = {
     "svcGroupedLinear128", "svcCodedGroups8", "svcCodedGroups16", "svcCodedGroups32", "svcCodedGroups64", "svcCodedGroups128",
     "svcWholeGroups8", "svcWholeGroups16", "svcWholeGroups32", "svcWholeGroups64", "svcWholeGroups128", "svcCodedLinear8", "svcCodedLinear16", "svcCodedLinear32", "svcCodedLinear64", "svcCodedLinear128",
     "svcWholeLinear8", "svcWholeLinear16", "svcWholeLinear32", "svcWholeLinear64", "svcWholeLinear128", "svcWholeCombine",
-    "svcLinearF32", "svcF32Groups", "svcF32LoraUp", "svcQuantizeRows", "svcTakeColumns", "svcStoreInt8Kv", "svcFp8Attention64", "svcFp8Attention128",
+    "svcLinearF32", "svcF32Groups", "svcF32LoraUp", "svcQuantizeRows", "svcTakeColumns", "svcTakeGroupColumns", "svcStoreInt8Kv", "svcFp8Attention64", "svcFp8Attention128",
     "svcFp8Attention256", "svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256", "svcF32Attention", "svcRoute",
     "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcMeanRows", "svcActivate", "svcCast", "svcAddScaled", "svcScale",
     "svcSoftcap",

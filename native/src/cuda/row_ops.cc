@@ -114,7 +114,7 @@ bool CudaBackend::isWide(const DeviceWeight& weight, const LinearParams& params)
 
 size_t CudaBackend::inputBytes(const DeviceWeight& weight, int rows) {
   if (weight.format == WeightFormat::Int8) return rows * (inputStride(weight) + sizeof(float));
-  return weight.columns.bytes() == 0 ? 0 : rows * inputStride(weight) * sizeof(uint16_t);
+  return !weight.hasOrder() ? 0 : rows * inputStride(weight) * sizeof(uint16_t);
 }
 
 void CudaBackend::prepareInput(const DeviceWeight& weight, LinearParams& params, char* memory) {
@@ -127,13 +127,24 @@ void CudaBackend::prepareInput(const DeviceWeight& weight, LinearParams& params,
     params.x = reinterpret_cast<const uint16_t*>(memory);
     params.xStride = stride / 2;
     params.rowScales = scales;
-  } else if (weight.columns.bytes() > 0) {
+  } else if (weight.hasOrder()) {
     auto* const numbers = reinterpret_cast<uint16_t*>(memory);
     const TakeColumnsParams take{params.x, params.xStride, weight.columns.at<int32_t>(), numbers, stride, params.rows, weight.k};
     launch(launchOf(take), take);
     params.x = numbers;
     params.xStride = stride;
   }
+}
+
+void CudaBackend::prepareGroups(const DeviceWeight& first, GroupedLinearParams& params, int tiles, char* memory) {
+  LinearParams& product = params.product;
+  if (!first.hasOrder()) return prepareInput(first, product, memory);
+  const TakeColumnsParams own{product.x, product.xStride, first.columns.at<int32_t>(), reinterpret_cast<uint16_t*>(memory),
+                              inputStride(first), product.rows, first.k};
+  const TakeGroupColumnsParams take{own, params.weights, params.tiles, params.numTiles};
+  launch(takeGroupColumnsLaunch(take, tiles), take);
+  product.x = own.out;
+  product.xStride = own.outStride;
 }
 
 StreamPosition CudaBackend::linear(const Weight& weight, Rows x, Rows out, bool add) {

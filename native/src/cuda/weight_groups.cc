@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "backend/not_available.h"
-
 namespace svc::cuda {
 namespace {
 
 const DeviceWeight& onDevice(const Weight* weight) { return static_cast<const DeviceWeight&>(*weight); }
 
-bool areAlike(const DeviceWeight& a, const DeviceWeight& b) { return a.format == b.format && a.codes == b.codes; }
+bool areAlike(const DeviceWeight& a, const DeviceWeight& b) {
+  return a.format == b.format && a.codes == b.codes && a.hasOrder() == b.hasOrder();
+}
 
 /// Numbers, pairs of int8 or bytes of codes from one weight to another.
 int64_t distance(const LinearParams& from, const LinearParams& to) {
@@ -29,7 +29,8 @@ void WeightGroups::add(const DeviceWeight& one) {
   }
   const bool hasBias = own.bias != nullptr;
   if (product.bias == nullptr) product.bias = own.bias;
-  table.push_back({distance(product, own), hasBias ? own.bias - product.bias : 0, own.columnScales - product.columnScales, hasBias ? 1 : 0, own.n});
+  table.push_back({distance(product, own), hasBias ? own.bias - product.bias : 0, own.columnScales - product.columnScales,
+                   one.columns.at<int32_t>() - first->columns.at<int32_t>(), hasBias ? 1 : 0, own.n});
   n = std::max(n, own.n);
 }
 
@@ -48,9 +49,6 @@ std::vector<StoredWeightGroups> groupsByFormat(const Device& device, const std::
   std::vector<StoredWeightGroups> all;
   for (const Weight* const weight : weights) {
     const DeviceWeight& one = onDevice(weight);
-    if (one.columns.bytes() > 0) {
-      throw NotAvailable("experts in int4 whose groups are of columns anywhere (desc_act) are not available yet with --device cuda: use --device cpu");
-    }
     const bool isKnown = std::any_of(all.begin(), all.end(), [&](const StoredWeightGroups& groups) { return areAlike(*groups.first, one); });
     if (!isKnown) all.emplace_back(device, weights, one, stream);
   }

@@ -20,7 +20,7 @@ struct WeightGroups {
   /// Of the format of those before it.
   void add(const DeviceWeight& weight);
   /// A group that other launches multiply.
-  void leaveOut() { table.push_back({0, 0, 0, 0, 0}); }
+  void leaveOut() { table.push_back({}); }
   int count() const { return static_cast<int>(table.size()); }
 };
 
@@ -34,7 +34,7 @@ struct StoredWeightGroups : WeightGroups {
   DeviceMemory memory;
 };
 
-/// One for each format that there is. Throws NotAvailable where there are no kernels for one.
+/// One for each format that there is, and for codes whose columns have an order of their own.
 std::vector<StoredWeightGroups> groupsByFormat(const Device& device, const std::vector<const Weight*>& weights, StreamHandle stream);
 
 }  // namespace svc::cuda

@@ -26,6 +26,7 @@ struct DeviceWeight : Weight {
   /// Without panels but of codes.
   CodedWeight coded;
 
+  bool hasOrder() const { return columns.bytes() > 0; }
   /// Numbers from one row to the next.
   int64_t stride() const;
   /// Fills what a product takes of its weight, bias included.

@@ -74,7 +74,7 @@ struct Groups {
 
   /// Groups whose weights and scales are so far apart.
   void fill(int64_t step, int64_t scaleStep) {
-    for (int i = 0; i < kExperts; ++i) table.push_back({i * step, i * kN, i * scaleStep, i % 2, kN});
+    for (int i = 0; i < kExperts; ++i) table.push_back({i * step, i * kN, i * scaleStep, 0, i % 2, kN});
   }
 
   LinearParams of(int group) const {
