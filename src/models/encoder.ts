@@ -12,6 +12,7 @@ import type { Step } from './layers/step.ts';
 import type { ForwardInputs, Model } from './model.ts';
 import type { EncoderConfig, ModelConfig } from './model-config.ts';
 import { loadDense, type PoolingHead } from './pooling/pooling-head.ts';
+import type { RankShare } from './rank-share.ts';
 import type { Projection } from './weights/weight-reader.ts';
 
 /** @param root the names of the model's tensors, but not those of its head, begin with it. */
@@ -56,14 +57,14 @@ export async function loadEncoder(context: LoadContext, design: EncoderDesign): 
   return new Encoder(context, { embedding, ...learned, norm, layers, finalNorm, poolingHead });
 }
 
-/** What is added to the embeddings of words. */
+/** What is added to the embeddings of words: small tables, which each rank has. */
 function loadLearned(
   { config, weights, names }: LoadContext,
   root: string,
 ): Pick<EncoderParts, 'positions' | 'tokenTypes'> {
   const { hiddenSize, encoder } = config;
   const { positions, numTokenTypes } = encoder!;
-  const types = { name: `${root}embeddings.token_type_embeddings`, n: numTokenTypes };
+  const types = { name: `${root}embeddings.token_type_embeddings`, n: numTokenTypes, shared: null };
   return {
     positions: positions && weights.embedding(positionRows(names.positions!, positions), hiddenSize),
     tokenTypes: numTokenTypes > 0 ? weights.embedding(types, hiddenSize) : null,
@@ -71,7 +72,7 @@ function loadLearned(
 }
 
 function positionRows(name: string, { count, offset }: NonNullable<EncoderConfig['positions']>): Projection {
-  return { name, n: count, within: { rows: offset + count, first: offset } };
+  return { name, n: count, within: { rows: offset + count, first: offset }, shared: null };
 }
 
 interface EncoderParts {
@@ -99,6 +100,7 @@ class Encoder implements Model {
   readonly poolingHead: PoolingHead | null;
   readonly #ops: Ops;
   readonly #parts: EncoderParts;
+  readonly #share: RankShare;
 
   constructor({ config, ops, weights, kvDType }: LoadContext, parts: EncoderParts) {
     this.config = config;
@@ -108,11 +110,12 @@ class Encoder implements Model {
     this.weightBytes = weights.packedBytes;
     this.#ops = ops;
     this.#parts = parts;
+    this.#share = weights.share;
     this.poolingHead = parts.poolingHead;
   }
 
   kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
-    return kvCacheShape(this.config, this.kvDType, blocks, blockSize);
+    return kvCacheShape(this.config, this.kvDType, blocks, blockSize, this.#share);
   }
 
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {
@@ -136,7 +139,9 @@ class Encoder implements Model {
   #embed({ tokens, positions, tokenTypes }: ForwardInputs): Tensor {
     const ops = this.#ops;
     const parts = this.#parts;
-    const x = ops.embedding(tokens, parts.embedding);
+    const total = this.config.vocabSize;
+    const x = ops.embedding(tokens, parts.embedding, { first: this.#share.of(total).first, total });
+    ops.sumRanks(x);
     const add = (ids: Int32Array, table: LinearWeight): void =>
       ops.scope(() => ops.addScaled(x, ops.embedding({ ids, sampled: null }, table), 1));
     if (parts.tokenTypes !== null) {

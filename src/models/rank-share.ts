@@ -55,12 +55,6 @@ export class RankShare {
   expectPossible(config: ModelConfig): void {
     const { size } = this.place;
     if (this.isAlone) return;
-    if (config.pooling !== null || config.encoder !== null) {
-      throw refusal(
-        size,
-        'shares models that generate text, and this one gives embeddings or scores: leave it out',
-      );
-    }
     const degrees = [1, 2, 4, 8].filter((degree) => obstacleTo(config, degree) === null);
     const obstacle = obstacleTo(config, size);
     if (obstacle === null) return;

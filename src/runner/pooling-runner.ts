@@ -30,7 +30,7 @@ interface RowRange {
   readonly end: number;
 }
 
-const NOTHING: Pending<Float32Array> = { read: () => new Float32Array(0) };
+const NOTHING = new Float32Array(0);
 
 export class PoolingRunner implements Executor {
   readonly info: EngineInfo;
@@ -121,9 +121,21 @@ export class PoolingRunner implements Executor {
     const complete = step.sequences.flatMap(({ pooling }, index) =>
       pooling ? [{ start: queryStarts[index]!, end: queryStarts[index + 1]! }] : [],
     );
-    if (complete.length === 0) return NOTHING;
+    if (complete.length === 0) return { read: () => NOTHING };
+    if (this.#ops.ranks.rank > 0) return this.#onceComputed();
     const states = this.#statesOf(hidden, complete);
     return this.#ops.readLater(this.#model.poolingHead?.(this.#ops, states) ?? states);
+  }
+
+  /** Every rank has the states of all layers: the first one alone makes the numbers. */
+  #onceComputed(): Pending<Float32Array> {
+    const computed = this.#ops.mark();
+    return {
+      read: () => {
+        computed.read();
+        return NOTHING;
+      },
+    };
   }
 
   /** What stands for each sequence, [sequences, hidden]. */

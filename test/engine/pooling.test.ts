@@ -100,6 +100,40 @@ describe.each(availableBackends)('on the %s backend', (device) => {
   );
 });
 
+/** Whose keys and values have one head. */
+const CANNOT_BE_SHARED = 'embedding-gemma';
+
+describe.each(POOLING_MODELS.filter((name) => name !== CANNOT_BE_SHARED))('%s', (name) => {
+  it.each(['float32', 'bfloat16'] as const)(
+    'has the same bits over two ranks: %s',
+    needsNative,
+    async (dtype) => {
+      const prompts = poolingCases(name).map((one) => ({
+        promptTokenIds: one.ids,
+        secondTextStart: 'types' in one && one.types !== null ? one.types.indexOf(1) : null,
+      }));
+      const [expected, actual] = await Promise.all(
+        ([1, 2] as const).map((tensorParallelSize) =>
+          withCore(name, { device: 'cpu', numThreads: 2, dtype, tensorParallelSize }, (core) => {
+            expect(core.executor.info.ranks).toHaveLength(tensorParallelSize);
+            return poolOn(core, prompts);
+          }),
+        ),
+      );
+      expect(actual).toEqual(expected);
+    },
+  );
+});
+
+it('refuses ranks for a model whose heads they cannot share', needsNative, async () => {
+  const starting = startPoolingCore(CANNOT_BE_SHARED, {
+    device: 'cpu',
+    numThreads: 2,
+    tensorParallelSize: 2,
+  });
+  await expect(starting).rejects.toThrow("does not divide the model's 1 heads of keys and values: use 1");
+});
+
 /** How a model may be computed: none of it changes a bit. */
 const WAYS: readonly Partial<EngineConfig>[] = [
   { numThreads: 2, maxNumSeqs: 256, maxNumBatchedTokens: 8192, enablePrefixCaching: false },

@@ -86,13 +86,10 @@ describe('a model that cannot be shared', () => {
     expect(refusal(fields, size)).toBe(message);
   });
 
-  it('may be one of few experts, or one that does not generate', () => {
+  it('may be one of few experts', () => {
     const routing = { topK: 1, scores: 'softmax', isNormalized: true } as const;
     const experts = { count: 4, intermediateSize: 8, routing, layers: [true] };
     expect(refusal({ experts }, 8)).toMatch("is more than the model's 4 experts: use 1, 2 or 4");
-    const pooling = { task: 'embed' } as ModelConfig['pooling'];
-    expect(refusal({ pooling }, 2)).toMatch('shares models that generate text');
-    expect(refusal({ pooling }, 1)).toBe('');
   });
 
   it('has keys of all heads, which each rank keeps', () => {
