@@ -2,8 +2,8 @@
 //
 // It keeps these laws of a GPU: a stream runs its commands later, on a thread of its own. The host cannot read memory of the device, whose
 // addresses no processor has; kernels get the real ones. Copies from pinned memory are made when their turn comes, those from other
-// memory at once. A kernel whose pointers are not of the device, a copy past the end of its memory, a block too large: each fails as
-// on a GPU. New memory is full of NaNs.
+// memory at once. A kernel whose pointers are not of its device, a copy past the end of its memory, a block too large: each fails as
+// on a GPU. New memory is full of NaNs. What a thread makes is of the device whose context it uses, and streams take only what is of theirs.
 //
 // Kernels are those of a library whose symbols are called `<kernel>_emulated`.
 
@@ -42,20 +42,61 @@ struct EmulatedKernel {
   void (*run)(const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
 };
 
-struct ContextState {};
+/// Ranges of addresses by their beginning.
+class Ranges {
+ public:
+  void add(uint64_t begin, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    sizes_[begin] = bytes;
+  }
+  /// Its size; 0 where there is none.
+  size_t remove(uint64_t begin) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sizes_.find(begin);
+    if (found == sizes_.end()) return 0;
+    const size_t bytes = found->second;
+    sizes_.erase(found);
+    return bytes;
+  }
+  /// Whether [address, address + bytes) is inside of ranges that follow each other.
+  bool contains(uint64_t address, size_t bytes) const {
+    const std::lock_guard lock(mutex_);
+    auto after = sizes_.upper_bound(address);
+    if (after == sizes_.begin()) return false;
+    uint64_t end = std::prev(after)->first + std::prev(after)->second;
+    for (; after != sizes_.end() && after->first == end; ++after) end += after->second;
+    return address < end && bytes <= end - address;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint64_t, size_t> sizes_;
+};
+
+/// A device, by its one context.
+struct ContextState {
+  /// That it may use.
+  Ranges memory;
+  std::atomic<size_t> used{0};
+  /// What ended the context: all calls fail with it.
+  std::atomic<Result> failure{kSuccess};
+};
 
 struct ModuleState {
   void* library;
+  ContextState* device;
 };
 
 struct FunctionState {
   const EmulatedKernel* kernel;
+  ContextState* device;
   bool copiesPieces;
   unsigned dynamicSharedBytes = 48 << 10;
 };
 
 /// Runs its commands one after the other.
 struct StreamState {
+  ContextState* const device;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> commands;
@@ -63,6 +104,7 @@ struct StreamState {
   bool isEnding = false;
   std::thread thread{[this] { loop(); }};
 
+  explicit StreamState(ContextState* of) : device(of) {}
   ~StreamState() {
     synchronize();
     {
@@ -121,16 +163,20 @@ struct EventState {
     std::atomic<std::chrono::steady_clock::time_point> time{};
   };
 
+  ContextState* const device;
   std::atomic<size_t> recorded{0};
   /// Outlives the event where a stream still waits for it.
   std::shared_ptr<Reached> reached = std::make_shared<Reached>();
 
+  explicit EventState(ContextState* of) : device(of) {}
   bool hasHappened() const { return reached->count == recorded; }
 };
 
 namespace {
 
 constexpr Result kErrorInvalidValue = 1;
+constexpr Result kErrorInvalidContext = 201;
+constexpr Result kErrorInvalidHandle = 400;
 constexpr Result kErrorIllegalAddress = 700;
 constexpr Result kErrorLaunchFailed = 719;
 
@@ -152,68 +198,44 @@ int setting(const char* name, int otherwise) {
   return value == nullptr ? otherwise : std::atoi(value);
 }
 
-/// As it is now: tests change it.
+/// SVC_EMULATED_CAPABILITY, or of several the one of its place: 90,80
+int capabilityOf(DeviceOrdinal device) {
+  const char* value = std::getenv("SVC_EMULATED_CAPABILITY");
+  if (value == nullptr) return 90;
+  for (const char* comma = std::strchr(value, ','); comma != nullptr && device > 0; comma = std::strchr(value, ',')) {
+    value = comma + 1;
+    --device;
+  }
+  return std::atoi(value);
+}
+
+constexpr int kMostDevices = 8;
+int numDevices() { return std::min(kMostDevices, setting("SVC_EMULATED_GPUS", 1)); }
+
+/// Of each device, as it is now: tests change it.
 size_t totalBytes() { return static_cast<size_t>(setting("SVC_EMULATED_MEMORY_MB", 1024)) << 20; }
-
-/// Ranges of addresses by their beginning.
-class Ranges {
- public:
-  void add(uint64_t begin, size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    sizes_[begin] = bytes;
-  }
-  /// Its size; 0 where there is none.
-  size_t remove(uint64_t begin) {
-    const std::lock_guard lock(mutex_);
-    const auto found = sizes_.find(begin);
-    if (found == sizes_.end()) return 0;
-    const size_t bytes = found->second;
-    sizes_.erase(found);
-    return bytes;
-  }
-  /// Whether [address, address + bytes) is inside of ranges that follow each other.
-  bool contains(uint64_t address, size_t bytes) const {
-    const std::lock_guard lock(mutex_);
-    auto after = sizes_.upper_bound(address);
-    if (after == sizes_.begin()) return false;
-    uint64_t end = std::prev(after)->first + std::prev(after)->second;
-    for (; after != sizes_.end() && after->first == end; ++after) end += after->second;
-    return address < end && bytes <= end - address;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<uint64_t, size_t> sizes_;
-};
 
 /// Physical memory: a file without a name, which other processes may have mapped, too. It counts as this process's where it was made here.
 struct Allocation {
   const int file;
   const size_t bytes;
-  const bool isOwn, hasDescriptor;
+  /// Null where another process made it.
+  ContextState* const owner;
+  const bool hasDescriptor;
 
   ~Allocation();
 };
 
 struct Emulator {
-  Ranges device, pinned;
-  std::atomic<size_t> used{0};
+  ContextState devices[kMostDevices];
+  Ranges pinned;
   /// Copies that succeed before the others fail.
   std::atomic<int> copiesLeft{INT_MAX};
-  /// What ended the context: all calls fail with it.
-  std::atomic<Result> failure{kSuccess};
-  ContextState context;
   std::mutex allocationsMutex;
   std::map<AllocationHandle, std::shared_ptr<Allocation>> allocations;
   /// What is mapped where.
   std::map<DeviceAddress, std::shared_ptr<Allocation>> mappings;
   AllocationHandle lastAllocation = 0;
-
-  bool reserve(size_t bytes) {
-    if (used + bytes > totalBytes()) return false;
-    used += bytes;
-    return true;
-  }
 };
 
 Emulator& emulator() {
@@ -221,9 +243,18 @@ Emulator& emulator() {
   return one;
 }
 
+/// That the calling thread uses; null where it has chosen none.
+thread_local ContextState* current = nullptr;
+
+bool reserve(ContextState& device, size_t bytes) {
+  if (device.used + bytes > totalBytes()) return false;
+  device.used += bytes;
+  return true;
+}
+
 Allocation::~Allocation() {
   close(file);
-  if (isOwn) emulator().used -= bytes;
+  if (owner != nullptr) owner->used -= bytes;
 }
 
 AllocationHandle keep(std::shared_ptr<Allocation> allocation) {
@@ -240,8 +271,8 @@ std::shared_ptr<Allocation> allocationOf(AllocationHandle handle) {
 }
 
 /// What a copy that begins now gives.
-Result copyResult() {
-  if (emulator().failure != kSuccess) return emulator().failure;
+Result copyResult(const ContextState& device) {
+  if (device.failure != kSuccess) return device.failure;
   return --emulator().copiesLeft < 0 ? kErrorLaunchFailed : kSuccess;
 }
 
@@ -254,14 +285,14 @@ struct alignas(64) ParamLine {
   uint64_t words[8];
 };
 
-/// Copies the arguments of a kernel with the host's addresses in the place of the device's; false where one of them is freed.
-bool translate(const void* params, size_t bytes, std::vector<ParamLine>& lines) {
+/// Copies the arguments of a kernel with the host's addresses in the place of the device's; false where one of them is freed, or of another device.
+bool translate(const ContextState& device, const void* params, size_t bytes, std::vector<ParamLine>& lines) {
   lines.assign((bytes + sizeof(ParamLine) - 1) / sizeof(ParamLine), {});
   std::memcpy(lines.data(), params, bytes);
   for (ParamLine& line : lines) {
     for (uint64_t& word : line.words) {
       if (!isOfDevice(word)) continue;
-      if (!emulator().device.contains(word, 1)) return false;
+      if (!device.memory.contains(word, 1)) return false;
       word -= kDeviceBits;
     }
   }
@@ -274,7 +305,7 @@ bool translate(const void* params, size_t bytes, std::vector<ParamLine>& lines) 
 
 SVC_EXPORT cuInit(unsigned) {
   emulator().copiesLeft = setting("SVC_EMULATED_COPIES", INT_MAX);
-  return setting("SVC_EMULATED_GPUS", 1) == 0 ? kErrorNoDevice : kSuccess;
+  return numDevices() == 0 ? kErrorNoDevice : kSuccess;
 }
 
 SVC_EXPORT cuDriverGetVersion(int* version) {
@@ -286,6 +317,8 @@ SVC_EXPORT cuGetErrorName(Result error, const char** name) {
   static const std::map<Result, const char*> kNames = {{kErrorInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
                                                        {kErrorOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
                                                        {kErrorNoDevice, "CUDA_ERROR_NO_DEVICE"},
+                                                       {kErrorInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
+                                                       {kErrorInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
                                                        {kErrorIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
                                                        {kErrorLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"}};
   const auto found = kNames.find(error);
@@ -300,13 +333,13 @@ SVC_EXPORT cuGetErrorString(Result, const char** text) {
 }
 
 SVC_EXPORT cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = numDevices();
   return kSuccess;
 }
 
 SVC_EXPORT cuDeviceGet(DeviceOrdinal* device, int ordinal) {
   *device = ordinal;
-  return ordinal == 0 ? kSuccess : kErrorInvalidValue;
+  return ordinal >= 0 && ordinal < numDevices() ? kSuccess : kErrorInvalidValue;
 }
 
 SVC_EXPORT cuDeviceGetName(char* name, int length, DeviceOrdinal) {
@@ -314,8 +347,8 @@ SVC_EXPORT cuDeviceGetName(char* name, int length, DeviceOrdinal) {
   return kSuccess;
 }
 
-SVC_EXPORT cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
-  const int capability = setting("SVC_EMULATED_CAPABILITY", 90);
+SVC_EXPORT cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal device) {
+  const int capability = capabilityOf(device);
   *value = attribute == kAttributeComputeCapabilityMajor   ? capability / 10
            : attribute == kAttributeComputeCapabilityMinor ? capability % 10
            : attribute == kAttributeMultiprocessors        ? setting("SVC_EMULATED_MULTIPROCESSORS", 3)
@@ -325,43 +358,52 @@ SVC_EXPORT cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
   return kSuccess;
 }
 
-SVC_EXPORT cuDevicePrimaryCtxRetain(Context* context, DeviceOrdinal) {
-  *context = &emulator().context;
+SVC_EXPORT cuDevicePrimaryCtxRetain(Context* context, DeviceOrdinal device) {
+  *context = &emulator().devices[device];
   return kSuccess;
 }
 
 SVC_EXPORT cuDevicePrimaryCtxRelease_v2(DeviceOrdinal) { return kSuccess; }
-SVC_EXPORT cuCtxSetCurrent(Context) { return kSuccess; }
+SVC_EXPORT cuCtxSetCurrent(Context context) {
+  current = context;
+  return kSuccess;
+}
 
 SVC_EXPORT cuMemGetInfo_v2(size_t* free, size_t* total) {
+  if (current == nullptr) return kErrorInvalidContext;
   *total = totalBytes();
-  *free = *total - std::min<size_t>(*total, emulator().used);
+  *free = *total - std::min<size_t>(*total, current->used);
   return kSuccess;
 }
 
 SVC_EXPORT cuMemAlloc_v2(DeviceAddress* address, size_t bytes) {
   const size_t size = roundedUp(bytes, kPage);
+  if (current == nullptr) return kErrorInvalidContext;
   if (bytes == 0) return kErrorInvalidValue;
-  if (!emulator().reserve(size)) return kErrorOutOfMemory;
+  if (!reserve(*current, size)) return kErrorOutOfMemory;
   // The page after it is nobody's.
   void* const data = mmap(nullptr, size + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return kErrorOutOfMemory;
   mprotect(static_cast<char*>(data) + size, kPage, PROT_NONE);
   fillWithNaN(static_cast<char*>(data), size);
   *address = deviceOf(data);
-  emulator().device.add(*address, size);
+  current->memory.add(*address, size);
   return kSuccess;
 }
 
 SVC_EXPORT cuMemFree_v2(DeviceAddress address) {
-  const size_t size = emulator().device.remove(address);
-  if (size == 0) return kErrorInvalidValue;
-  munmap(hostOf(address), size + kPage);
-  emulator().used -= size;
-  return kSuccess;
+  for (ContextState& device : emulator().devices) {
+    const size_t size = device.memory.remove(address);
+    if (size == 0) continue;
+    munmap(hostOf(address), size + kPage);
+    device.used -= size;
+    return kSuccess;
+  }
+  return kErrorInvalidValue;
 }
 
 SVC_EXPORT cuMemHostAlloc(void** data, size_t bytes, unsigned) {
+  if (current == nullptr) return kErrorInvalidContext;
   *data = std::aligned_alloc(kPage, roundedUp(bytes, kPage));
   if (*data == nullptr) return kErrorOutOfMemory;
   emulator().pinned.add(reinterpret_cast<uint64_t>(*data), roundedUp(bytes, kPage));
@@ -375,8 +417,8 @@ SVC_EXPORT cuMemFreeHost(void* data) {
 }
 
 SVC_EXPORT cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes, StreamHandle stream) {
-  if (const Result failed = copyResult(); failed != kSuccess) return failed;
-  if (!emulator().device.contains(to, bytes)) return kErrorInvalidValue;
+  if (const Result failed = copyResult(*stream->device); failed != kSuccess) return failed;
+  if (!stream->device->memory.contains(to, bytes)) return kErrorInvalidValue;
   if (emulator().pinned.contains(reinterpret_cast<uint64_t>(from), bytes)) {
     stream->append([=] { std::memcpy(hostOf(to), from, bytes); });
     return kSuccess;
@@ -387,15 +429,15 @@ SVC_EXPORT cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes
 }
 
 SVC_EXPORT cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, StreamHandle stream) {
-  if (const Result failed = copyResult(); failed != kSuccess) return failed;
-  if (!emulator().device.contains(from, bytes)) return kErrorInvalidValue;
+  if (const Result failed = copyResult(*stream->device); failed != kSuccess) return failed;
+  if (!stream->device->memory.contains(from, bytes)) return kErrorInvalidValue;
   stream->append([=] { std::memcpy(to, hostOf(from), bytes); });
   if (!emulator().pinned.contains(reinterpret_cast<uint64_t>(to), bytes)) stream->synchronize();
   return kSuccess;
 }
 
 SVC_EXPORT cuMemsetD8Async(DeviceAddress to, unsigned char value, size_t count, StreamHandle stream) {
-  if (!emulator().device.contains(to, count)) return kErrorInvalidValue;
+  if (!stream->device->memory.contains(to, count)) return kErrorInvalidValue;
   stream->append([=] { std::memset(hostOf(to), value, count); });
   return kSuccess;
 }
@@ -420,11 +462,12 @@ SVC_EXPORT cuMemAddressFree(DeviceAddress address, size_t bytes) {
 SVC_EXPORT cuMemCreate(AllocationHandle* handle, size_t bytes, const AllocationProperties* properties, unsigned long long) {
   const bool isPlain = properties->type == kAllocationPinned && properties->location.type == kLocationDevice;
   if (!isPlain || bytes == 0 || bytes % kGranularity != 0) return kErrorInvalidValue;
-  if (!emulator().reserve(bytes)) return kErrorOutOfMemory;
+  ContextState& device = emulator().devices[properties->location.id];
+  if (!reserve(device, bytes)) return kErrorOutOfMemory;
   const int file = memfd_create("svc-emulated-gpu", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return kErrorOutOfMemory;
   const bool hasDescriptor = properties->requestedHandleTypes == kHandleDescriptor;
-  auto allocation = std::make_shared<Allocation>(file, bytes, true, hasDescriptor);
+  auto allocation = std::make_shared<Allocation>(file, bytes, &device, hasDescriptor);
   if (bytes <= kMostFilled) {
     void* const data = mmap(nullptr, bytes, PROT_WRITE, MAP_SHARED, file, 0);
     if (data == MAP_FAILED) return kErrorOutOfMemory;
@@ -452,7 +495,7 @@ SVC_EXPORT cuMemImportFromShareableHandle(AllocationHandle* handle, void* shared
   struct stat status {};
   const int descriptor = fcntl(static_cast<int>(reinterpret_cast<intptr_t>(shared)), F_DUPFD_CLOEXEC, 0);
   if (type != kHandleDescriptor || descriptor < 0 || fstat(descriptor, &status) != 0) return kErrorInvalidValue;
-  *handle = keep(std::make_shared<Allocation>(descriptor, static_cast<size_t>(status.st_size), false, false));
+  *handle = keep(std::make_shared<Allocation>(descriptor, static_cast<size_t>(status.st_size), nullptr, false));
   return kSuccess;
 }
 
@@ -471,7 +514,7 @@ SVC_EXPORT cuMemUnmap(DeviceAddress address, size_t bytes) {
   const std::lock_guard lock(emulator().allocationsMutex);
   const auto found = emulator().mappings.find(address);
   if (found == emulator().mappings.end() || found->second->bytes != bytes) return kErrorInvalidValue;
-  emulator().device.remove(address);
+  for (ContextState& device : emulator().devices) device.memory.remove(address);
   mmap(hostOf(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   ended = std::move(found->second);
   emulator().mappings.erase(found);
@@ -482,11 +525,12 @@ SVC_EXPORT cuMemSetAccess(DeviceAddress address, size_t bytes, const MemoryAcces
   const bool mayWrite = access->flags == kAccessReadWrite;
   if (!mayWrite && access->flags != kAccessRead) return kErrorInvalidValue;
   mprotect(hostOf(address), bytes, mayWrite ? PROT_READ | PROT_WRITE : PROT_READ);
-  emulator().device.add(address, bytes);
+  emulator().devices[access->location.id].memory.add(address, bytes);
   return kSuccess;
 }
 
 SVC_EXPORT cuModuleLoad(Module* module, const char* path) {
+  if (current == nullptr) return kErrorInvalidContext;
   if (access(path, R_OK) != 0) return kErrorFileNotFound;
   // A driver takes no machine code of a compiler that is newer than it.
   const std::string name = path;
@@ -494,7 +538,7 @@ SVC_EXPORT cuModuleLoad(Module* module, const char* path) {
   if (isMachineCode && setting("SVC_EMULATED_CUDA", 13000) < 13000) return kErrorUnsupportedPtxVersion;
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return kErrorInvalidImage;
-  *module = new ModuleState{library};
+  *module = new ModuleState{library, current};
   return kSuccess;
 }
 
@@ -508,7 +552,7 @@ SVC_EXPORT cuModuleGetFunction(Function* function, Module module, const char* na
   const void* const kernel = dlsym(module->library, (std::string(name) + "_emulated").c_str());
   if (kernel == nullptr) return kErrorNotFound;
   // As on a GPU, a function is its module's and never freed alone; the few of a test stay.
-  *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel), std::string_view(name) == "svcCopyPieces"};
+  *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel), module->device, std::string_view(name) == "svcCopyPieces"};
   return kSuccess;
 }
 
@@ -546,9 +590,10 @@ std::function<void()> launchOf(const KernelNode& node) {
   std::vector<char> params(first, first + function->kernel->paramBytes);
   return [node, params = std::move(params)] {
     std::vector<ParamLine> lines;
-    if (emulator().failure != kSuccess) return;
-    if (!translate(params.data(), params.size(), lines)) {
-      emulator().failure = kErrorIllegalAddress;
+    ContextState& device = *node.function->device;
+    if (device.failure != kSuccess) return;
+    if (!translate(device, params.data(), params.size(), lines)) {
+      device.failure = kErrorIllegalAddress;
       return;
     }
     const unsigned grid[] = {node.gridX, node.gridY, node.gridZ}, block[] = {node.blockX, node.blockY, node.blockZ};
@@ -561,7 +606,8 @@ std::function<void()> launchOf(const KernelNode& node) {
 
 SVC_EXPORT cuLaunchKernel(Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
                           unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** arguments, void**) {
-  if (emulator().failure != kSuccess) return emulator().failure;
+  if (current != stream->device || current != function->device) return kErrorInvalidHandle;
+  if (current->failure != kSuccess) return current->failure;
   auto launch = launchOf({function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, nullptr, nullptr, nullptr});
   if (launch == nullptr) return kErrorInvalidValue;
   stream->append(std::move(launch));
@@ -576,7 +622,7 @@ SVC_EXPORT cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* data
   const bool isAligned = address % 16 == 0 && strides[0] % 16 == 0 && reinterpret_cast<uint64_t>(map) % 64 == 0;
   const bool isBox = box[0] * 2 == 128 && box[1] >= 1 && box[1] <= 256;
   if (!isKnown || !isAligned || !isBox || sizes[0] == 0 || sizes[1] == 0) return kErrorInvalidValue;
-  if (!emulator().device.contains(address, (sizes[1] - 1) * strides[0] + sizes[0] * 2)) return kErrorInvalidValue;
+  if (current == nullptr || !current->memory.contains(address, (sizes[1] - 1) * strides[0] + sizes[0] * 2)) return kErrorInvalidValue;
   const simt::TensorMap made{address, sizes[0], sizes[1], strides[0], box[0], box[1]};
   std::memcpy(map, &made, sizeof made);
   return kSuccess;
@@ -615,7 +661,8 @@ SVC_EXPORT cuGraphExecDestroy(ExecutableGraph graph) {
 }
 
 SVC_EXPORT cuGraphLaunch(ExecutableGraph graph, StreamHandle stream) {
-  if (emulator().failure != kSuccess) return emulator().failure;
+  if (current != stream->device) return kErrorInvalidHandle;
+  if (current->failure != kSuccess) return current->failure;
   for (const std::function<void()>& launch : graph->launches) stream->append(launch);
   return kSuccess;
 }
@@ -626,7 +673,8 @@ SVC_EXPORT cuLaunchHostFunc(StreamHandle stream, HostFunction function, void* da
 }
 
 SVC_EXPORT cuStreamCreate(StreamHandle* stream, unsigned) {
-  *stream = new StreamState;
+  if (current == nullptr) return kErrorInvalidContext;
+  *stream = new StreamState(current);
   return kSuccess;
 }
 
@@ -637,11 +685,12 @@ SVC_EXPORT cuStreamDestroy_v2(StreamHandle stream) {
 
 SVC_EXPORT cuStreamSynchronize(StreamHandle stream) {
   stream->synchronize();
-  return emulator().failure;
+  return stream->device->failure;
 }
 
 SVC_EXPORT cuEventCreate(EventHandle* event, unsigned) {
-  *event = new EventState;
+  if (current == nullptr) return kErrorInvalidContext;
+  *event = new EventState(current);
   return kSuccess;
 }
 
@@ -651,6 +700,7 @@ SVC_EXPORT cuEventDestroy_v2(EventHandle event) {
 }
 
 SVC_EXPORT cuEventRecord(EventHandle event, StreamHandle stream) {
+  if (event->device != stream->device) return kErrorInvalidHandle;
   const size_t count = ++event->recorded;
   stream->append([count, reached = event->reached] {
     reached->time = std::chrono::steady_clock::now();
@@ -674,7 +724,7 @@ SVC_EXPORT cuEventElapsedTime(float* milliseconds, EventHandle begin, EventHandl
 }
 
 SVC_EXPORT cuEventQuery(EventHandle event) {
-  if (emulator().failure != kSuccess) return emulator().failure;
+  if (event->device->failure != kSuccess) return event->device->failure;
   return event->hasHappened() ? kSuccess : kErrorNotReady;
 }
 
