@@ -15,7 +15,7 @@ const UNITS = [
   'scheduler',
   'speculation',
   'structured-output',
-].map((folder) => `test/${folder}/**/!(cuda*|no-slot|probes).test.ts`);
+].map((folder) => `test/${folder}/**/!(cuda*|kv-cache-free|no-slot|probes|take-activations).test.ts`);
 
 export default defineConfig({
   test: {

@@ -38,7 +38,7 @@ const libraries = spawnSync('sh', ['-c', "ldconfig -p | grep -E 'libcuda|libnvrt
 report(
   passed('libraries', libraries.stdout.trim().replaceAll(/\n\s*/g, '\n') || 'the loader knows none of CUDA'),
 );
-const device = loadNative().cudaDevice(cudaDriver());
+const device = loadNative().cudaDevice(cudaDriver(), 0);
 report(
   device.missing === undefined
     ? passed(

@@ -39,6 +39,11 @@ inline Launch launchOf(const StoreKvParams& p) {
   return rowLaunch("svcStoreKv", p.rows, int64_t{p.kv.kvHeads} * p.kv.headDim);
 }
 inline Launch launchOf(const GatherRowsParams& p) { return rowLaunch("svcGatherRows", p.rows, p.rowBytes / 2); }
+inline Launch launchOf(const PlaceColumnsParams& p) {
+  const Launch one = rowLaunch("svcPlaceColumns", p.rows, p.partRowBytes / 2);
+  return {one.kernel, {one.grid[0], one.grid[1], static_cast<uint32_t>(p.ranks)}, one.block, 0};
+}
+inline Launch launchOf(const SumRanksParams& p) { return rowLaunch("svcSumRanks", p.rows, p.cols); }
 inline Launch launchOf(const MeanRowsParams& p) { return rowLaunch("svcMeanRows", p.rows, p.cols); }
 
 inline Launch activateLaunch(const ElementwiseParams& p) { return rowLaunch("svcActivate", p.rows, p.cols); }

@@ -34,22 +34,22 @@ struct CodedWeight {
 };
 
 /// out [rows, cols] f32. An id -1 - i is sampled[i], or 0 where that is negative. Where an id is not below `vocab`, *fault becomes 1
-/// and the row is that of token 0.
+/// and the row is that of token 0. The table has `tokens` rows, the first of which is that of token `first`; rows of other tokens are -0.
 struct EmbeddingParams {
-  /// A weight [vocab, cols] of one of these, see LinearParams; the others are null.
+  /// A weight [tokens, cols] of one of these, see LinearParams; the others are null.
   const uint16_t* bf16;
   const float* f32;
   const int8_t* int8;
   CodedWeight codes;
   int64_t tableStride;         // numbers
-  const float* scales;         // [vocab], of int8
+  const float* scales;         // [tokens], of int8
   const int32_t* columns;      // [cols] where each number of codes belongs, or null
   const int32_t* ids;
   const int32_t* sampled;
   int32_t* fault;
   float* out;
   int64_t outStride;
-  int32_t rows, cols, vocab;
+  int32_t rows, cols, vocab, first, tokens;
 };
 
 /// Of each segment of `cols` numbers of x [rows, segments * cols] f32; `out` may be x. Segments share the weight [cols].
@@ -337,7 +337,7 @@ struct TakeGroupColumnsParams {
   const int32_t* numTiles;
 };
 
-/// out[i] = x[ids[i]], each row `rowBytes` long; strides in bytes, all multiples of 2.
+/// out[i] = x[ids[i]], or x[i] without ids, each row `rowBytes` long; strides in bytes, all multiples of 2.
 struct GatherRowsParams {
   const void* x;
   int64_t xStride;
@@ -345,6 +345,28 @@ struct GatherRowsParams {
   void* out;
   int64_t outStride;
   int32_t rows, rowBytes;
+};
+
+/// Of ranks that share a model: as many at most.
+constexpr int kMostRanks = 8;
+/// parts [ranks], each `partBytes` of rows of partRowBytes -> out [rows]: of each rank begins[rank + 1] - begins[rank] bytes, from begins[rank]
+/// on. All in bytes, multiples of 2.
+struct PlaceColumnsParams {
+  const char* parts;
+  int64_t partBytes, partRowBytes;
+  char* out;
+  int64_t outStride;
+  int32_t begins[kMostRanks + 1];
+  int32_t rows, ranks;
+};
+
+/// parts [ranks], each `partBytes` of f32 [rows, cols] -> out [rows, cols], their sum as a binary tree of neighbours; ranks are 2, 4 or 8.
+struct SumRanksParams {
+  const char* parts;
+  int64_t partBytes;
+  float* out;
+  int64_t outStride;
+  int32_t rows, cols, ranks;
 };
 
 /// out[i] = the mean of the rows starts[i] up to starts[i + 1] - 1 of x, summed in their order.

@@ -26,8 +26,9 @@ __device__ float numberOf(const EmbeddingParams& p, int token, int i) {
 SVC_KERNEL(svcEmbedding, EmbeddingParams, kRowThreads) {
   const int row = static_cast<int>(blockIdx.x), i = column();
   if (i >= p.cols) return;
-  const int token = tokenOf(p, row);
-  p.out[row * p.outStride + (p.columns == nullptr ? i : p.columns[i])] = numberOf(p, token, i);
+  const int own = tokenOf(p, row) - p.first;
+  const bool isHere = own >= 0 && own < p.tokens;
+  p.out[row * p.outStride + (p.columns == nullptr ? i : p.columns[i])] = isHere ? numberOf(p, own, i) : -0.0f;
 }
 
 SVC_KERNEL(svcRope, RopeParams, kRowThreads) {
@@ -48,7 +49,7 @@ SVC_KERNEL(svcRope, RopeParams, kRowThreads) {
 SVC_KERNEL(svcGatherRows, GatherRowsParams, kRowThreads) {
   const int row = static_cast<int>(blockIdx.x), i = column();
   if (i >= p.rowBytes / 2) return;
-  const char* from = static_cast<const char*>(p.x) + p.ids[row] * p.xStride;
+  const char* from = static_cast<const char*>(p.x) + (p.ids == nullptr ? row : p.ids[row]) * p.xStride;
   char* to = static_cast<char*>(p.out) + row * p.outStride;
   reinterpret_cast<uint16_t*>(to)[i] = reinterpret_cast<const uint16_t*>(from)[i];
 }

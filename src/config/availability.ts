@@ -11,11 +11,11 @@ type Checked = Pick<OptionValues, 'sslCertReqs' | 'tensorParallelSize' | 'device
  * @throws NotAvailableError naming option, value and what to use instead.
  */
 export function checkAvailable(values: Checked): void {
-  if (values.tensorParallelSize > 1 && (values.device === 'cuda' || values.device === 'reference')) {
+  if (values.tensorParallelSize > 1 && values.device === 'reference') {
     throw notAvailable(
       'tensor-parallel-size',
-      `${values.tensorParallelSize} with --device ${values.device}`,
-      'use --device cpu, or 1',
+      `${values.tensorParallelSize} with --device reference`,
+      'use --device cpu or cuda, or 1',
     );
   }
   if (values.sslCertReqs === 1) {

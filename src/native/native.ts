@@ -488,6 +488,8 @@ export interface NativeTransferEngine {
 /** The GPU that CudaBackend computes on, as it is now. */
 export interface NativeCudaDevice {
   readonly missing?: undefined;
+  /** GPUs that the driver shows. */
+  readonly count: number;
   readonly name: string;
   /** Major * 10 + minor: 90 is Hopper. */
   readonly computeCapability: number;
@@ -541,15 +543,24 @@ export interface Native {
   createRankGroup(size: number, deadlineMs: number): bigint;
   /** Ops of its ranks that wait for others, and those that come, throw an error with `isRanksBroken` that says why. */
   breakRankGroup(group: bigint, why: string): void;
-  /** On the first GPU that the driver shows; the files are a library and compiled kernels. Throws where there is none to compute on. */
+  /**
+   * On one of the GPUs that the driver shows; the files are a library and compiled kernels. Throws where there is none to compute on, and where ranks have
+   * no NCCL.
+   */
   readonly CudaBackend: new (
     driver: string,
     kernels: string,
+    gpu: number,
     usesGraphs: boolean,
     schedulesDecode: boolean,
     schedulesPrefill: boolean,
+    /** `nccl` is a file. Left out, the backend is alone. */
+    ranks?: { readonly group: bigint; readonly rank: number; readonly nccl: string },
   ) => NativeBackend;
-  cudaDevice(driver: string): NativeCudaDevice | (NativeCudaMissing & { readonly hasDriver: boolean });
+  cudaDevice(
+    driver: string,
+    gpu: number,
+  ): NativeCudaDevice | (NativeCudaMissing & { readonly hasDriver: boolean });
   /** The compiler of kernels in a library: `version` is that of its toolkit, `13.0`. */
   nvrtc(library: string): { readonly missing?: undefined; readonly version: string } | NativeCudaMissing;
   /** Machine code of `source`, which includes `headers`, each [name, text]. Throws what the compiler says. */

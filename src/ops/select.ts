@@ -116,24 +116,24 @@ function placeOf(stage: number, numStages: number, { rank, size }: RankPlace = A
 }
 
 /**
- * A backend beside the last stage of rank 0 that waits for no other. While it computes that stage does not, whose processors it gets
+ * A backend beside the last stage of rank 0 that waits for no other. While it computes that stage does not, whose processors, or GPU, it gets
  * therefore.
  */
 function selectBeside(options: StageOptions, seat?: RankSeat): Ops {
   const { device, pipelineParallelSize: numStages } = options;
   if (device === 'reference') return new ReferenceOps();
+  if (device === 'cuda') return openCuda(options, '').ops;
   return openCpu(loadNative(), options, '', undefined, placeOf(numStages - 1, numStages, seat)).ops;
 }
 
 function selectRank(options: DeviceOptions, seat: RankSeat): SelectedOps {
-  if (options.device === 'cuda' || options.device === 'reference') {
+  if (options.device === 'reference') {
     throw new ConfigError(
-      `several ranks are not available with --device ${options.device}: use --device cpu`,
-      {
-        param: 'tensor-parallel-size',
-      },
+      'several ranks are not available with --device reference: use --device cpu or cuda',
+      { param: 'tensor-parallel-size' },
     );
   }
+  if (options.device === 'cuda') return openCuda(options, `rank ${seat.rank} of ${seat.size}`, seat);
   return openCpu(loadNative(), options, `rank ${seat.rank} of ${seat.size}`, seat);
 }
 
@@ -192,13 +192,15 @@ function notOnGpu(why: string): string {
   return `; not on a GPU: ${why}`;
 }
 
-function openCuda({ enforceEager, attention }: DeviceOptions, reason: string): SelectedOps {
+/** Between what ranks exchange there are too few launches for a graph to be worth while. */
+function openCuda({ enforceEager, attention }: DeviceOptions, reason: string, seat?: RankSeat): SelectedOps {
   const isScheduled = attention.backend === 'FLASHINFER';
-  const device = openCudaDevice(loadNative(), {
-    usesGraphs: !enforceEager,
+  const options = {
+    usesGraphs: !enforceEager && seat === undefined,
     schedulesDecode: isScheduled,
     schedulesPrefill: isScheduled && attention.isForPrefill,
-  });
+  };
+  const device = openCudaDevice(loadNative(), options, seat);
   return { ops: new NativeOps(device), reason, warning: null };
 }
 

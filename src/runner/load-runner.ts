@@ -108,7 +108,8 @@ async function loadOn(
   plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
   const adapters = loadAdapters(config, model, onProgress);
   if (config.kvCacheMemoryBytes === null) {
-    const limits = { ...config, maxModelLen: plan.maxModelLen(model), hasAdapters: adapters.length > 0 };
+    const maxModelLen = await agree(() => plan.maxModelLen(model));
+    const limits = { ...config, maxModelLen, hasAdapters: adapters.length > 0 };
     plan.activationBytes = takeActivations(ops, model, plan.design(model), limits);
   }
   const maxModelLen = await agree(() => plan.maxModelLen(model));

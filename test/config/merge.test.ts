@@ -206,8 +206,8 @@ describe('--tensor-parallel-size', () => {
 describe('what is not available yet', () => {
   it.each<[Given, RegExp]>([
     [
-      { tensorParallelSize: 2, device: 'cuda' },
-      /--tensor-parallel-size 2 with --device cuda is not available yet.*: use --device cpu, or 1/,
+      { tensorParallelSize: 2, device: 'reference' },
+      /--tensor-parallel-size 2 with --device reference is not available yet.*: use --device cpu or cuda, or 1/,
     ],
     [{ kvTransferConfig: '{"kv_connector": "NixlConnector"}' }, /NixlConnector is not available yet/],
     [{ dtype: 'half' }, /--dtype float16 is not available yet/],

@@ -130,7 +130,7 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     beforeEach(() => vi.stubEnv('SVC_EMULATED_MEMORY_MB', `${MEMORY / 2 ** 20}`));
 
     const freeBytes = () => {
-      const device = loadNative().cudaDevice(cudaDriver());
+      const device = loadNative().cudaDevice(cudaDriver(), 0);
       if (device.missing !== undefined) throw new Error(device.missing);
       return device.freeBytes;
     };

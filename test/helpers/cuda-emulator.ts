@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { probeNative } from '../../src/native/native.ts';
 import { openCudaDevice } from '../../src/ops/native/cuda-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
+import type { RankSeat } from '../../src/ops/ranks.ts';
 import { needs } from './needs.ts';
 
 const native = fileURLToPath(new URL('../../native', import.meta.url));
@@ -28,12 +29,21 @@ const obstacle = isReal ? null : build();
 export const needsCudaEmulator = needs(obstacle === null, `no emulator of a GPU: ${obstacle}`);
 if (obstacle === null && !isReal) Object.assign(process.env, NCCL_EMULATOR);
 
-export function openCuda(isScheduled = false): NativeOps {
+/** Several GPUs, of which SVC_EMULATED_GPUS says how many. */
+export const needsCudaEmulators = needs(
+  obstacle === null && !isReal,
+  `no emulator of GPUs: ${obstacle ?? 'SVC_TEST_GPU asks for the real one'}`,
+);
+
+export function openCuda(isScheduled = false, seat?: RankSeat): NativeOps {
   const addon = probeNative();
   if (addon === null) throw new Error('the native addon is not built');
-  return new NativeOps(
-    openCudaDevice(addon, { usesGraphs: true, schedulesDecode: isScheduled, schedulesPrefill: isScheduled }),
-  );
+  const options = {
+    usesGraphs: seat === undefined,
+    schedulesDecode: isScheduled,
+    schedulesPrefill: isScheduled,
+  };
+  return new NativeOps(openCudaDevice(addon, options, seat));
 }
 
 function build(): string | null {

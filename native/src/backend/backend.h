@@ -149,6 +149,9 @@ class Backend {
 
   virtual ~Backend() = default;
 
+  /// Called before all else by the thread of the backend, which may have others on other devices.
+  virtual void enter() const {}
+
   /// `splitsK`: whether a device with more cores than columns keep busy may sum ranges of k side by side. It is the weight's for good,
   /// since it orders its sums.
   virtual const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK) = 0;

@@ -142,6 +142,7 @@ std::unique_ptr<Backend> makeCpuBackend(const Napi::CallbackInfo& info) {
 
 Backend& BackendObject::backend() {
   if (backend_ == nullptr) throw ArgumentError("Backend", "one that is open", "a closed one");
+  backend_->enter();
   return *backend_;
 }
 

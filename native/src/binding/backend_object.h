@@ -42,7 +42,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   template <Method method>
   Napi::Value call(const Info& info);
 
-  /// Throws if the backend is closed.
+  /// Throws if the backend is closed; else its device is the one that this thread uses.
   Backend& backend();
   Args args(const char* op, const Info& info) { return Args(op, info, backend().arena()); }
   /// The position of the op that was just called. Keeps the arrays in `args` until that op has run.

@@ -1,22 +1,30 @@
 #include "binding/cuda.h"
 
 #include "binding/checked.h"
+#include "binding/ranks.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/nvrtc.h"
 
 namespace svc {
 
 std::unique_ptr<Backend> makeCudaBackend(const Napi::CallbackInfo& info) {
-  const cuda::CudaOptions options{info[2].ToBoolean(), info[3].ToBoolean(), info[4].ToBoolean()};
-  return std::make_unique<cuda::CudaBackend>(info[0].ToString(), info[1].ToString(), options);
+  const int ordinal = info[2].ToNumber().Int32Value();
+  const cuda::CudaOptions options{ordinal, info[3].ToBoolean(), info[4].ToBoolean(), info[5].ToBoolean()};
+  cuda::RankSeat seat;
+  if (info[6].IsObject()) {
+    const auto ranks = info[6].As<Napi::Object>();
+    seat = {rankMemberFrom(ranks.Get("group"), ranks.Get("rank")), ranks.Get("nccl").ToString()};
+  }
+  return std::make_unique<cuda::CudaBackend>(info[0].ToString(), info[1].ToString(), options, std::move(seat));
 }
 
 Napi::Value cudaDevice(const Napi::CallbackInfo& info) {
   Napi::Object told = Napi::Object::New(info.Env());
   return checked(info, [&]() -> Napi::Value {
     try {
-      const cuda::Device device(info[0].ToString());
+      const cuda::Device device(info[0].ToString(), info[1].ToNumber().Int32Value());
       const cuda::MemoryInfo memory = device.memory();
+      told.Set("count", device.count());
       told.Set("name", device.name());
       told.Set("computeCapability", device.computeCapability());
       told.Set("driverVersion", device.driver().version());

@@ -9,10 +9,11 @@
 
 namespace svc {
 
-/// new CudaBackend(driver, kernels): files
+/// new CudaBackend(driver, kernels, GPU, usesGraphs, schedulesDecode, schedulesPrefill, { group, rank, nccl }): the first two and nccl are files; the
+/// last is undefined where it is alone
 std::unique_ptr<Backend> makeCudaBackend(const Napi::CallbackInfo& info);
 
-/// cudaDevice(driver): { name, computeCapability, driverVersion, freeBytes, totalBytes } as they are now, or { missing }, a text that says why there is
+/// cudaDevice(driver, GPU): { count, name, computeCapability, driverVersion, freeBytes, totalBytes } as they are now, or { missing }, a text that says why there is
 /// none to compute on, and what to do.
 Napi::Value cudaDevice(const Napi::CallbackInfo& info);
 

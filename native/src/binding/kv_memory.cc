@@ -47,7 +47,7 @@ KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWra
     LayerBlockShape shape = shapeFrom(info);
     const size_t layerBlockBytes = shape.bytes();
     const size_t bytes = layerBlockBytes * blocks * layers;
-    if (info[3].IsString()) memory.device = std::make_shared<cuda::TransferMemory>(info[3].ToString(), info[4].ToString(), bytes);
+    if (info[3].IsString()) memory.device = std::make_shared<cuda::TransferMemory>(info[3].ToString(), info[4].ToString(), 0, bytes);
     else memory.pages = std::make_shared<SharedPages>(bytes);
     if (memory.device) lane_ = memory.device->openLane(layerBlockBytes);
     table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(memory), layers, blocks, std::move(shape)));

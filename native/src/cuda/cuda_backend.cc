@@ -28,19 +28,28 @@ DeviceAddress addressOf(const Rows& x) { return reinterpret_cast<DeviceAddress>(
 
 }  // namespace
 
-CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options)
+CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options, RankSeat seat)
     : options_(options),
       driver_(driver),
       kernelsPath_(kernels),
-      device_(driver),
+      device_(driver, options.ordinal),
       kernels_(device_, kernels),
       loader_(device_),
       arena_(device_),
       fault_(device_, sizeof(int32_t)),
       staging_(device_),
+      collectives_(seat.member == nullptr ? nullptr : std::make_unique<Collectives>(std::move(seat.member), seat.nccl)),
       callbacks_(device_),
-      stream_(device_) {
+      stream_(device_, [this](StreamPosition run) {
+        if (collectives_ != nullptr) collectives_->expectProgress(run);
+      }) {
   *fault() = 0;
+}
+
+/// What waits for other ranks ends, so that its stream can.
+CudaBackend::~CudaBackend() {
+  device_.tryToEnter();
+  if (collectives_ != nullptr) collectives_->leave();
 }
 
 const Weight& CudaBackend::loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK) {
@@ -69,7 +78,7 @@ const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared
   if (shape.format == KvFormat::Int8) layerBlock.tileBytes.insert(layerBlock.tileBytes.end(), kinds, sizeof(float));
   const size_t bytes = layerBlockBytes * shape.blocks * shape.layers.rows;
   if (isShared) {
-    auto memory = std::make_shared<TransferMemory>(driver_, kernelsPath_, bytes);
+    auto memory = std::make_shared<TransferMemory>(driver_, kernelsPath_, options_.ordinal, bytes);
     return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {nullptr, memory}}, memory->address(), DeviceMemory()});
   }
   DeviceMemory memory(device_, bytes);

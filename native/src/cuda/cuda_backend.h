@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "cuda/callback_stream.h"
+#include "cuda/collectives.h"
 #include "cuda/kernels.h"
 #include "cuda/memory.h"
 #include "cuda/ordered_stream.h"
@@ -20,10 +21,19 @@
 namespace svc::cuda {
 
 struct CudaOptions {
+  /// Which of the GPUs that the driver shows.
+  int ordinal;
   /// Whether steps of single tokens that come again are launched as graphs.
   bool usesGraphs;
   /// Whether attention follows a schedule, as with FLASHINFER: in steps of single tokens, and in others.
   bool schedulesDecode, schedulesPrefill;
+};
+
+/// Where a rank meets the others.
+struct RankSeat {
+  std::unique_ptr<RankMember> member;
+  /// A file of NCCL.
+  std::string nccl;
 };
 
 struct DeviceKvCache : KvCache {
@@ -39,10 +49,13 @@ struct DeviceExperts : Experts {
 
 class CudaBackend final : public Backend {
  public:
-  /// `driver` and `kernels` name files. Throws Unavailable where this machine has no GPU that svc can compute on.
-  CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options);
+  /// `driver` and `kernels` name files; `seat` has no member where it is alone. Throws Unavailable where this machine has no GPU that svc can compute
+  /// on, std::runtime_error where ranks have no NCCL.
+  CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options, RankSeat seat);
+  ~CudaBackend() override;
 
   // cuda_backend.cc: memory and order
+  void enter() const override { device_.tryToEnter(); }
   const Weight& loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK) override;
   const Weight& loadGateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form) override;
   const Vector& loadVector(const TensorSource& source, int64_t length) override;
@@ -108,15 +121,18 @@ class CudaBackend final : public Backend {
   StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
                             Rows x, Rows out) override;
 
+  // rank_ops.cc
+  RankMember* rankMember() override;
+  StreamPosition sumRanks(Rows x, int64_t cols) override;
+  StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) override;
+  StreamPosition shareSampled(int32_t* tokens, int64_t count) override;
+
   // probes.cc
   double readBandwidth(size_t bytes, int64_t repeats) override;
   double matrixPeak(int64_t repeats, WeightFormat format) override;
   double forkJoinSeconds(int64_t repeats) override;
 
   // not_there.cc: each throws NotAvailable
-  StreamPosition sumRanks(Rows x, int64_t cols) override;
-  StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) override;
-  StreamPosition shareSampled(int32_t* tokens, int64_t count) override;
   StreamPosition sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) override;
   StreamPosition receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) override;
   void openPackedEntry(const std::string& path, const std::string& key) override;
@@ -158,6 +174,18 @@ class CudaBackend final : public Backend {
     std::vector<int32_t> ids;
     const int32_t* sampled;
   };
+  /// Rows that a rank lends to an op, in bytes.
+  struct LentRows {
+    const void* data;
+    int64_t stride;
+    int32_t rows;
+    int64_t rowBytes;
+  };
+  /// Those of all ranks in the memory of this one: [ranks][partBytes], until the next op of all.
+  struct RankParts {
+    char* parts;
+    int64_t partBytes;
+  };
 
   template <class Params>
   void launch(const Launch& launch, const Params& params) {
@@ -189,6 +217,10 @@ class CudaBackend final : public Backend {
   void sendSchedule(DeviceSchedule& schedule, const StepInputs& step, const Tiles& tiles);
   /// Sends a parcel to memory that it has each time.
   void sendTo(DeviceMemory& memory, Parcel& parcel);
+  /// Brings together what all ranks lend, each in rows of `partRowBytes`, of which the first rowBytes are used.
+  RankParts gatherParts(const LentRows& own, int64_t partRowBytes);
+  /// Where the device has tokens that JavaScript does not have yet; null where it has them.
+  const int32_t* sampledOnDevice(const int32_t* host) const;
   /// Ids that the device can read: those that JavaScript has already are filled in.
   ResolvedTokens resolve(const TokenIds& tokens) const;
   /// Memory for sums of parts of an op, which the next op may use again.
@@ -218,6 +250,8 @@ class CudaBackend final : public Backend {
   DeviceMemory scratch_;
   /// Of products with adapters, around which `scratch_` is used.
   DeviceMemory loraMemory_;
+  /// The parts of all ranks.
+  DeviceMemory gathered_;
   /// Becomes 1 where a kernel finds a token that is outside of the vocabulary.
   PinnedMemory fault_;
   Staging staging_;
@@ -231,6 +265,8 @@ class CudaBackend final : public Backend {
   uint64_t numSteps_ = 0;
   /// One for each kind of layer.
   std::deque<DeviceSchedule> schedules_;
+  /// Null where it is alone.
+  const std::unique_ptr<Collectives> collectives_;
   /// The last members, so that they end before what their ops use is freed.
   CallbackStream callbacks_;
   OrderedStream stream_;

@@ -8,13 +8,12 @@ constexpr int kOldestCapability = 80;
 
 }  // namespace
 
-Device::Device(const std::string& driver) : driver_(driver) {
-  int count = 0;
-  driver_.check(driver_.cuDeviceGetCount(&count), "count its devices");
-  if (count == 0) {
-    throw Unavailable("the NVIDIA driver shows no GPU: look at nvidia-smi, and at CUDA_VISIBLE_DEVICES if it is set");
+Device::Device(const std::string& driver, int ordinal) : driver_(driver) {
+  if (ordinal >= count()) {
+    throw Unavailable("the NVIDIA driver shows " + (count() == 0 ? "no GPU" : "no GPU " + std::to_string(ordinal)) +
+                      ": look at nvidia-smi, and at CUDA_VISIBLE_DEVICES if it is set");
   }
-  driver_.check(driver_.cuDeviceGet(&ordinal_, 0), "be opened");
+  driver_.check(driver_.cuDeviceGet(&ordinal_, ordinal), "be opened");
   if (computeCapability() < kOldestCapability || attribute(kAttributeVirtualMemory) == 0) {
     throw Unavailable(name() + " is too old: svc needs compute capability 8.0 (Ampere) or newer");
   }
@@ -28,6 +27,12 @@ Device::Device(const std::string& driver) : driver_(driver) {
 void Device::enter() const { driver_.check(driver_.cuCtxSetCurrent(context_), "use its context"); }
 
 Device::~Device() { driver_.cuDevicePrimaryCtxRelease_v2(ordinal_); }
+
+int Device::count() const {
+  int count = 0;
+  driver_.check(driver_.cuDeviceGetCount(&count), "count its devices");
+  return count;
+}
 
 std::string Device::name() const {
   char name[256] = {};

@@ -11,17 +11,20 @@ struct MemoryInfo {
   size_t free, total;
 };
 
-/// The first GPU that the driver shows: CUDA_VISIBLE_DEVICES chooses. The thread that makes it calls all else, and others after `enter`.
+/// One of the GPUs that the driver shows: CUDA_VISIBLE_DEVICES chooses them. The thread that makes it calls all else, and others, or the same one after
+/// it has used another device, after `enter`.
 class Device {
  public:
-  /// `driver` names its library. Throws Unavailable where there is no GPU that svc can compute on.
-  explicit Device(const std::string& driver);
+  /// `driver` names its library; `ordinal` counts the GPUs that it shows. Throws Unavailable where there is no such GPU that svc can compute on.
+  Device(const std::string& driver, int ordinal);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   const Driver& driver() const { return driver_; }
   DeviceOrdinal ordinal() const { return ordinal_; }
+  /// GPUs that the driver shows.
+  int count() const;
   /// Lets the calling thread, too, call what belongs to this device.
   void enter() const;
   /// The same for destructors: where it fails, so does what follows.

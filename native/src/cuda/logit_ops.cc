@@ -23,12 +23,17 @@ struct ListSlices {
 
 }  // namespace
 
+const int32_t* CudaBackend::sampledOnDevice(const int32_t* host) const {
+  const auto found = std::find_if(sampled_.rbegin(), sampled_.rend(), [&](const Sampled& s) { return s.host == host; });
+  return found == sampled_.rend() ? nullptr : found->device;
+}
+
 CudaBackend::ResolvedTokens CudaBackend::resolve(const TokenIds& tokens) const {
   const bool isKnown = std::none_of(tokens.ids.begin(), tokens.ids.end(), [](int32_t id) { return id < 0; });
   if (isKnown) return {tokens.ids, nullptr};
-  const auto found = std::find_if(sampled_.rbegin(), sampled_.rend(), [&](const Sampled& s) { return s.host == tokens.sampled; });
-  if (found == sampled_.rend()) return {tokens.resolve(), nullptr};
-  return {tokens.ids, found->device};
+  const int32_t* const sampled = sampledOnDevice(tokens.sampled);
+  if (sampled == nullptr) return {tokens.resolve(), nullptr};
+  return {tokens.ids, sampled};
 }
 
 StreamPosition CudaBackend::restrictLogits(Rows logits, int vocab, IdLists allowed) {

@@ -1,15 +1,14 @@
-// A communicator never blocks: every call returns, and what it has begun is looked at until it is done. So a peer that is gone, or
-// NCCL itself, holds up its own thread alone, and no longer than a deadline.
-
 #include "cuda/nccl.h"
 
 #include <dlfcn.h>
 
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
+#include "cuda/communicator.h"
 #include "cuda/transfer_memory.h"
 
 namespace svc::cuda {
@@ -41,7 +40,10 @@ class Pair final : public DevicePair {
     if (made != kSuccess) event_ = nullptr;
     try {
       driver.check(made, "make an event for NCCL");
-      init(id, rank, channels);
+      NcclId ncclId;
+      std::memcpy(&ncclId, &id, sizeof ncclId);
+      communicator_.emplace(nccl_, ncclId, 2, rank, channels);
+      communicator_->meet(patience("meet the other GPU", kJoinDeadline));
     } catch (...) {
       end();
       throw;
@@ -52,63 +54,42 @@ class Pair final : public DevicePair {
   Pair& operator=(const Pair&) = delete;
 
   void send(uint64_t from, size_t bytes) override {
-    begun(nccl_.ncclSend(reinterpret_cast<const void*>(from), bytes, kNcclBytes, other_, comm_, stream_), "send blocks");
-    awaitStream("send blocks");
+    const auto* const memory = reinterpret_cast<const void*>(from);
+    await("send blocks", nccl_.ncclSend(memory, bytes, kNcclBytes, other_, communicator_->handle(), stream_));
   }
   void receive(uint64_t to, size_t bytes) override {
-    begun(nccl_.ncclRecv(reinterpret_cast<void*>(to), bytes, kNcclBytes, other_, comm_, stream_), "receive blocks");
-    awaitStream("receive blocks");
+    await("receive blocks", nccl_.ncclRecv(reinterpret_cast<void*>(to), bytes, kNcclBytes, other_, communicator_->handle(), stream_));
   }
 
  private:
-  void init(const PairId& id, int rank, int channels) {
-    NcclConfig config{.size = sizeof(NcclConfig)};
-    if (channels > 0) config.leastBlocks = config.mostBlocks = channels;
-    NcclId ncclId;
-    std::memcpy(&ncclId, &id, sizeof ncclId);
-    begun(nccl_.ncclCommInitRankConfig(&comm_, 2, ncclId, rank, &config), "meet the other GPU", kJoinDeadline);
-  }
-
-  /// Waits until NCCL has taken a call.
-  void begun(NcclResult result, const char* doing, std::chrono::seconds atMost = kTransferDeadline) {
-    if (result != kNcclInProgress) return nccl_.check(result, doing);
-    await(doing, atMost, [&] {
-      nccl_.check(nccl_.ncclCommGetAsyncError(comm_, &result), doing);
-      if (result != kNcclInProgress) nccl_.check(result, doing);
-      return result == kNcclSuccess;
-    });
-  }
-
-  void awaitStream(const char* doing) {
+  /// Until the stream has done what a call has begun.
+  void await(const char* doing, NcclResult begun) {
+    communicator_->finish(begun, doing, patience(doing, kTransferDeadline));
     const Driver& driver = memory_->device().driver();
     driver.check(driver.cuEventRecord(event_, stream_), "record an event");
-    await(doing, kTransferDeadline, [&] {
+    for (const auto wait = patience(doing, kTransferDeadline);; wait()) {
       const Result reached = driver.cuEventQuery(event_);
-      if (reached == kSuccess) return true;
+      if (reached == kSuccess) return;
       if (reached != kErrorNotReady) driver.check(reached, doing);
-      NcclResult result = kNcclSuccess;
-      nccl_.check(nccl_.ncclCommGetAsyncError(comm_, &result), doing);
-      nccl_.check(result, doing);
-      return false;
-    });
+      communicator_->expectWell(doing);
+    }
   }
 
-  template <class IsDone>
-  void await(const char* doing, std::chrono::seconds atMost, IsDone isDone) {
-    for (const Clock::time_point start = Clock::now(); !isDone();) {
+  /// Waits a little; throws where it has waited for `atMost`, or nobody wants the link any more.
+  Communicator::Wait patience(const char* doing, std::chrono::seconds atMost) const {
+    return [this, doing, atMost, start = Clock::now()] {
       const auto waited = Clock::now() - start;
       if (shouldStop_()) throw std::runtime_error("the link was closed while NCCL tried to " + std::string(doing));
       if (waited > atMost) {
         throw std::runtime_error("NCCL could not " + std::string(doing) + " in " + std::to_string(atMost.count()) + " seconds");
       }
       if (waited > kSpin) std::this_thread::sleep_for(kPause);
-    }
+    };
   }
 
-  /// Also ends what its stream waits for.
   void end() noexcept {
     const Driver& driver = memory_->device().driver();
-    if (comm_ != nullptr) nccl_.ncclCommAbort(comm_);
+    communicator_.reset();
     driver.cuStreamSynchronize(stream_);
     if (event_ != nullptr) driver.cuEventDestroy_v2(event_);
     driver.cuStreamDestroy_v2(stream_);
@@ -120,7 +101,7 @@ class Pair final : public DevicePair {
   const int other_;
   StreamHandle stream_ = nullptr;
   EventHandle event_ = nullptr;
-  NcclComm comm_ = nullptr;
+  std::optional<Communicator> communicator_;
 };
 
 }  // namespace
@@ -130,7 +111,7 @@ Nccl::Nccl(const std::string& name) {
   if (library == nullptr) {
     const char* const reason = dlerror();
     throw std::runtime_error("NCCL is not there (" + std::string(reason == nullptr ? name : reason) +
-                             "): install NVIDIA's NCCL 2.17 or newer (libnccl2), or use another transport");
+                             "): install NVIDIA's NCCL 2.17 or newer (libnccl2), or name its file in SVC_NCCL");
   }
   const auto find = [&](const char* symbol) {
     void* const address = dlsym(library, symbol);
@@ -150,9 +131,14 @@ void Nccl::check(NcclResult result, const char* doing) const {
   throw std::runtime_error("NCCL could not " + std::string(doing) + " (" + ncclGetErrorString(result) + ")");
 }
 
-PairId NcclPairs::newId() const {
+NcclId Nccl::newId() const {
   NcclId id;
-  nccl_.check(nccl_.ncclGetUniqueId(&id), "name a pair");
+  check(ncclGetUniqueId(&id), "name a communicator");
+  return id;
+}
+
+PairId NcclPairs::newId() const {
+  const NcclId id = nccl_.newId();
   PairId named;
   std::memcpy(&named, &id, sizeof named);
   return named;

@@ -1,4 +1,4 @@
-// Pairs of GPUs that send each other memory over NCCL, opened when they are asked for: nothing of svc is linked with it.
+// NVIDIA's NCCL, opened when it is asked for: nothing of svc is linked with it. Pairs of GPUs send each other memory over it.
 #pragma once
 
 #include <functional>
@@ -23,6 +23,8 @@ class Nccl {
 #undef SVC_DECLARE
 
   void check(NcclResult result, const char* doing) const;
+  /// What ranks find each other by.
+  NcclId newId() const;
 };
 
 /// Communicators of two ranks each.

@@ -47,6 +47,7 @@ struct NcclConfig {
   X(NcclResult, ncclCommAbort, (NcclComm comm))                                                          \
   X(NcclResult, ncclSend, (const void* from, size_t count, int type, int peer, NcclComm comm, StreamHandle stream)) \
   X(NcclResult, ncclRecv, (void* to, size_t count, int type, int peer, NcclComm comm, StreamHandle stream)) \
+  X(NcclResult, ncclAllGather, (const void* from, void* to, size_t count, int type, NcclComm comm, StreamHandle stream)) \
   X(const char*, ncclGetErrorString, (NcclResult result))
 // clang-format on
 

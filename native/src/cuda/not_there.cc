@@ -12,9 +12,6 @@ namespace {
 
 }  // namespace
 
-StreamPosition CudaBackend::sumRanks(Rows, int64_t) { refuse("ranks are"); }
-StreamPosition CudaBackend::gatherColumns(DType, std::vector<int32_t>, Rows, Rows) { refuse("ranks are"); }
-StreamPosition CudaBackend::shareSampled(int32_t*, int64_t) { refuse("ranks are"); }
 StreamPosition CudaBackend::sendHidden(std::shared_ptr<StageLink>, Rows, int64_t) { refuse("pipeline stages are"); }
 StreamPosition CudaBackend::receiveHidden(std::shared_ptr<StageLink>, Rows, int64_t) { refuse("pipeline stages are"); }
 void CudaBackend::openPackedEntry(const std::string&, const std::string&) { refuse("a cache of packed weights is"); }

@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kLongWait{1000};
 
 }  // namespace
 
-OrderedStream::OrderedStream(const Device& device) : driver_(device.driver()), graphs_(driver_) {
+OrderedStream::OrderedStream(const Device& device, Watch watch) : driver_(device.driver()), watch_(std::move(watch)), graphs_(driver_) {
   driver_.check(driver_.cuStreamCreate(&stream_, kStreamNonBlocking), "make a stream");
 }
 
@@ -58,6 +58,7 @@ bool OrderedStream::await(StreamPosition position, std::chrono::milliseconds atM
   for (;;) {
     advance();
     if (hasRun(position)) return true;
+    watch();
     const auto waited = Clock::now() - start;
     if (waited >= atMost) return false;
     if (waited > kSpin) std::this_thread::sleep_for(kPause);
@@ -71,6 +72,16 @@ void OrderedStream::awaitAll() {
 double OrderedStream::busySeconds() const {
   const auto current = run_ == last_ ? Clock::duration{0} : Clock::now() - busySince_;
   return std::chrono::duration<double>(busy_ + current).count();
+}
+
+void OrderedStream::watch() {
+  if (failure_) std::rethrow_exception(failure_);
+  try {
+    watch_(run_);
+  } catch (...) {
+    failure_ = std::current_exception();
+    throw;
+  }
 }
 
 void OrderedStream::mark(std::function<void()> whenRun) {
@@ -94,7 +105,7 @@ void OrderedStream::endPiece() {
 }
 
 void OrderedStream::advance() {
-  while (!marks_.empty()) {
+  while (!failure_ && !marks_.empty()) {
     const Result reached = driver_.cuEventQuery(marks_.front().event);
     if (reached == kErrorNotReady) return;
     driver_.check(reached, "compute");

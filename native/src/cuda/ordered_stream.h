@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <vector>
 
@@ -17,7 +18,10 @@ namespace svc::cuda {
 
 class OrderedStream {
  public:
-  explicit OrderedStream(const Device& device);
+  /// Is told the last op that has run, by whoever waits for those behind it; throws where they will not run.
+  using Watch = std::function<void(StreamPosition run)>;
+
+  OrderedStream(const Device& device, Watch watch);
   /// Waits for what was appended; hands over nothing more.
   ~OrderedStream();
   OrderedStream(const OrderedStream&) = delete;
@@ -42,7 +46,7 @@ class OrderedStream {
   void afterOps(std::function<void()> whenRun) { mark(std::move(whenRun)); }
   StreamPosition lastPosition() const { return last_; }
   bool hasRun(StreamPosition position) const { return position <= run_; }
-  /// False if the op has not run within `atMost`. Throws DriverError where the device failed.
+  /// False if the op has not run within `atMost`. Throws DriverError where the device failed, and what the watch has thrown: no op runs after that.
   bool await(StreamPosition position, std::chrono::milliseconds atMost);
   /// Waits for all ops.
   void awaitAll();
@@ -61,6 +65,7 @@ class OrderedStream {
     std::function<void()> whenRun;
   };
 
+  void watch();
   void mark(std::function<void()> whenRun);
   /// Appends the launches that are queued.
   void flush();
@@ -71,6 +76,9 @@ class OrderedStream {
   EventHandle takeEvent();
 
   const Driver& driver_;
+  const Watch watch_;
+  /// What the watch has thrown.
+  std::exception_ptr failure_;
   StreamHandle stream_ = nullptr;
   GraphCache graphs_;
   LaunchList queued_;

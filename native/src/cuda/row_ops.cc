@@ -54,7 +54,9 @@ StreamPosition CudaBackend::embedding(const Weight& table, TokenIds tokens, Rows
   params.outStride = out.stride;
   params.rows = out.rows;
   params.cols = weight.k;
-  params.vocab = weight.n;
+  params.vocab = narrowed(tokens.vocab);
+  params.first = narrowed(tokens.first);
+  params.tokens = weight.n;
   launch(launchOf(params), params);
   return endOp(std::move(parcel));
 }

@@ -134,8 +134,8 @@ class Mapped final : public ForeignDeviceMemory {
 
 }  // namespace
 
-TransferMemory::TransferMemory(std::string driver, std::string kernels, size_t bytes)
-    : driver_(std::move(driver)), kernelsPath_(std::move(kernels)), device_(driver_), memory_(device_, bytes) {
+TransferMemory::TransferMemory(std::string driver, std::string kernels, int ordinal, size_t bytes)
+    : driver_(std::move(driver)), kernelsPath_(std::move(kernels)), device_(driver_, ordinal), memory_(device_, bytes) {
   const Driver& calls = device_.driver();
   StreamHandle stream = nullptr;
   calls.check(calls.cuStreamCreate(&stream, kStreamNonBlocking), "make a stream");
@@ -156,7 +156,7 @@ std::unique_ptr<CopyLane> TransferMemory::openLane(size_t pinnedBytes) const {
 }
 
 std::shared_ptr<const SharedDeviceMemory> TransferMemory::allocate(size_t bytes) const {
-  return std::make_shared<TransferMemory>(driver_, kernelsPath_, bytes);
+  return std::make_shared<TransferMemory>(driver_, kernelsPath_, device_.ordinal(), bytes);
 }
 
 std::shared_ptr<const DevicePairs> TransferMemory::openPairs(const std::string& library, int channels) const {

@@ -15,8 +15,8 @@ namespace svc::cuda {
 /// It has the device opened for itself: a transfer may go on when the backend is freed.
 class TransferMemory final : public SharedDeviceMemory, public std::enable_shared_from_this<TransferMemory> {
  public:
-  /// `driver` and `kernels` name files. Zeroed when this returns. Throws Unavailable, and DriverError where the GPU has no room.
-  TransferMemory(std::string driver, std::string kernels, size_t bytes);
+  /// `driver` and `kernels` name files, `ordinal` the GPU. Zeroed when this returns. Throws Unavailable, and DriverError where the GPU has no room.
+  TransferMemory(std::string driver, std::string kernels, int ordinal, size_t bytes);
   ~TransferMemory() override { device_.tryToEnter(); }
 
   const Device& device() const { return device_; }

@@ -77,25 +77,53 @@ void RankGroup::read(const Phase& phase) {
 }
 
 void RankGroup::expectAlike(int rank) {
-  const RankPart& own = parts_[rank];
-  for (int other = 0; other < size(); ++other) {
-    const RankPart& part = parts_[other];
-    if (part.rows == own.rows && part.cols == own.cols && std::string_view(part.op) == own.op) continue;
-    const auto text = [](int who, const RankPart& what) {
-      return "rank " + std::to_string(who) + " is at " + what.op + " of " + std::to_string(what.rows) + " x " +
-             std::to_string(what.cols);
-    };
-    breakUp(text(rank, own) + ", " + text(other, part));
-    fail();
+  for (int other = 0; other < size(); ++other) compare(rank, parts_[rank], other, parts_[other]);
+}
+
+void RankGroup::compare(int rank, const RankPart& own, int other, const RankPart& part) {
+  if (part.rows == own.rows && part.cols == own.cols && std::string_view(part.op) == own.op) return;
+  const auto text = [](int who, const RankPart& what) {
+    return "rank " + std::to_string(who) + " is at " + what.op + " of " + std::to_string(what.rows) + " x " +
+           std::to_string(what.cols);
+  };
+  breakUp(text(rank, own) + ", " + text(other, part));
+  fail();
+}
+
+RankGroup::Name RankGroup::name(const std::function<Name()>& make) {
+  const std::lock_guard lock(mutex_);
+  if (!name_) name_ = make();
+  return *name_;
+}
+
+uint64_t RankGroup::announce(int rank, const RankPart& part) {
+  if (isBroken_.load()) fail();
+  const uint64_t call = members_[rank].meeting.fetch_add(1);
+  Announced first;
+  {
+    const std::lock_guard lock(mutex_);
+    const size_t index = call - numAnnounced_;
+    if (index == announced_.size()) announced_.push_back({part, rank, 0});
+    first = announced_[index];
+    announced_[index].count += 1;
+    for (; !announced_.empty() && announced_.front().count == size(); ++numAnnounced_) announced_.pop_front();
   }
+  compare(rank, part, first.rank, first.part);
+  return call + 1;
+}
+
+void RankGroup::expectGoingOn(uint64_t call, Clock::time_point since) {
+  if (!isBroken_.load() && Clock::now() - since > deadline_) breakUp(missing(call));
+  if (isBroken_.load()) fail();
 }
 
 std::string RankGroup::missing(uint64_t meeting) const {
   std::string ranks;
   for (int rank = 0; rank < size(); ++rank) {
-    if (members_[rank].meeting.load() != meeting) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    if (members_[rank].meeting.load() < meeting) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
-  return "rank " + ranks + " did not come within " + std::to_string(deadline_.count()) + " ms";
+  const std::string late = " within " + std::to_string(deadline_.count()) + " ms";
+  return ranks.empty() ? "no rank has finished an op" + late : "rank " + ranks + " did not come" + late;
 }
 
 void RankGroup::fail() {

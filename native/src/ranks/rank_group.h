@@ -2,13 +2,16 @@
 // model. A rank lends the others a piece of its memory; nobody goes on before all have read it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <initializer_list>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -22,7 +25,7 @@ class RanksBroken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What a rank lends to an op: rows of its memory. Rows and columns are those of the op's result, alike on all ranks.
+/// What a rank lends to an op: rows of its memory, null where a device alone reads them. Rows and columns are those of the op's result, alike on all ranks.
 struct RankPart {
   const char* op;
   char* data;
@@ -34,8 +37,11 @@ struct RankPart {
 class RankGroup {
  public:
   using Duration = std::chrono::milliseconds;
+  using Clock = std::chrono::steady_clock;
   /// A part of an exchange: reads the parts of all ranks, in their order.
   using Phase = std::function<void(std::span<const RankPart> parts)>;
+  /// By which devices find each other.
+  using Name = std::array<char, 128>;
 
   /// A rank that waits longer than `deadline` for the others breaks the group.
   RankGroup(int size, Duration deadline) : deadline_(deadline), members_(size), parts_(size) {}
@@ -55,16 +61,33 @@ class RankGroup {
   /// returns when all have finished the last one. Where it throws, too, nobody reads `part` any more.
   void exchange(int rank, const RankPart& part, std::initializer_list<Phase> phases);
 
+  // Where devices exchange their parts by themselves, long after an op was called:
+
+  /// What `make` gives the first rank that asks.
+  Name name(const std::function<Name()>& make);
+  /// `rank` calls its next op. Returns how many it has called. Throws RanksBroken where another rank calls something else in its place.
+  uint64_t announce(int rank, const RankPart& part);
+  /// Breaks the group where the deadline is over since `rank` has called its op `call`, which has not run, at `since`. Throws RanksBroken where the
+  /// group is broken.
+  void expectGoingOn(uint64_t call, Clock::time_point since);
+
  private:
   struct alignas(64) Member {
     bool isTaken = false;
-    /// The meeting that it came to last, from 1.
+    /// The meeting that it came to last, from 1, or how many ops it has announced.
     std::atomic<uint64_t> meeting{0};
+  };
+  /// An op that some rank has announced, and how many have.
+  struct Announced {
+    RankPart part;
+    int rank, count;
   };
 
   void meet(int rank);
   void read(const Phase& phase);
   void expectAlike(int rank);
+  /// Breaks the group where two ranks are not at the same op.
+  void compare(int rank, const RankPart& own, int other, const RankPart& part);
   std::string missing(uint64_t meeting) const;
   [[noreturn]] void fail();
 
@@ -78,6 +101,11 @@ class RankGroup {
   std::atomic<int> sleepers_{0};
   std::atomic<bool> isBroken_{false};
   std::string why_;
+  std::optional<Name> name_;
+  /// Those that not all ranks have: no more than the ops of the steps that are in flight.
+  std::deque<Announced> announced_;
+  /// How many all ranks have announced.
+  uint64_t numAnnounced_ = 0;
   std::mutex mutex_;
   std::condition_variable isOver_;
 };

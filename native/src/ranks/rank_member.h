@@ -24,6 +24,12 @@ class RankMember {
     group_->exchange(rank_, part, phases);
   }
 
+  RankGroup::Name name(const std::function<RankGroup::Name()>& make) { return group_->name(make); }
+  uint64_t announce(const RankPart& part) { return group_->announce(rank_, part); }
+  void expectGoingOn(uint64_t call, RankGroup::Clock::time_point since) { group_->expectGoingOn(call, since); }
+  /// No exchange goes on because of `why`, which this rank has found.
+  void breakUp(const std::string& why) { group_->breakUp("rank " + std::to_string(rank_) + ": " + why); }
+
  private:
   const std::shared_ptr<RankGroup> group_;
   const int rank_;

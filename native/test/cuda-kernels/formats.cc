@@ -48,7 +48,7 @@ Floats encoded(const Kernels& kernels, const CodedWeight& codes, int n, int k) {
   p.codes = codes;
   p.ids = ids.data(), p.fault = &fault;
   p.out = out.data(), p.outStride = k;
-  p.rows = n, p.cols = k, p.vocab = n;
+  p.rows = n, p.cols = k, p.vocab = n, p.tokens = n;
   kernels.run(launchOf(p), p);
   return out;
 }

@@ -15,7 +15,7 @@ void checkEmbedding(const Kernels& kernels) {
   p.bf16 = table.data(), p.tableStride = kStride;
   p.ids = ids.data(), p.sampled = sampled.data(), p.fault = &fault;
   p.out = out.data(), p.outStride = kStride;
-  p.rows = kRows, p.cols = kCols, p.vocab = 10;
+  p.rows = kRows, p.cols = kCols, p.vocab = 10, p.tokens = 10;
   kernels.run(launchOf(p), p);
   const int tokens[kRows] = {3, 9, 7, 0, 0};
   for (int row = 0; row < kRows; ++row) {
@@ -26,6 +26,14 @@ void checkEmbedding(const Kernels& kernels) {
   p.vocab = 9;
   kernels.run(launchOf(p), p);
   expect(fault == 1, "svcEmbedding: no fault for an id that is not in the vocabulary");
+  // A part of the table, from token 5 on.
+  p.vocab = 10, p.first = 5, p.tokens = 4, p.bf16 += 5 * kStride;
+  kernels.run(launchOf(p), p);
+  for (int row = 0; row < kRows; ++row) {
+    const bool isHere = tokens[row] == 7;
+    const float number = isHere ? fromBf16(table[7 * kStride + 1]) : -0.0f, got = out[row * kStride + 1];
+    expect(got == number && std::signbit(got) == std::signbit(number), "svcEmbedding: a part of the vocabulary");
+  }
   report("svcEmbedding", out);
 }
 
@@ -93,8 +101,44 @@ void checkGathers(const Kernels& kernels) {
     expectNear(means[kStride + i], sum / 4, 1e-7, "svcMeanRows");
     expectNear(means[i], x[i], 0, "svcMeanRows");
   }
+  GatherRowsParams all = g;
+  all.ids = nullptr;
+  kernels.run(launchOf(all), all);
+  for (int row = 0; row < 3; ++row) expectSame(&out[row * kStride], &x[row * kStride], kCols, "svcGatherRows: without ids");
   report("svcGatherRows", out);
   report("svcMeanRows", means);
+}
+
+/// Of 4 ranks, which have 7, 0, 300 and 16 columns.
+void checkRanks(const Kernels& kernels) {
+  constexpr int64_t kPartBytes = kRows * kCols * 4 + 16;
+  const Floats parts = Numbers(10).floats(kMostRanks * kPartBytes / 4);
+  const auto part = [&](int rank, int row, int i) { return parts[rank * kPartBytes / 4 + row * kCols + i]; };
+  const auto* const bytes = reinterpret_cast<const char*>(parts.data());
+  Floats placed(kRows * 330);
+  const PlaceColumnsParams p{bytes, kPartBytes, kCols * 4, reinterpret_cast<char*>(placed.data()), 330 * 4, {0, 28, 28, 1228, 1292}, kRows, 4};
+  kernels.run(launchOf(p), p);
+  for (int row = 0; row < kRows; ++row) {
+    for (int i = 0; i < 323; ++i) {
+      const float number = i < 7 ? part(0, row, i) : i < 307 ? part(2, row, i - 7) : part(3, row, i - 307);
+      expectNear(placed[row * 330 + i], number, 0, "svcPlaceColumns");
+    }
+    for (int i = 323; i < 330; ++i) expectNear(placed[row * 330 + i], 0, 0, "svcPlaceColumns: beside its columns");
+  }
+  report("svcPlaceColumns", placed);
+  for (const int ranks : {2, 4, 8}) {
+    Floats out(kRows * kStride);
+    const SumRanksParams s{bytes, kPartBytes, out.data(), kStride, kRows, kCols, ranks};
+    kernels.run(launchOf(s), s);
+    for (int row = 0; row < kRows; ++row) {
+      for (int i = 0; i < kCols; ++i) {
+        const auto pair = [&](int first) { return part(first, row, i) + part(first + 1, row, i); };
+        const float four = pair(0) + pair(2);
+        expectNear(out[row * kStride + i], ranks == 2 ? pair(0) : ranks == 4 ? four : four + (pair(4) + pair(6)), 0, "svcSumRanks");
+      }
+    }
+    report("svcSumRanks", out);
+  }
 }
 
 double activation(int kind, double x) {
@@ -140,6 +184,7 @@ void checkElementwise(const Kernels& kernels) {
 
 void checkRows(const Kernels& kernels) {
   checkEmbedding(kernels);
+  checkRanks(kernels);
   checkNorms(kernels, 1, 300, true);
   checkNorms(kernels, 3, 96, true);
   checkNorms(kernels, 4, 64, false);

@@ -1,8 +1,14 @@
 // A GPU as a device of the addon.
 
 import { ConfigError } from '../../errors.ts';
-import { cudaDriver, type Native, type NativeBackend, type NativeCudaDevice } from '../../native/native.ts';
-import { ALONE } from '../ranks.ts';
+import {
+  cudaDriver,
+  type Native,
+  type NativeBackend,
+  type NativeCudaDevice,
+  ncclLibrary,
+} from '../../native/native.ts';
+import { ALONE, type RankPlace, type RankSeat } from '../ranks.ts';
 import { findCudaKernels } from './cuda-kernels.ts';
 import type { NativeDevice } from './native-ops.ts';
 
@@ -21,23 +27,26 @@ const GRAPH_BYTES = 256 * 2 ** 20;
 const PARCEL_BYTES = 4 * 2 ** 20;
 
 /**
+ * The first GPU, or that of a rank: the one of its number.
  * @throws ConfigError saying what this machine lacks, and what to do.
  */
-export function openCudaDevice(native: Native, options: CudaOptions): NativeDevice {
-  const device = deviceOf(native);
-  const { backend, madeBy } = openBackend(native, device, options);
+export function openCudaDevice(native: Native, options: CudaOptions, seat?: RankSeat): NativeDevice {
+  if (seat !== undefined) expectGpus(native, seat);
+  const gpu = seat?.rank ?? 0;
+  const device = deviceOf(native, gpu);
+  const { backend, madeBy } = openBackend(native, device, options, seat);
   const isa = `sm_${device.computeCapability}`;
   return {
     native: backend,
-    ranks: ALONE,
+    ranks: seat ?? ALONE,
     backend: 'cuda',
     description: `${device.name}, ${isa}`,
     isa: ['cuda', isa, madeBy].filter((word) => word !== '').join(' '),
     packs: false,
     recordsSteps: options.usesGraphs,
-    freeMemory: () => deviceOf(native).freeBytes,
+    freeMemory: () => deviceOf(native, gpu).freeBytes,
     deviceMemory: () => {
-      const { freeBytes, totalBytes } = deviceOf(native);
+      const { freeBytes, totalBytes } = deviceOf(native, gpu);
       const takenBytes = Math.max(0, device.freeBytes - freeBytes);
       return { totalBytes, takenBytes, reservedBytes: PARCEL_BYTES + (options.usesGraphs ? GRAPH_BYTES : 0) };
     },
@@ -46,25 +55,58 @@ export function openCudaDevice(native: Native, options: CudaOptions): NativeDevi
 
 /** What this machine lacks to compute on a GPU, '' where it has no driver for one; null where it lacks nothing. */
 export function missingForCuda(native: Native): string | null {
-  const device = native.cudaDevice(cudaDriver());
+  const device = native.cudaDevice(cudaDriver(), 0);
   if (device.missing === undefined) return null;
   return device.hasDriver ? device.missing : '';
 }
 
-function deviceOf(native: Native): NativeCudaDevice {
-  const device = native.cudaDevice(cudaDriver());
+function deviceOf(native: Native, gpu: number): NativeCudaDevice {
+  const device = native.cudaDevice(cudaDriver(), gpu);
   if (device.missing !== undefined) throw notPossible(device.missing);
   return device;
+}
+
+/** One for each rank, of one kind: others round sums in another way. */
+function expectGpus(native: Native, { rank, size }: RankPlace): void {
+  const first = deviceOf(native, 0);
+  if (first.count < size) {
+    const most = [4, 2, 1].find((degree) => degree <= first.count);
+    throw notRanks(
+      size,
+      `computes on a GPU for each rank, and the NVIDIA driver shows ${first.count}: use ${most}, or let it show more ` +
+        '(nvidia-smi lists all, CUDA_VISIBLE_DEVICES chooses), or use --device cpu',
+    );
+  }
+  const own = deviceOf(native, rank);
+  if (own.computeCapability === first.computeCapability) return;
+  throw notRanks(
+    size,
+    `computes on GPUs of one kind, and GPU 0 is ${first.name} (sm_${first.computeCapability}), GPU ${rank} is ${own.name} ` +
+      `(sm_${own.computeCapability}): choose others with CUDA_VISIBLE_DEVICES`,
+  );
+}
+
+function notRanks(size: number, why: string): ConfigError {
+  return new ConfigError(`--tensor-parallel-size ${size} ${why}`, { param: 'tensor-parallel-size' });
 }
 
 function openBackend(
   native: Native,
   device: NativeCudaDevice,
   { usesGraphs, schedulesDecode, schedulesPrefill }: CudaOptions,
+  seat: RankSeat | undefined,
 ): { backend: NativeBackend; madeBy: string } {
   try {
     const { path, madeBy } = findCudaKernels(native, device);
-    const backend = new native.CudaBackend(cudaDriver(), path, usesGraphs, schedulesDecode, schedulesPrefill);
+    const backend = new native.CudaBackend(
+      cudaDriver(),
+      path,
+      seat?.rank ?? 0,
+      usesGraphs,
+      schedulesDecode,
+      schedulesPrefill,
+      seat && { group: seat.group, rank: seat.rank, nccl: ncclLibrary() },
+    );
     // Two machines have the same bits only if the same program made their machine code.
     return { backend, madeBy: backend.isCompiledByDriver() ? `driver ${device.driverVersion}` : madeBy };
   } catch (error) {
