@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { SendType } from '../../src/config/kv-transfer-config.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { Cluster, readMetrics } from '../helpers/cluster.ts';
@@ -24,6 +24,7 @@ async function transportsOf(url: string): Promise<string[]> {
 /** What of a cluster is not as usual. */
 interface Changes {
   readonly producers?: number;
+  readonly producerArgs?: string[];
   readonly consumerArgs?: string[];
   readonly transports?: string[];
 }
@@ -63,7 +64,7 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
       sendType,
       // Short chunks, so that prompts leave in pieces.
       serveArgs: ['--max-num-batched-tokens', '40'],
-      producerArgs: CUDA,
+      producerArgs: more.producerArgs ?? CUDA,
       consumerArgs: more.consumerArgs ?? CUDA,
       proxyArgs: ['--prefill-threshold', '0'],
     });
@@ -102,6 +103,30 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
     } finally {
       await cluster.stop();
     }
+  });
+
+  describe('of several ranks', () => {
+    const RANKS = [...CUDA, '--tensor-parallel-size', '2'];
+    beforeAll(() => void vi.stubEnv('SVC_EMULATED_GPUS', '2'));
+    afterAll(() => void vi.unstubAllEnvs());
+
+    it.each<[string, Changes, string[]]>([
+      ['P has two', { producerArgs: RANKS, transports: ['tcp', 'auto'] }, ['tcp', 'cuda-ipc']],
+      ['D has two', { consumerArgs: RANKS }, ['shm']],
+    ])('answer as one instance of one GPU does where %s', async (_, changes, used) => {
+      const cluster = await start('PUT_ASYNC', changes);
+      try {
+        expect(await answersOf(cluster.url, REQUESTS, 4)).toEqual(expected);
+        for (const { url } of cluster.consumers) {
+          const metrics = await readMetrics(url);
+          expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(0);
+          expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
+        }
+        expect(await transportsOf(cluster.producers[0]!.url)).toEqual(used);
+      } finally {
+        await cluster.stop();
+      }
+    });
   });
 
   describe('of which clients leave, and which are killed', () => {

@@ -1,0 +1,172 @@
+// A model cut over ranks on a GPU each, over emulated GPUs: the answers of one GPU, and one end for all of them.
+
+import type { Worker } from 'node:worker_threads';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { EngineConfig, TensorParallelSize } from '../../src/config/engine-config.ts';
+import { EngineCore } from '../../src/engine/engine-core.ts';
+import { ConfigError } from '../../src/errors.ts';
+import { cudaDriver, loadNative } from '../../src/native/native.ts';
+import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { generate } from '../helpers/generate.ts';
+import { newRequest } from '../helpers/new-request.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { until } from '../helpers/until.ts';
+
+const newFolder = temporaryFolders();
+
+/** Of keys and values, too: for four ranks. */
+const FOUR_HEADS = 'four heads';
+const models = new Map<string, string>();
+function modelOf(architecture: string): string {
+  const folder = models.get(architecture) ?? newFolder();
+  const heads = { num_attention_heads: 4, num_key_value_heads: 4 };
+  if (models.has(architecture)) return folder;
+  if (architecture === FOUR_HEADS) writeTinyModel(folder, { seed: 1, config: heads });
+  else writeTinyModel(folder, { architecture, seed: 1 });
+  models.set(architecture, folder);
+  return folder;
+}
+
+/** Threads that this one has started. */
+const threads: Worker[] = [];
+const note = (worker: Worker): void => void threads.push(worker);
+beforeEach(() => {
+  process.on('worker', note);
+  vi.stubEnv('SVC_EMULATED_GPUS', '4');
+});
+
+const open: EngineCore[] = [];
+afterEach(async () => {
+  process.off('worker', note);
+  for (const core of open.splice(0)) core.close();
+  await Promise.all(threads.splice(0).map((thread) => thread.terminate()));
+  vi.unstubAllEnvs();
+});
+
+async function start(
+  tensorParallelSize: TensorParallelSize,
+  options: Partial<EngineConfig> = {},
+): Promise<EngineCore> {
+  const core = await EngineCore.start({
+    ...ENGINE_DEFAULTS,
+    modelPath: modelOf('LlamaForCausalLM'),
+    dtype: 'bfloat16',
+    device: 'cuda',
+    kvCacheMemoryBytes: 2 ** 20,
+    maxNumBatchedTokens: 40,
+    tensorParallelSize,
+    ...options,
+  });
+  open.push(core);
+  return core;
+}
+
+/** Prompts in chunks and with common beginnings, rules that look back, log-probabilities. */
+const REQUESTS = Array.from({ length: 6 }, (_, id) =>
+  newRequest({
+    id,
+    promptTokenIds: Array.from({ length: 5 + 9 * id }, (_, index) => (index * (7 + (id % 2))) % 251),
+    sampling: { temperature: (id % 3) / 2, seed: id, numLogprobs: id % 3 === 0 ? 2 : null },
+    rules: id % 2 === 0 ? { repetitionPenalty: 1.7 } : null,
+    stop: { stopTokenIds: [], maxTokens: 3 + id },
+  }),
+);
+const ARRIVALS = [0, 0, 1, 1, 3, 4];
+
+describe('a model on several GPUs', needsCudaEmulators, () => {
+  it.each<[string, Partial<EngineConfig>]>([
+    ['LlamaForCausalLM', {}],
+    ['LlamaForCausalLM', { quantization: 'int8' }],
+    ['LlamaForCausalLM', { attention: { backend: 'FLASHINFER', isForPrefill: true } }],
+    ['Qwen2MoeForCausalLM', {}],
+    ['DeepseekV3ForCausalLM', {}],
+  ])('gives the bytes of one: %s, %o', async (architecture, options) => {
+    const config = { ...options, modelPath: modelOf(architecture) };
+    const answers = [];
+    for (const degree of [1, 2] as const) {
+      const core = await start(degree, config);
+      answers.push(generate(core, REQUESTS, ARRIVALS));
+      const { ranks, compute } = core.executor.info;
+      expect(ranks).toHaveLength(degree);
+      expect(compute).toBe(degree === 1 ? 'emulated GPU, sm_90' : '2 ranks: emulated GPU, sm_90');
+    }
+    expect(answers[1]).toEqual(answers[0]);
+  });
+
+  it('takes adapters, and guesses by n-grams and by a draft model', async () => {
+    const path = newFolder();
+    writeTinyAdapter(path, { seed: 3 });
+    const lora = { modules: [{ name: 'a', path, baseModelName: null }], maxLoras: 2, maxLoraRank: 16 };
+    const requests = REQUESTS.map((one, index) => ({ ...one, adapterId: index % 2 === 0 ? null : 0 }));
+    const expected = generate(await start(1, { lora }), requests);
+    const guess = { numSpeculativeTokens: 2 };
+    for (const speculative of [
+      { ...guess, method: 'ngram', promptLookupMax: 3, promptLookupMin: 1 } as const,
+      { ...guess, method: 'draft_model', model: modelOf('LlamaForCausalLM') } as const,
+    ]) {
+      const core = await start(2, { lora, speculative });
+      expect(generate(core, requests)).toEqual(expected);
+      expect(core.stats.speculation?.draftTokens).toBeGreaterThan(0);
+    }
+  });
+
+  it('has a share of the memory of each, and the longest context that all have room for', async () => {
+    const [MEMORY, SHARE] = [80 * 2 ** 20, 0.7];
+    vi.stubEnv('SVC_EMULATED_MEMORY_MB', `${MEMORY / 2 ** 20}`);
+    const core = await start(4, {
+      kvCacheMemoryBytes: null,
+      gpuMemoryUtilization: SHARE,
+      maxModelLen: 'auto',
+      maxNumSeqs: 4,
+      modelPath: modelOf(FOUR_HEADS),
+    });
+    for (const gpu of [0, 1, 2, 3]) {
+      const device = loadNative().cudaDevice(cudaDriver(), gpu);
+      if (device.missing !== undefined) throw new Error(device.missing);
+      expect(device.totalBytes - device.freeBytes).toBeLessThanOrEqual(MEMORY * SHARE);
+    }
+    expect(generate(core, REQUESTS).size).toBe(REQUESTS.length);
+  });
+});
+
+describe('the start of several GPUs', needsCudaEmulators, () => {
+  it.each([
+    [
+      'more ranks than GPUs',
+      { SVC_EMULATED_GPUS: '1' },
+      /tensor-parallel-size 2 computes on .* shows 1: use 1/,
+    ],
+    ['no NCCL', { SVC_NCCL: '/nowhere/libnccl.so.2' }, /NCCL is not there .*libnccl2/],
+  ])('says what is wrong with %s', async (_, variables, why) => {
+    for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value);
+    const starting = start(2);
+    await expect(starting).rejects.toThrow(ConfigError);
+    await expect(starting).rejects.toThrow(why);
+    await until(() => threads.length > 0);
+  });
+});
+
+describe('a rank of a GPU whose thread ends', needsCudaEmulators, () => {
+  it.each([
+    ['a step is planned', 2, (core: EngineCore) => core.step()],
+    ['a step is computed', 3, (core: EngineCore) => core.awaitPlanPoint()],
+    ['its result is awaited', 3, (core: EngineCore) => core.executor.read()],
+  ])('ends the step where %s, and names itself', async (_, numSteps, finish) => {
+    const core = await start(2);
+    for (const one of REQUESTS) core.scheduler.add({ ...one, stop: { ...one.stop, maxTokens: 60 } });
+    for (let step = 0; step < numSteps; step += 1) core.step();
+    await threads[0]!.terminate();
+    const since = performance.now();
+    const goOn = (): never => {
+      while (true) {
+        finish(core);
+        core.step();
+      }
+    };
+    expect(goOn).toThrow(/rank 1/);
+    expect(performance.now() - since).toBeLessThan(5000);
+  });
+});
