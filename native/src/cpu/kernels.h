@@ -306,6 +306,8 @@ struct KernelSet {
   void (*widen[3])(const void* in, float* out, int64_t count);
   void (*narrow)(const float* in, uint16_t* out, int64_t count);
 
+  /// Whether one of them is NaN or above all numbers; minus infinity is a token that is forbidden.
+  bool (*hasBroken)(const float* logits, int count);
   /// Index of the largest value, the lowest among equals.
   int (*argmax)(const float* x, int count);
   float (*largest)(const float* x, int count);

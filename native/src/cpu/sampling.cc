@@ -4,7 +4,6 @@
 #include "cpu/sampling.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -21,19 +20,6 @@ struct Candidate {
 /// Ids by weight, the lower id first among equals.
 bool isLikelier(const Candidate& a, const Candidate& b) {
   return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
-}
-
-/// Tests bits, not floats: every instruction set gives the same, and fast-math flags cannot remove the test.
-bool hasBroken(const float* logits, int count) {
-  constexpr int32_t kInfinity = 0x7f800000;
-  constexpr uint32_t kMinusInfinity = 0xff800000u;
-  bool isBroken = false;
-  for (int i = 0; i < count; ++i) {
-    int32_t bits;
-    std::memcpy(&bits, logits + i, 4);
-    isBroken |= (bits >= kInfinity) | (static_cast<uint32_t>(bits) > kMinusInfinity);
-  }
-  return isBroken;
 }
 
 /// The k-th largest logit among `ids`.
@@ -86,7 +72,7 @@ struct Sampler {
   std::vector<Candidate> kept;
 
   int32_t draw(const KernelSet& set, const float* logits, int vocab, const SamplingRows& settings, int row) {
-    if (hasBroken(logits, vocab)) return kNoToken;
+    if (set.hasBroken(logits, vocab)) return kNoToken;
     weights.resize(vocab);
     blockSums.resize((vocab + kWeighBlock - 1) / kWeighBlock);
     set.weigh(logits, vocab, set.largest(logits, vocab), 1.0f / settings.temperature[row], weights.data(),
@@ -139,7 +125,7 @@ int32_t greedy(ThreadPool& pool, const KernelSet& set, const float* logits, int 
   std::vector<int> best(parts);
   pool.run(parts, [&](int part, int) {
     const int begin = part * kArgmaxPart, count = std::min(kArgmaxPart, vocab - begin);
-    best[part] = hasBroken(logits + begin, count) ? kNoToken : begin + set.argmax(logits + begin, count);
+    best[part] = set.hasBroken(logits + begin, count) ? kNoToken : begin + set.argmax(logits + begin, count);
   });
   if (std::find(best.begin(), best.end(), kNoToken) != best.end()) return kNoToken;
   int32_t result = best[0];

@@ -38,6 +38,7 @@ void addElementwise(KernelSet& set) {
   set.widen[1] = &widen16<loadBf16>;
   set.widen[2] = &widen16<loadHalf>;
   set.narrow = &narrow;
+  set.hasBroken = &hasBroken;
   set.argmax = &argmax;
   set.largest = &largest;
   set.weigh = &weigh;

@@ -1,5 +1,19 @@
 // Passes over a row of logits. Included inside an instruction set's namespace, after exp.h and matmul.h.
 
+/// Tests bits, not floats, since fast-math flags cannot remove that: the size, less 1 where the sign is set, of what is broken is
+/// infinity's at least.
+inline bool hasBroken(const float* logits, int count) {
+  constexpr int32_t kInfinity = 0x7f800000;
+  int32_t most = 0;
+  for (int i = 0; i < count; ++i) {
+    int32_t bits;
+    __builtin_memcpy(&bits, logits + i, sizeof bits);
+    const int32_t size = (bits & 0x7fffffff) + (bits >> 31);
+    most = size > most ? size : most;
+  }
+  return most >= kInfinity;
+}
+
 inline float largest(const float* x, int count) {
   V16 most = splat(-__builtin_inff());
   int i = 0;
