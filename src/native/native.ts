@@ -513,6 +513,8 @@ export interface Native {
     layerBlock: number | NativeLayerBlockShape,
     driver?: string,
     kernels?: string,
+    /** Of those that the driver shows; left out, the first. */
+    gpu?: number,
   ) => NativeKvMemory;
   readonly TransferEngine: new (
     parts: readonly NativeKvPart[],

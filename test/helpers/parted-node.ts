@@ -29,6 +29,8 @@ export interface PartedShape {
   readonly blocks: number;
   /** Of an emulated GPU. */
   readonly gpu?: Gpu;
+  /** Whether each rank has one of its own. */
+  readonly hasGpus?: boolean;
   /** Blocks of the receive memory that the GPU has, too; left out, all. */
   readonly deviceBlocks?: number;
 }
@@ -55,7 +57,15 @@ export class PartedNode {
 
   constructor(model: PartedModel, shape: PartedShape) {
     const { KvMemory, TransferEngine } = loadNative();
-    const { degree, stages, blocks, blockTokens: tokens, gpu, deviceBlocks = blocks } = shape;
+    const {
+      degree,
+      stages,
+      blocks,
+      blockTokens: tokens,
+      gpu,
+      deviceBlocks = blocks,
+      hasGpus = false,
+    } = shape;
     const { heads, tileTokens, tileBytes } = model;
     this.model = model;
     this.shape = shape;
@@ -70,6 +80,7 @@ export class PartedNode {
           layerBlock,
           gpu?.SVC_CUDA_DRIVER,
           gpu?.SVC_CUDA_KERNELS,
+          hasGpus ? i % degree : 0,
         ),
         layers,
         heads: own,
@@ -85,7 +96,7 @@ export class PartedNode {
       tcp,
       shm: true,
       cudaIpc: 'possible',
-      nccl: gpu?.SVC_NCCL === undefined ? null : tcp,
+      nccl: gpu?.SVC_NCCL === undefined || hasGpus ? null : tcp,
       ncclLibrary: gpu?.SVC_NCCL ?? '/nowhere/libnccl.so.2',
     } as const;
     this.engine = new TransferEngine(parts, options, (events) => void this.events.push(...events));

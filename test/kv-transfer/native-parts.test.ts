@@ -2,10 +2,10 @@
 // comes is what the consumer would have computed itself.
 
 import fc from 'fast-check';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
 import { ByteRelay } from '../helpers/byte-relay.ts';
-import { NCCL_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { NCCL_EMULATOR, needsCudaEmulator, needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { cutOf, type PartedModel, PartedNode, type PartedShape } from '../helpers/parted-node.ts';
 import { KINDS, type Kind, range } from '../helpers/transfer-node.ts';
@@ -119,6 +119,44 @@ describe.each([...KINDS, 'cuda-ipc', 'nccl'] as const)('from GPU to GPU over %s'
         for (const one of nodes.splice(0)) one.close();
       }
     }
+  });
+});
+
+describe('ranks on GPUs of their own', needsCudaEmulators, () => {
+  beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '4'));
+
+  it.each([...KINDS, 'cuda-ipc', 'nccl'] as const)('send to one GPU over %s', async (kind) => {
+    for (const model of [SCALED, LATENT]) {
+      const p = node(model, { ...ON_GPU, degree: 4, hasGpus: true });
+      const d = node(model, { ...ON_GPU, blockTokens: 32 });
+      expect(await transfer(p, d, { kind, numTokens: 130, first: 1, isLate: false })).toBe(0);
+      expect(p.count('sent')).toBe(1);
+    }
+  });
+
+  it('receive over shm and tcp alone', async () => {
+    const of = { ...ON_GPU, degree: 2, hasGpus: true };
+    for (const kind of KINDS) {
+      const [p, d] = [node(SCALED, of), node(SCALED, of)];
+      expect(Object.keys(d.engine.endpoints).sort()).toEqual(['shm', 'tcp']);
+      expect(await transfer(p, d, { kind, numTokens: 130, first: 0, isLate: true })).toBe(0);
+    }
+    const { KvMemory, TransferEngine } = loadNative();
+    const { SVC_CUDA_DRIVER, SVC_CUDA_KERNELS, SVC_NCCL: ncclLibrary } = NCCL_EMULATOR;
+    const listen = (how: { cudaIpc?: 'required'; nccl?: { host: string; port: number } }) => () => {
+      const parts = [0, 1].map((gpu) => ({
+        token: new KvMemory(1, 1, 64, SVC_CUDA_DRIVER, SVC_CUDA_KERNELS, gpu).share(),
+        layers: { first: 0, end: 1 },
+        heads: { first: gpu, end: gpu + 1 },
+      }));
+      new TransferEngine(parts, { receiveBytes: 0, tcp: null, shm: false, ncclLibrary, ...how }, () => {});
+    };
+    expect(listen({ cudaIpc: 'required' })).toThrow(
+      'cuda-ipc brings blocks to one GPU, and this KV cache is on several: use the transport auto, shm or tcp',
+    );
+    expect(listen({ nccl: { host: '127.0.0.1', port: 0 } })).toThrow(
+      'NCCL brings blocks to one GPU, and this KV cache is on several: use the transport auto, shm or tcp',
+    );
   });
 });
 

@@ -47,7 +47,8 @@ KvMemoryObject::KvMemoryObject(const Napi::CallbackInfo& info) : Napi::ObjectWra
     LayerBlockShape shape = shapeFrom(info);
     const size_t layerBlockBytes = shape.bytes();
     const size_t bytes = layerBlockBytes * blocks * layers;
-    if (info[3].IsString()) memory.device = std::make_shared<cuda::TransferMemory>(info[3].ToString(), info[4].ToString(), 0, bytes);
+    const int gpu = info[5].IsUndefined() ? 0 : static_cast<int>(integerArgument(info, 5, 0, 1 << 10, "KvMemory: a GPU"));
+    if (info[3].IsString()) memory.device = std::make_shared<cuda::TransferMemory>(info[3].ToString(), info[4].ToString(), gpu, bytes);
     else memory.pages = std::make_shared<SharedPages>(bytes);
     if (memory.device) lane_ = memory.device->openLane(layerBlockBytes);
     table_ = std::make_shared<transfer::SendTable>(transfer::KvMemory(std::move(memory), layers, blocks, std::move(shape)));

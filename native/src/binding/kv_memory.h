@@ -12,7 +12,8 @@ namespace svc {
 class KvMemoryObject : public Napi::ObjectWrap<KvMemoryObject> {
  public:
   static Napi::Function define(Napi::Env env);
-  /// new KvMemory(layers, blocks, bytes of a layer block or { heads, tokens, tileTokens, tileBytes }, driver or nothing): of the GPU of that driver, or of the host
+  /// new KvMemory(layers, blocks, bytes of a layer block or { heads, tokens, tileTokens, tileBytes }, driver or nothing, kernels, number of the GPU):
+  /// of a GPU of that driver, or of the host
   explicit KvMemoryObject(const Napi::CallbackInfo& info);
 
  private:
