@@ -324,7 +324,7 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'with --device cuda: launch the ops of each step one by one, and make no CUDA graphs of steps that come again',
     }),
     tensorParallelSize: option(oneOf(TENSOR_PARALLEL_SIZES), 1, {
-      help: 'ranks that the model is cut over, each with threads and memory of its own; the answers are the same',
+      help: 'ranks that the model is cut over, each with threads and memory of its own, or with --device cuda a GPU; the answers are the same',
       aliases: ['-tp'],
       env: 'SVC_TENSOR_PARALLEL_SIZE',
     }),

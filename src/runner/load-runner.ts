@@ -108,6 +108,7 @@ async function loadOn(
   plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
   const adapters = loadAdapters(config, model, onProgress);
   if (config.kvCacheMemoryBytes === null) {
+    // The first ops of all ranks are among those of the largest steps: by now all have loaded.
     const maxModelLen = await agree(() => plan.maxModelLen(model));
     const limits = { ...config, maxModelLen, hasAdapters: adapters.length > 0 };
     plan.activationBytes = takeActivations(ops, model, plan.design(model), limits);

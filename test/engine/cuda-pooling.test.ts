@@ -1,9 +1,9 @@
 // Embeddings and scores on the CUDA backend, over an emulated driver, against the original implementation.
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { toEmbedding, toScore } from '../../src/engine/pooling/vectors.ts';
 import { cosine } from '../helpers/compare.ts';
-import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { needsCudaEmulator, needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { embeddingCases, pairCases, poolOn, startPoolingCore } from './pooling-models.ts';
 
 /** Fewer texts than there are: the emulation is slow. */
@@ -53,4 +53,23 @@ describe('on the CUDA backend', needsCudaEmulator, () => {
       core.close();
     },
   );
+});
+
+describe('over two GPUs', needsCudaEmulators, () => {
+  it.each(['bert-cls', 'bert-reranker'])('%s has the numbers of one', async (name) => {
+    vi.stubEnv('SVC_EMULATED_GPUS', '2');
+    const prompts = [3, 17].map((length) => ({
+      promptTokenIds: Array.from({ length }, (_, i) => 1 + ((5 * i) % 90)),
+      secondTextStart: null,
+    }));
+    const numbers = [];
+    for (const tensorParallelSize of [1, 2] as const) {
+      const core = await startPoolingCore(name, { device: 'cuda', dtype: 'bfloat16', tensorParallelSize });
+      numbers.push(poolOn(core, prompts));
+      expect(core.executor.info.ranks).toHaveLength(tensorParallelSize);
+      core.close();
+    }
+    expect(numbers[1]).toEqual(numbers[0]);
+    vi.unstubAllEnvs();
+  });
 });

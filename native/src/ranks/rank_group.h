@@ -67,8 +67,8 @@ class RankGroup {
   Name name(const std::function<Name()>& make);
   /// `rank` calls its next op. Returns how many it has called. Throws RanksBroken where another rank calls something else in its place.
   uint64_t announce(int rank, const RankPart& part);
-  /// Breaks the group where the deadline is over since `rank` has called its op `call`, which has not run, at `since`. Throws RanksBroken where the
-  /// group is broken.
+  /// For who waits for the op `call` of its rank, which was called at `since`: breaks the group where the deadline is over. Throws RanksBroken
+  /// where the group is broken.
   void expectGoingOn(uint64_t call, Clock::time_point since);
 
  private:
@@ -86,7 +86,7 @@ class RankGroup {
   void meet(int rank);
   void read(const Phase& phase);
   void expectAlike(int rank);
-  /// Breaks the group where two ranks are not at the same op.
+  /// Breaks the group, and throws, where two ranks are not at the same op.
   void compare(int rank, const RankPart& own, int other, const RankPart& part);
   std::string missing(uint64_t meeting) const;
   [[noreturn]] void fail();
