@@ -14,9 +14,11 @@ import { once } from 'node:events';
 import {
   existsSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
@@ -51,22 +53,33 @@ export async function buildCuda(
 ) {
   const ptx = output.replace(/\.fatbin$/, '.ptx');
   if (isNewest(output) && isNewest(ptx)) return;
-  mkdirSync(dirname(output), { recursive: true });
+  const folder = dirname(output);
+  mkdirSync(folder, { recursive: true });
+  const intermediate = mkdtempSync(join(folder, 'cuda-'));
+  try {
+    await compileInto(intermediate, generations);
+    writeFileSync(`${ptx}.new`, asOldest(readFileSync(join(intermediate, `kernels.${PTX}.ptx`), 'utf8')));
+    renameSync(join(intermediate, 'kernels.fatbin'), output);
+    renameSync(`${ptx}.new`, ptx);
+  } finally {
+    rmSync(intermediate, { recursive: true });
+  }
+}
+
+/** Leaves kernels.fatbin in `folder`, and the PTX that it was made by beside it. */
+async function compileInto(folder, generations) {
   // One module has all kernels only if they are compiled as one source.
-  const all = `${output}.cu`;
+  const all = join(folder, 'kernels.cu');
   const kernels = readdirSync(sources).filter((name) => name.endsWith('.cu'));
   writeFileSync(all, kernels.map((name) => `#include "${join(sources, name)}"\n`).join(''));
-  const targets = generations.map((name) => [name.replace('sm', 'compute'), name]);
-  const codes = [...targets, [PTX, PTX]].flatMap(([arch, code]) => ['-gencode', `arch=${arch},code=${code}`]);
-  const [text] = await Promise.all([
-    compile('-Xptxas', '-v', ...codes, '--threads', '0', '--fatbin', '-o', `${output}.new`, all),
-    compile('--ptx', `-arch=${PTX}`, '-o', `${ptx}.new`, all),
-  ]);
-  const spilled = spills(text);
+  const targets = [...generations.map((name) => [name.replace('sm', 'compute'), name]), [PTX, PTX]];
+  const codes = targets.flatMap(([arch, code]) => ['-gencode', `arch=${arch},code=${code}`]);
+  const kept = ['--keep', '--keep-dir', folder];
+  const output = join(folder, 'kernels.fatbin');
+  const spilled = spills(
+    await compile('-Xptxas', '-v', ...codes, ...kept, '--threads', '0', '--fatbin', '-o', output, all),
+  );
   if (spilled.length > 0) throw new Error(`svc: registers of CUDA kernels spill: ${spilled.join(', ')}`);
-  writeFileSync(`${ptx}.new`, asOldest(readFileSync(`${ptx}.new`, 'utf8')));
-  renameSync(`${ptx}.new`, ptx);
-  renameSync(`${output}.new`, output);
 }
 
 /** PTX in the words of the oldest version: hints that are newer, of bytes of a load that are not used, are left out. */
