@@ -79,6 +79,19 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     expect(rowsOf(cuda, coded, dtype)).toEqual(rowsOf(reference, plain, 'bf16'));
   });
 
+  it('brings weights to the GPU that are larger than what is on its way at once, and goes on after one that is not finite', () => {
+    const [n, k] = [9000, 512];
+    // Each row begins with its number.
+    const numbers = new Float32Array(n * k).fill(0.25);
+    for (let row = 0; row < n; row += 1) numbers.set([row % 128, row >> 7], row * k);
+    const rows = () => rowsOf(cuda, plainPart(folder.write([n, k], numbers)), 'bf16');
+    expect(Buffer.from(rows().buffer).equals(Buffer.from(numbers.buffer))).toBe(true);
+    numbers[8999 * k + 7] = Number.NaN;
+    expect(rows).toThrow(/NaN.*8999|8999.*NaN/);
+    numbers.fill(0.5);
+    expect(rows().every((value) => value === 0.5)).toBe(true);
+  });
+
   it('brings inputs into the order of codes whose groups are of columns anywhere', () => {
     const [n, k, rows] = [20, 96, 3];
     const random = new Random(3);

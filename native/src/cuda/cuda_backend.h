@@ -239,7 +239,7 @@ class CudaBackend final : public Backend {
   const uint32_t sharedBytes_ = device_.sharedBytes();
   const int multiprocessors_ = device_.multiprocessors();
   Kernels kernels_;
-  const WeightLoader loader_;
+  WeightLoader loader_;
   DeviceArena arena_;
   std::deque<DeviceWeight> weights_;
   std::deque<DeviceVector> vectors_;

@@ -8,7 +8,7 @@
 namespace svc::cuda {
 namespace {
 
-DeviceWeight loadA(const WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream) {
+DeviceWeight loadA(WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream) {
   TensorSource source{nullptr, "lora_A", 0, DType::F32, numbers.k, 0, 0, 0};
   source.numbers = std::make_shared<const std::vector<float>>(numbers.a);
   const int rank = static_cast<int>(numbers.scales.size());
@@ -60,7 +60,7 @@ int64_t appendB(std::vector<char>& bytes, const WeightLoader& loader, const Lora
 
 }  // namespace
 
-DeviceLora loadLora(const Device& device, const WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream) {
+DeviceLora loadLora(const Device& device, WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream) {
   std::vector<char> bytes;
   append(bytes, columnsOf(numbers));
   const int64_t scales = append(bytes, numbers.scales), b = appendB(bytes, loader, numbers);

@@ -16,6 +16,6 @@ struct DeviceLora : Lora {
 };
 
 /// Throws std::runtime_error where a number is not finite in its format.
-DeviceLora loadLora(const Device& device, const WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream);
+DeviceLora loadLora(const Device& device, WeightLoader& loader, const LoraNumbers& numbers, StreamHandle stream);
 
 }  // namespace svc::cuda

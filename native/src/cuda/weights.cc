@@ -1,4 +1,4 @@
-// A few megabytes of rows, or a panel of codes, are read, converted and copied at a time: the host never holds a whole weight.
+// Some megabytes of rows, or of panels of codes, are read, converted and copied at a time: the host never holds a whole weight.
 
 #include "cuda/weights.h"
 
@@ -12,7 +12,6 @@
 namespace svc::cuda {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{8} << 20;
 constexpr int kPieceNumbers = 16;
 
 size_t numberBytes(WeightFormat format) { return format == WeightFormat::F32 ? 4 : format == WeightFormat::Int8 ? 1 : 2; }
@@ -165,22 +164,22 @@ void DeviceWeight::describe(LinearParams& params) const {
 }
 
 WeightLoader::WeightLoader(const Device& device)
-    : device_(device), conversions_(cpu::kernelSet(cpu::availableSets().front())) {}
+    : device_(device), conversions_(cpu::kernelSet(cpu::availableSets().front())), upload_(device) {}
 
 DeviceWeight WeightLoader::linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK,
-                                  StreamHandle stream) const {
+                                  StreamHandle stream) {
   const int n = std::accumulate(parts.begin(), parts.end(), 0, [](int sum, const LinearPart& part) { return sum + part.n; });
   return load({form.format, form.codes, n, k, false, 0}, n, splitsK ? kMostSegments : 1, {{parts, [](int row) { return row; }}}, stream);
 }
 
 DeviceWeight WeightLoader::gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form,
-                                  StreamHandle stream) const {
+                                  StreamHandle stream) {
   return load({form.format, form.codes, gate.n, k, true, 0}, gateUpRows(gate.n), 1,
               {{{gate}, [](int row) { return gateUpRow(row); }}, {{up}, [](int row) { return gateUpRow(row) + 8; }}}, stream);
 }
 
 DeviceWeight WeightLoader::load(Weight weight, int rows, int segments, const std::vector<Published>& published,
-                                StreamHandle stream) const {
+                                StreamHandle stream) {
   DeviceWeight loaded{weight, rows, segments, {}, biasOf(rows, published, stream), {}, {}, {}};
   if (weight.format == WeightFormat::Codes) loadCodes(loaded, published, stream);
   else loadRows(loaded, published, stream);
@@ -188,7 +187,7 @@ DeviceWeight WeightLoader::load(Weight weight, int rows, int segments, const std
   return loaded;
 }
 
-void WeightLoader::loadRows(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const {
+void WeightLoader::loadRows(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) {
   struct Row {
     const LinearPart* part;
     int row;
@@ -199,25 +198,16 @@ void WeightLoader::loadRows(DeviceWeight& weight, const std::vector<Published>& 
   }
   const size_t rowBytes = static_cast<size_t>(weight.stride()) * numberBytes(weight.format);
   weight.numbers = DeviceMemory(device_, rowBytes * weight.rows);
-  const int chunkRows = static_cast<int>(std::clamp<size_t>(kChunkBytes / rowBytes, 1, weight.rows));
-  std::vector<char> chunk;
   std::vector<float> scales(weight.rows, 0.0f);
-  RowReader reader(conversions_, weight.format, weight.k);
-  for (int first = 0; first < weight.rows; first += chunkRows) {
-    const int count = std::min(chunkRows, weight.rows - first);
-    chunk.assign(rowBytes * count, 0);
-    for (int i = 0; i < count; ++i) {
-      const auto [part, row] = rows[first + i];
-      if (part != nullptr) scales[first + i] = reader.read(*part, row, chunk.data() + rowBytes * i);
-    }
-    const Driver& driver = device_.driver();
-    driver.check(driver.cuMemcpyHtoDAsync_v2(weight.numbers.address() + rowBytes * first, chunk.data(), rowBytes * count, stream),
-                 "copy a weight to its memory");
-  }
+  std::vector<RowReader> readers(upload_.threads(), RowReader(conversions_, weight.format, weight.k));
+  upload_.run(weight.numbers.address(), rowBytes, weight.rows, stream, [&](int i, int thread, char* to) {
+    const auto [part, row] = rows[i];
+    if (part != nullptr) scales[i] = readers[thread].read(*part, row, to);
+  });
   if (weight.format == WeightFormat::Int8) weight.scales = copied(scales, stream);
 }
 
-void WeightLoader::loadCodes(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const {
+void WeightLoader::loadCodes(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) {
   weight.coded = codedWeight(weight.codes, weight.k);
   const auto panelBytes = static_cast<size_t>(weight.coded.panelBytes);
   const int panels = ceilDiv(weight.rows, kPanelRows), shares = static_cast<int>(published.size());
@@ -227,11 +217,10 @@ void WeightLoader::loadCodes(DeviceWeight& weight, const std::vector<Published>&
   for (const Published& one : published) sources.push_back(cpu::openCodes(one.parts, weight.k, weight.codes.kind));
   const std::optional<StoredCodes>& stored = published.front().parts.front().codes;
   if (stored.has_value() && !stored->columns.empty()) weight.columns = copied(stored->columns, stream);
-  cpu::CodePanel rows(weight.codes, weight.k);
-  std::vector<char> panel;
-  for (int i = 0; i < panels; ++i) {
-    panel.assign(panelBytes, 0);
-    const PanelWriter writer(weight.codes, weight.coded, weight.k, panel.data());
+  std::vector<cpu::CodePanel> read(upload_.threads(), cpu::CodePanel(weight.codes, weight.k));
+  upload_.run(weight.numbers.address(), panelBytes, panels, stream, [&](int i, int thread, char* to) {
+    const PanelWriter writer(weight.codes, weight.coded, weight.k, to);
+    cpu::CodePanel& rows = read[thread];
     for (int share = 0; share < shares; ++share) {
       const int firstRow = i * kPanelRows / shares, endRow = firstRow + kPanelRows / shares;
       for (int first = firstRow; first < endRow; first += cpu::kLanes) {
@@ -239,10 +228,7 @@ void WeightLoader::loadCodes(DeviceWeight& weight, const std::vector<Published>&
         for (int lane = 0; lane < cpu::kLanes; ++lane) writer.write(rows, lane, published[share].place(first + lane) % kPanelRows);
       }
     }
-    const Driver& driver = device_.driver();
-    driver.check(driver.cuMemcpyHtoDAsync_v2(weight.numbers.address() + panelBytes * i, panel.data(), panelBytes, stream),
-                 "copy a weight to its memory");
-  }
+  });
 }
 
 DeviceMemory WeightLoader::biasOf(int rows, const std::vector<Published>& published, StreamHandle stream) const {

@@ -7,6 +7,7 @@
 #include "cpu/dispatch.h"
 #include "cuda/launch.h"
 #include "cuda/memory.h"
+#include "cuda/upload.h"
 
 namespace svc::cuda {
 
@@ -43,8 +44,8 @@ class WeightLoader {
   explicit WeightLoader(const Device& device);
 
   /// Throws std::runtime_error where a file is cut off or a number is not finite.
-  DeviceWeight linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK, StreamHandle stream) const;
-  DeviceWeight gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form, StreamHandle stream) const;
+  DeviceWeight linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK, StreamHandle stream);
+  DeviceWeight gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form, StreamHandle stream);
   DeviceVector vector(const TensorSource& source, int64_t length, StreamHandle stream) const;
   DeviceVector vector(const std::vector<float>& values, StreamHandle stream) const;
 
@@ -58,15 +59,16 @@ class WeightLoader {
     std::function<int(int row)> place;
   };
 
-  DeviceWeight load(Weight weight, int rows, int segments, const std::vector<Published>& published, StreamHandle stream) const;
-  void loadRows(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const;
-  void loadCodes(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream) const;
+  DeviceWeight load(Weight weight, int rows, int segments, const std::vector<Published>& published, StreamHandle stream);
+  void loadRows(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream);
+  void loadCodes(DeviceWeight& weight, const std::vector<Published>& published, StreamHandle stream);
   DeviceMemory biasOf(int rows, const std::vector<Published>& published, StreamHandle stream) const;
   template <class T>
   DeviceMemory copied(const std::vector<T>& values, StreamHandle stream) const;
 
   const Device& device_;
   const cpu::KernelSet conversions_;
+  Upload upload_;
 };
 
 }  // namespace svc::cuda
