@@ -6,20 +6,12 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { SendType } from '../../src/config/kv-transfer-config.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { Cluster, readMetrics } from '../helpers/cluster.ts';
+import { Cluster, readMetrics, transportsOf } from '../helpers/cluster.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { until } from '../helpers/until.ts';
 import { disconnectClients } from './client-disconnects.ts';
 import { answersOf, type MixedRequest } from './mixed-requests.ts';
-
-/** Over which `url` has sent blocks. */
-async function transportsOf(url: string): Promise<string[]> {
-  const sent = [...(await readMetrics(url))].filter(([name]) =>
-    name.startsWith('svc:kv_transfer_sent_bytes_total{'),
-  );
-  return sent.flatMap(([name, bytes]) => (bytes > 0 ? [/transport="([^"]+)"/.exec(name)?.[1] ?? ''] : []));
-}
 
 /** What of a cluster is not as usual. */
 interface Changes {

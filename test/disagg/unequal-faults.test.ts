@@ -4,7 +4,7 @@
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
-import { Cluster, type Instance, readMetrics } from '../helpers/cluster.ts';
+import { Cluster, type Instance, readMetrics, transportsOf } from '../helpers/cluster.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { untilNothingIsHeld } from './client-disconnects.ts';
@@ -15,7 +15,7 @@ interface Scenario {
   /** Of a process, one of its ranks, or the links; those break for all. */
   readonly fault: 'kill' | 'end of rank 1' | 'flip' | 'half-open';
   readonly side: 'P' | 'D';
-  readonly step: 'hello' | 'reserve' | 'granted' | 'data' | 'received';
+  readonly step: 'hello' | 'reserve' | 'granted' | 'pulled' | 'data' | 'received';
 }
 
 /** The first is for instances that have yet to meet. */
@@ -37,7 +37,21 @@ const TO_RANKS: readonly Scenario[] = [
   { fault: 'end of rank 1', side: 'D', step: 'data' },
   { fault: 'end of rank 1', side: 'D', step: 'received' },
 ];
+/** D reads the memory of P: no data passes the wiretap. */
+const IN_MEMORY: readonly Scenario[] = [
+  { fault: 'kill', side: 'P', step: 'granted' },
+  { fault: 'kill', side: 'D', step: 'received' },
+  { fault: 'end of rank 1', side: 'D', step: 'granted' },
+];
+const PULLED: readonly Scenario[] = [
+  { fault: 'kill', side: 'P', step: 'pulled' },
+  { fault: 'flip', side: 'D', step: 'data' },
+  { fault: 'end of rank 1', side: 'P', step: 'data' },
+];
 
+const TCP = { sendType: 'PUT_ASYNC', transport: 'tcp' } as const;
+const SHM = { sendType: 'PUT_ASYNC', transport: 'shm' } as const;
+const GET = { sendType: 'GET', transport: 'tcp' } as const;
 const RANKS = ['--tensor-parallel-size', '2', '--num-threads', '2'];
 const RANK_KILLER = new URL('../helpers/rank-killer.mjs', import.meta.url).href;
 const REQUESTS = mixedRequests(8, 7);
@@ -47,7 +61,7 @@ const PATIENCE_MS = 20_000;
 const FREE_WITHIN_MS = 9000;
 const model = await modelFolder('');
 
-// Instances that start leave one of two cores idle, deadlines both: both groups run at the same time.
+// Instances that start leave one of two cores idle, deadlines both: all groups run at the same time.
 describe.concurrent('a fault in a transfer', needsNative, () => {
   let expected: unknown[];
   beforeAll(async () => {
@@ -56,9 +70,11 @@ describe.concurrent('a fault in a transfer', needsNative, () => {
   });
 
   describe.each([
-    { name: 'from 2 ranks to 1', producerArgs: RANKS, scenarios: FROM_RANKS },
-    { name: 'from 1 rank to 2', consumerArgs: RANKS, scenarios: TO_RANKS },
-  ])('$name', ({ name: _, scenarios, ...args }) => {
+    { name: 'from 2 ranks to 1', producerArgs: RANKS, ...TCP, scenarios: FROM_RANKS },
+    { name: 'from 1 rank to 2', consumerArgs: RANKS, ...TCP, scenarios: TO_RANKS },
+    { name: 'from 1 rank to 2', consumerArgs: RANKS, ...SHM, scenarios: IN_MEMORY },
+    { name: 'from 2 ranks to 1', producerArgs: RANKS, ...GET, scenarios: PULLED },
+  ])('$name with $sendType over $transport', ({ name: _, scenarios, ...args }) => {
     const tap = new Wiretap();
     let cluster: Cluster;
     beforeAll(async () => {
@@ -66,7 +82,6 @@ describe.concurrent('a fault in a transfer', needsNative, () => {
         model,
         producers: 1,
         consumers: 2,
-        transport: 'tcp',
         // Each scenario sends the same prompts again.
         serveArgs: ['--no-enable-prefix-caching', '--max-num-batched-tokens', '64'],
         proxyArgs: ['--prefill-threshold', '0'],
@@ -99,6 +114,8 @@ describe.concurrent('a fault in a transfer', needsNative, () => {
       tap.fault = 'none';
       tap.isControlCut = false;
 
+      if (step === 'received')
+        expect(await transportsOf(cluster.producers.at(-1)!.url)).toEqual([args.transport]);
       if (fault === 'flip') expect(await recomputed(cluster)).toBeGreaterThan(0);
       if (fault === 'kill' || fault === 'end of rank 1') {
         const [code] = await ended;

@@ -155,3 +155,11 @@ export async function readMetrics(url: string): Promise<Map<string, number>> {
   }
   return metrics;
 }
+
+/** Over which the instance at `url` has sent blocks. */
+export async function transportsOf(url: string): Promise<string[]> {
+  const sent = [...(await readMetrics(url))].filter(([name]) =>
+    name.startsWith('svc:kv_transfer_sent_bytes_total{'),
+  );
+  return sent.flatMap(([name, bytes]) => (bytes > 0 ? [/transport="([^"]+)"/.exec(name)?.[1] ?? ''] : []));
+}
