@@ -7,6 +7,12 @@
 #include "threads/waiting.h"
 
 namespace svc {
+namespace {
+
+/// Longer than threads of a pool look: the others are in the same op or soon will be, and to be woken takes as long as most of them are late.
+constexpr std::chrono::microseconds kPatience{250};
+
+}  // namespace
 
 void RankGroup::join(int rank) {
   if (rank < 0 || rank >= size()) {
@@ -51,7 +57,7 @@ void RankGroup::meet(int rank) {
   }
   const auto isOver = [&] { return over_.load() >= meeting; };
   const auto isDone = [&] { return isOver() || isBroken_.load(); };
-  if (!spinUntil(isDone)) {
+  if (!spinUntil(isDone, kPatience)) {
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);
     const bool hasEnded = isOver_.wait_for(lock, deadline_, isDone);

@@ -18,11 +18,11 @@ inline void pauseCore() {
 #endif
 }
 
-/// False if `isReady` has not become true within `kSpin`. Offers its core to others meanwhile: there are as many threads
+/// False if `isReady` has not become true within `patience`. Offers its core to others meanwhile: there are as many threads
 /// as cores, and the awaited thread may have none.
 template <class Condition>
-bool spinUntil(const Condition& isReady) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+bool spinUntil(const Condition& isReady, std::chrono::microseconds patience = kSpin) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   do {
     for (int i = 0; i < 32; ++i) {
       if (isReady()) return true;
