@@ -85,7 +85,7 @@ describe('svc serve', () => {
     ],
     [
       ['--tensor-parallel-size', '2', '--device', 'reference'],
-      'error: --tensor-parallel-size 2 with --device reference is not available yet in this version of svc: use --device cpu, or 1\n',
+      'error: --tensor-parallel-size 2 with --device reference is not available yet in this version of svc: use --device cpu or cuda, or 1\n',
     ],
     [
       ['--swap-space', '4', '--disable-cascade-attn', '--num-gpu-blocks-override', '512'],

@@ -103,7 +103,7 @@ describe('the options of new LLM()', () => {
   });
 
   it('refuse what is not available yet', () => {
-    expect(() => toEngineConfig({ model: 'm', tensorParallelSize: 2, device: 'cuda' }, {})).toThrow(
+    expect(() => toEngineConfig({ model: 'm', tensorParallelSize: 2, device: 'reference' }, {})).toThrow(
       NotAvailableError,
     );
   });

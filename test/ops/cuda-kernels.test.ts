@@ -142,7 +142,7 @@ describe('the CUDA kernels for a GPU', needsNvcc, () => {
       encoding: 'utf8',
     });
     expect(assembled).toMatchObject({ status: 0, stderr: '' });
-  }, 300_000);
+  }, 600_000);
 
   it('multiply by the instruction of warpgroups on Hopper', {
     ...needsDisassembler,
