@@ -61,6 +61,16 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
       proxyArgs: ['--prefill-threshold', '0'],
     });
 
+  /** The answers are those of one instance, and no consumer computes a prompt. */
+  const expectBlocksCome = async (cluster: Cluster) => {
+    expect(await answersOf(cluster.url, REQUESTS, 4)).toEqual(expected);
+    for (const { url } of cluster.consumers) {
+      const metrics = await readMetrics(url);
+      expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(0);
+      expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
+    }
+  };
+
   it.each<[SendType, string[], string[]]>([
     ['PUT_ASYNC', ['tcp', 'auto'], ['tcp', 'cuda-ipc']],
     ['PUT', ['shm', 'auto', 'nccl'], ['shm', 'cuda-ipc', 'nccl']],
@@ -68,12 +78,7 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
   ])('answer as one instance does, with %s over %j', async (sendType, transports, used) => {
     const cluster = await start(sendType, { transports });
     try {
-      expect(await answersOf(cluster.url, REQUESTS, 4)).toEqual(expected);
-      for (const { url } of cluster.consumers) {
-        const metrics = await readMetrics(url);
-        expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(0);
-        expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
-      }
+      await expectBlocksCome(cluster);
       const p = cluster.producers[0]!;
       expect(await transportsOf(p.url)).toEqual(used);
       for (const transport of used)
@@ -86,12 +91,8 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
   it('have blocks of other sizes', async () => {
     const cluster = await start('PUT_ASYNC', { consumerArgs: [...CUDA, '--block-size', '64'] });
     try {
-      expect(await answersOf(cluster.url, REQUESTS, 4)).toEqual(expected);
-      const [p, d] = [cluster.producers[0]!, cluster.consumers[0]!];
-      const metrics = await readMetrics(d.url);
-      expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(0);
-      expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
-      expect(await transportsOf(p.url)).toEqual(['cuda-ipc']);
+      await expectBlocksCome(cluster);
+      expect(await transportsOf(cluster.producers[0]!.url)).toEqual(['cuda-ipc']);
     } finally {
       await cluster.stop();
     }
@@ -108,12 +109,7 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
     ])('answer as one instance of one GPU does where %s', async (_, changes, used) => {
       const cluster = await start('PUT_ASYNC', changes);
       try {
-        expect(await answersOf(cluster.url, REQUESTS, 4)).toEqual(expected);
-        for (const { url } of cluster.consumers) {
-          const metrics = await readMetrics(url);
-          expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(0);
-          expect(metrics.get('svc:kv_transfer_recomputed_total')).toBe(0);
-        }
+        await expectBlocksCome(cluster);
         expect(await transportsOf(cluster.producers[0]!.url)).toEqual(used);
       } finally {
         await cluster.stop();

@@ -15,6 +15,7 @@ import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
+import { endRank, MOMENTS } from './rank-end.ts';
 
 const newFolder = temporaryFolders();
 
@@ -150,23 +151,9 @@ describe('the start of several GPUs', needsCudaEmulators, () => {
 });
 
 describe('a rank of a GPU whose thread ends', needsCudaEmulators, () => {
-  it.each([
-    ['a step is planned', 2, (core: EngineCore) => core.step()],
-    ['a step is computed', 3, (core: EngineCore) => core.awaitPlanPoint()],
-    ['its result is awaited', 3, (core: EngineCore) => core.executor.read()],
-  ])('ends the step where %s, and names itself', async (_, numSteps, finish) => {
+  it.each(MOMENTS)('ends the step where $when, and names itself', async (moment) => {
     const core = await start(2);
     for (const one of REQUESTS) core.scheduler.add({ ...one, stop: { ...one.stop, maxTokens: 60 } });
-    for (let step = 0; step < numSteps; step += 1) core.step();
-    await threads[0]!.terminate();
-    const since = performance.now();
-    const goOn = (): never => {
-      while (true) {
-        finish(core);
-        core.step();
-      }
-    };
-    expect(goOn).toThrow(/rank 1/);
-    expect(performance.now() - since).toBeLessThan(5000);
+    await endRank(core, threads[0]!, moment);
   });
 });

@@ -22,6 +22,7 @@ import { needsNative } from '../helpers/needs.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
+import { endRank, MOMENTS } from './rank-end.ts';
 
 const newFolder = temporaryFolders();
 const folder = newFolder();
@@ -234,28 +235,14 @@ describe('a rank whose thread ends', needsNative, () => {
 
   const requests = REQUESTS.slice(0, 8).map((one) => ({ ...one, stop: { ...one.stop, maxTokens: 60 } }));
 
-  it.each(
-    [
-      { when: 'a step is planned', numSteps: 2, finish: (core: EngineCore) => core.step() },
-      { when: 'a step is computed', numSteps: 3, finish: (core: EngineCore) => core.awaitPlanPoint() },
-      { when: 'its result is awaited', numSteps: 3, finish: (core: EngineCore) => core.executor.read() },
-    ].flatMap((one) => [1, 2].map((numStages) => ({ ...one, numStages }))),
-  )('ends the step where $when, and names itself, in stages: $numStages', async (one) => {
-    const { numSteps, finish, numStages } = one;
-    const core = await start(2, { pipelineParallelSize: numStages });
-    for (const request of requests) core.scheduler.add(request);
-    for (let step = 0; step < numSteps; step += 1) core.step();
-    await follower().terminate();
-    const since = performance.now();
-    const goOn = (): never => {
-      while (true) {
-        finish(core);
-        core.step();
-      }
-    };
-    expect(goOn).toThrow(/rank 1/);
-    expect(performance.now() - since).toBeLessThan(5000);
-  });
+  it.each(MOMENTS.flatMap((moment) => [1, 2].map((numStages) => ({ ...moment, numStages }))))(
+    'ends the step where $when, and names itself, in stages: $numStages',
+    async (one) => {
+      const core = await start(2, { pipelineParallelSize: one.numStages });
+      for (const request of requests) core.scheduler.add(request);
+      await endRank(core, follower(), one);
+    },
+  );
 
   it('does not keep a step waiting that is sampled when it ends', async () => {
     const core = await start(2);
