@@ -6,12 +6,14 @@
 
 constexpr float kNothing = -__builtin_inff();
 
-/// One KV tile of a task: pointers to its tiles of 16 tokens, and the rows that can see any of it.
+/// One KV tile of a task: pointers to its tiles of 16 tokens, and to those that are fetched while it is used.
 struct KvTile {
   int firstToken;  // of the first tile of 16 that is there
   int count;       // tiles of 16
   const char* keys[kKvTile / kLanes];
   const char* values[kKvTile / kLanes];
+  const char* nextKeys[kKvTile / kLanes];
+  const char* nextValues[kKvTile / kLanes];
 };
 
 /// Bytes of 16 tokens' keys, and values, as attention computes with them.
@@ -96,43 +98,54 @@ inline const char* blockOf(const AttentionJob& job, const AttentionTask& task, i
   return job.layer + static_cast<size_t>(task.blockTable[token / job.kv.blockSize]) * job.kv.layerBlockBytes;
 }
 
-/// Prefetches the keys and values of tokens [begin, end), which the next tile will read.
-inline void fetchTile(const AttentionJob& job, const AttentionTask& task, int begin, int end) {
+/// The keys and values of 16 tokens of the task's head, as the cache has them.
+struct TokenTile {
+  const char* keys;
+  const char* values;
+};
+
+inline TokenTile tileAt(const AttentionJob& job, const AttentionTask& task, int token) {
   const KvLayout& kv = job.kv;
-  for (int token = begin; token < end; token += kLanes) {
-    const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
-    const char* block = blockOf(job, task, token);
-    const char* keys = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
-    for (size_t at = 0; at < kv.keyTileBytes; at += 64) __builtin_prefetch(keys + at);
-    if (kv.keysAreValues) continue;
-    const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
-    for (size_t at = 0; at < kv.valueTileBytes; at += 64) __builtin_prefetch(values + at);
-  }
+  const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
+  const char* block = blockOf(job, task, token);
+  const char* keys = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
+  if (kv.keysAreValues) return {keys, keys};
+  return {keys, block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes};
 }
 
+inline void fetchLines(const char* memory, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(memory + at);
+}
+
+/// The tile of tokens [begin, end). Of the next one, what is used where the cache has it is fetched line by line beside the same
+/// line of this one, since many lines at once are waited for; what is expanded, or turned, here.
 template <class Dot>
 KvTile locate(const AttentionJob& job, const AttentionTask& task, int begin, int end, char* copies) {
   const KvLayout& kv = job.kv;
-  KvTile tile{begin, 0, {}, {}};
+  KvTile tile{begin, 0, {}, {}, {}, {}};
   for (int token = begin; token < end; token += kLanes, ++tile.count) {
-    const char* block = blockOf(job, task, token);
-    const size_t index = static_cast<size_t>(token % kv.blockSize) / kLanes;
     const int valid = task.contextLength - token;
-    tile.keys[tile.count] = block + task.kvHead * kv.keyHeadBytes + index * kv.keyTileBytes;
+    const TokenTile here = tileAt(job, task, token);
+    const TokenTile next = token + kKvTile < task.fetchEnd ? tileAt(job, task, token + kKvTile) : here;
+    const char*& keys = tile.keys[tile.count];
+    const char*& values = tile.values[tile.count];
+    keys = here.keys;
     if (isPacked(kv)) {
-      expandKeys(kv, tile.keys[tile.count], copies);
-      tile.keys[tile.count] = copies;
+      fetchLines(next.keys, kv.keyTileBytes);
+      expandKeys(kv, here.keys, copies);
+      keys = copies;
       copies += keyCopyBytes(kv);
     }
     if (kv.keysAreValues) {
-      turnKeys<Dot>(kv, tile.keys[tile.count], valid, copies);
-      tile.values[tile.count] = copies;
-      copies += valueCopyBytes(kv);
-      continue;
+      turnKeys<Dot>(kv, keys, valid, copies);
+      values = copies;
+    } else {
+      if (isPacked(kv)) fetchLines(next.values, kv.valueTileBytes);
+      values = valuesOf<Dot>(kv, here.values, valid, copies);
     }
-    const char* values = block + kv.valueOffset + task.kvHead * kv.valueHeadBytes + index * kv.valueTileBytes;
-    tile.values[tile.count] = valuesOf<Dot>(kv, values, valid, copies);
-    if (tile.values[tile.count] == copies) copies += valueCopyBytes(kv);
+    if (values == copies) copies += valueCopyBytes(kv);
+    tile.nextKeys[tile.count] = keys == here.keys ? next.keys : keys;
+    tile.nextValues[tile.count] = values == here.values ? next.values : values;
   }
   return tile;
 }
@@ -194,9 +207,13 @@ void addValues(const KvTile& tile, size_t rowBytes, const char* weights, const f
   }
   for (int t = 0; t < tile.count; ++t) {
     const char* row = tile.values[t] + vector * kStepBytes;
+    const ptrdiff_t ahead = tile.nextValues[t] - tile.values[t];
     for (int step = 0; step < kSteps; ++step, row += rowBytes, weights += 4) {
       typename Dot::Weight w[P];
-      for (int p = 0; p < P; ++p) w[p] = Dot::weight(row + p * kStepBytes);
+      for (int p = 0; p < P; ++p) {
+        w[p] = Dot::weight(row + p * kStepBytes);
+        __builtin_prefetch(row + p * kStepBytes + ahead);
+      }
       for (int r = 0; r < R; ++r) {
         const typename Dot::Value value = Dot::value(weights + r * (kKvTile / Dot::kPerWord * 4));
         for (int p = 0; p < P; ++p) sum[p][r] = Dot::add(sum[p][r], w[p], value);
@@ -231,7 +248,7 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   const char* queries = reinterpret_cast<const char*>(scratch.queries) + row * queryBytes;
   alignas(64) float scores[kAttendRows * kKvTile];
   alignas(64) Weight weights[kAttendRows * kKvTile];
-  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.count, kv.keySteps, false, 0, scores);
+  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.nextKeys, tile.count, kv.keySteps, false, scores);
   // Two passes: each row's largest score is the end of a long chain of instructions that rows can overlap.
   float largest[kAttendRows], corrections[kAttendRows];
   for (int r = 0; r < rows; ++r) {
@@ -279,7 +296,6 @@ void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, co
     const int last = endSeeing < task.tokens ? static_cast<int>(endSeeing) : task.tokens;
     if (first >= last) continue;
     const KvTile tile = locate<Dot>(job, task, begin, end, scratch.memory);
-    fetchTile(job, task, start + kKvTile, smaller(start + 2 * kKvTile, task.fetchEnd));
     for (int row = first * group; row < last * group; row += kAttendRows) {
       attendRows<Dot, Weight>(job, task, tile, row, smaller(kAttendRows, last * group - row), scratch, state);
     }

@@ -107,12 +107,12 @@ void sumCodes(const CodeFormat& codes, int rows, Cut cut, const char* x, size_t 
     for (int p = 0; p < count; ++p) streams[p].expand(expanded[p]);
     if (rows == 1 && count == 2) {
       // The steps are in the cache: two chains of sums at once hide how long one takes.
-      sumTile<Bf16Dot, 1, 2>(x + begin * 4, xStride, parts, kCodeSteps, begin > 0, 0, sums);
+      sumTile<Bf16Dot, 1, 2>(x + begin * 4, xStride, parts, parts, kCodeSteps, begin > 0, sums);
       continue;
     }
     for (int row = 0; row < rows; row += cut.rows) {
-      sumPanels<Bf16Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, count, kCodeSteps,
-                         begin > 0, 0, sums + row * count * kLanes);
+      sumPanels<Bf16Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, parts, count,
+                         kCodeSteps, begin > 0, sums + row * count * kLanes);
     }
   }
 }

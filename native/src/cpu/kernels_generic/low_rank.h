@@ -30,7 +30,7 @@ void lowRank(const LowRankRows* adapters, int count, Range rows, Range panels, f
         for (int block = 0; block < b.count; ++block, t += kRankBytes) {
           constexpr int kSteps = kRankDepth / Dot::kPerWord;
           const char* ranks = b.blocks + block * kSteps * kStepBytes;
-          sumPanels<Dot>(taken, t, adapter->stride, &ranks, 1, kSteps, block > 0, 0, sums);
+          sumPanels<Dot>(taken, t, adapter->stride, &ranks, &ranks, 1, kSteps, block > 0, sums);
         }
         storeAddends(sums, taken, out + (row - rows.begin) * stride + p * kLanes, stride);
       }

@@ -14,23 +14,27 @@ constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kRowsOf2;
 /// Most panels at once: each is a stream of its own from memory, and more of them were slower.
 constexpr int kMostPanels = 2;
 
-/// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels;
-/// the memory `ahead` bytes after each step is prefetched.
+/// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels; with each step of
+/// panels[p] that of fetched[p] is prefetched, so that memory works while the sums do.
 template <class Dot, int R, int P>
-__attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, int steps,
-                                       bool resume, int ahead, typename Dot::Lane* sums) {
+__attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, const char* const* fetched,
+                                       int steps, bool resume, typename Dot::Lane* sums) {
   using Lane = typename Dot::Lane;
   typename Dot::Sum sum[P][R];
   for (int p = 0; p < P; ++p) {
     for (int r = 0; r < R; ++r) sum[p][r] = resume ? load(sums + (p * R + r) * kLanes) : splat(Lane{0});
   }
   const char* panel[P];
-  for (int p = 0; p < P; ++p) panel[p] = panels[p];
+  ptrdiff_t ahead[P];
+  for (int p = 0; p < P; ++p) {
+    panel[p] = panels[p];
+    ahead[p] = fetched[p] - panels[p];
+  }
   for (int step = 0; step < steps; ++step) {
     typename Dot::Weight w[P];
     for (int p = 0; p < P; ++p) {
       w[p] = Dot::weight(panel[p]);
-      __builtin_prefetch(panel[p] + ahead);
+      __builtin_prefetch(panel[p] + ahead[p]);
       panel[p] += kStepBytes;
     }
     for (int r = 0; r < R; ++r) {
@@ -45,8 +49,8 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
 }
 
 template <class Dot>
-using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, int steps, bool resume,
-                         int ahead, typename Dot::Lane* sums);
+using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, const char* const* fetched, int steps,
+                         bool resume, typename Dot::Lane* sums);
 
 template <class Dot, int P, int... R>
 constexpr SumTile<Dot> chooseTile(int rows, std::integer_sequence<int, R...>) {
@@ -56,16 +60,17 @@ constexpr SumTile<Dot> chooseTile(int rows, std::integer_sequence<int, R...>) {
 
 /// As `sumTile` for any number of panels, and of rows up to `kRowsOf1`.
 template <class Dot>
-inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, int count, int steps,
-                      bool resume, int ahead, typename Dot::Lane* sums) {
+inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, const char* const* fetched, int count,
+                      int steps, bool resume, typename Dot::Lane* sums) {
   while (count > 0) {
     const bool isPair = count > 1 && rows > 1 && rows <= kRowsOf2;
     const int taken = isPair ? 2 : 1;
     const SumTile<Dot> tile = isPair ? chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
                                 : chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
-    tile(x, xStride, panels, steps, resume, ahead, sums);
+    tile(x, xStride, panels, fetched, steps, resume, sums);
     count -= taken;
     panels += taken;
+    fetched += taken;
     sums += taken * rows * kLanes;
   }
 }
@@ -90,10 +95,14 @@ void sumBlock(int rows, Cut cut, const char* x, size_t xStride, const char* cons
   const int chunk = rows <= cut.rows ? steps : kChunkSteps;
   for (int begin = 0; begin < steps; begin += chunk) {
     const char* parts[kMostPanels] = {};
-    for (int p = 0; p < count; ++p) parts[p] = panels[p] + begin * kStepBytes;
+    const char* fetched[kMostPanels] = {};
+    for (int p = 0; p < count; ++p) {
+      parts[p] = panels[p] + begin * kStepBytes;
+      fetched[p] = parts[p] + kFetchAhead;
+    }
     for (int row = 0; row < rows; row += cut.rows) {
-      sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, count,
-                     smaller(chunk, steps - begin), begin > 0, kFetchAhead, sums + row * count * kLanes);
+      sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, fetched,
+                     count, smaller(chunk, steps - begin), begin > 0, sums + row * count * kLanes);
     }
   }
 }
