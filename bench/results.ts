@@ -30,9 +30,18 @@ export function saveResults(printed: readonly Printed[]): void {
 
 /** Where and when a section was measured. */
 function machine(): string {
-  const cpus = os.cpus();
   const day = new Date().toISOString().slice(0, 10);
-  return `${day}: ${cpus[0]?.model.trim() ?? 'unknown processor'}, ${cpus.length} cores, Node ${process.versions.node}`;
+  return `${day}: ${processor()}, ${os.cpus().length} cores, Node ${process.versions.node}`;
+}
+
+/** With family and model where Linux tells them: virtual machines show the same name for several generations. */
+function processor(): string {
+  const name = os.cpus()[0]?.model.trim() ?? 'unknown processor';
+  const info = existsSync('/proc/cpuinfo') ? readFileSync('/proc/cpuinfo', 'utf8') : '';
+  const [family, model] = ['cpu family', 'model'].map(
+    (field) => new RegExp(`^${field}\\s*: (\\d+)$`, 'm').exec(info)?.[1],
+  );
+  return family === undefined || model === undefined ? name : `${name} (family ${family}, model ${model})`;
 }
 
 /** By heading, up to a colon: what follows it, such as the instruction set, may change. */
