@@ -111,10 +111,8 @@ struct WideProduct {
     int before = -1;
     for (int column = beginOf(segment); column < end; column += kTileK, turn.next()) {
       waitForRound(full(turn.stage), turn.round);
-      beginProducts(sums);
       if (end - column >= kTileK) callProducts<kTileK>(turn.stage, sums);
       else callProducts<kSegmentUnit>(turn.stage, sums);
-      endProducts();
       waitForProducts<1>(sums);
       if (before >= 0) release(before);
       before = turn.stage;
@@ -123,11 +121,14 @@ struct WideProduct {
     if (before >= 0) release(before);
   }
 
+  /// A group of its own. Behind the branches of its caller the compiler would make an empty one more, and wait for the products themselves.
   template <int kColumns>
   __device__ void callProducts(int stage, float (&sums)[kTiles][4]) const {
     const uint16_t *mine = weightsOf(stage) + warp() / 4 * 64 * kTileK, *tokens = tokensOf(stage);
+    beginProducts(sums);
 #pragma unroll
     for (int k = 0; k < kColumns; k += 16) multiplyAddLater(sums, mine, tokens, k);
+    endProducts();
   }
 
   __device__ static void release(int stage) {

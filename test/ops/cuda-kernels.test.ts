@@ -144,19 +144,24 @@ describe('the CUDA kernels for a GPU', needsNvcc, () => {
     expect(assembled).toMatchObject({ status: 0, stderr: '' });
   }, 600_000);
 
-  it('multiply by the instruction of warpgroups on Hopper', {
-    ...needsDisassembler,
-    timeout: 120_000,
-  }, () => {
-    const cubin = join(folder, 'linear.cubin');
-    const flags = ['-std=c++20', '--fmad=false', '--expt-relaxed-constexpr', '-cubin'];
-    const target = ['-gencode', 'arch=compute_90a,code=sm_90a'];
-    const compiled = spawnSync('nvcc', [...flags, ...target, '-o', cubin, join(native, 'cuda/linear.cu')]);
-    expect(compiled.status).toBe(0);
-    const { stdout } = spawnSync('cuobjdump', ['-sass', cubin], { encoding: 'utf8', maxBuffer: 2 ** 27 });
-    const found = new Set(stdout.match(/\b(?:HGMMA|HMMA|LDL|STL)(?:\.64x\d+)?/g));
-    expect(found).toEqual(new Set([8, 16, 32, 64, 128].map((tokens) => `HGMMA.64x${tokens}`)));
-  });
+  // An instruction for eight tokens among wide ones would be a group of no products, whose wait is one for all that were called.
+  it.each([
+    ['linear', [8, 16, 32, 64, 128].map((tokens) => `HGMMA.64x${tokens}`)],
+    ['linear_wide', ['HGMMA.64x128', 'HGMMA.64x256', 'UTMALDG.2D']],
+  ])(
+    'of %s multiply by the instruction of warpgroups on Hopper',
+    { ...needsDisassembler, timeout: 120_000 },
+    (source, expected) => {
+      const cubin = join(folder, `${source}.cubin`);
+      const flags = ['-std=c++20', '--fmad=false', '--expt-relaxed-constexpr', '-cubin'];
+      const target = ['-gencode', 'arch=compute_90a,code=sm_90a'];
+      const file = join(native, `cuda/${source}.cu`);
+      expect(spawnSync('nvcc', [...flags, ...target, '-o', cubin, file]).status).toBe(0);
+      const { stdout } = spawnSync('cuobjdump', ['-sass', cubin], { encoding: 'utf8', maxBuffer: 2 ** 28 });
+      const found = new Set(stdout.match(/\b(?:HGMMA|HMMA|LDL|STL|UTMALDG)(?:\.(?:64x\d+|2D))?/g));
+      expect(found).toEqual(new Set(expected));
+    },
+  );
 });
 
 /** Runs the checks, or a part of them, with the kernels of `library`. */
