@@ -4,6 +4,7 @@
 // addresses no processor has; kernels get the real ones. Copies from pinned memory are made when their turn comes, those from other
 // memory at once. A kernel whose pointers are not of its device, a copy past the end of its memory, a block too large: each fails as
 // on a GPU. New memory is full of NaNs. What a thread makes is of the device whose context it uses, and streams take only what is of theirs.
+// A thread without a context can call nothing of a device; those that streams call the host on have none.
 //
 // Kernels are those of a library whose symbols are called `<kernel>_emulated`.
 
@@ -39,6 +40,7 @@ namespace svc::cuda {
 /// A kernel of the library.
 struct EmulatedKernel {
   unsigned long paramBytes;
+  unsigned mostThreads;
   void (*run)(const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
 };
 
@@ -186,7 +188,7 @@ constexpr size_t kPage = 4096;
 constexpr size_t kGranularity = size_t{2} << 20;
 /// Larger memory is left as it is: filling it takes time.
 constexpr size_t kMostFilled = size_t{64} << 20;
-constexpr unsigned kMostThreads = 1024, kMostSharedBytes = 227 << 10, kMostBlocksYZ = 65535;
+constexpr unsigned kMostSharedBytes = 227 << 10, kMostBlocksYZ = 65535;
 
 size_t roundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 bool isOfDevice(uint64_t value) { return value >> 48 == kDeviceBits >> 48; }
@@ -392,6 +394,7 @@ SVC_EXPORT cuMemAlloc_v2(DeviceAddress* address, size_t bytes) {
 }
 
 SVC_EXPORT cuMemFree_v2(DeviceAddress address) {
+  if (current == nullptr) return kErrorInvalidContext;
   for (ContextState& device : emulator().devices) {
     const size_t size = device.memory.remove(address);
     if (size == 0) continue;
@@ -411,12 +414,14 @@ SVC_EXPORT cuMemHostAlloc(void** data, size_t bytes, unsigned) {
 }
 
 SVC_EXPORT cuMemFreeHost(void* data) {
+  if (current == nullptr) return kErrorInvalidContext;
   if (emulator().pinned.remove(reinterpret_cast<uint64_t>(data)) == 0) return kErrorInvalidValue;
   std::free(data);
   return kSuccess;
 }
 
 SVC_EXPORT cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes, StreamHandle stream) {
+  if (current == nullptr) return kErrorInvalidContext;
   if (const Result failed = copyResult(*stream->device); failed != kSuccess) return failed;
   if (!stream->device->memory.contains(to, bytes)) return kErrorInvalidValue;
   if (emulator().pinned.contains(reinterpret_cast<uint64_t>(from), bytes)) {
@@ -429,6 +434,7 @@ SVC_EXPORT cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes
 }
 
 SVC_EXPORT cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, StreamHandle stream) {
+  if (current == nullptr) return kErrorInvalidContext;
   if (const Result failed = copyResult(*stream->device); failed != kSuccess) return failed;
   if (!stream->device->memory.contains(from, bytes)) return kErrorInvalidValue;
   stream->append([=] { std::memcpy(to, hostOf(from), bytes); });
@@ -437,6 +443,7 @@ SVC_EXPORT cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, Stre
 }
 
 SVC_EXPORT cuMemsetD8Async(DeviceAddress to, unsigned char value, size_t count, StreamHandle stream) {
+  if (current == nullptr) return kErrorInvalidContext;
   if (!stream->device->memory.contains(to, count)) return kErrorInvalidValue;
   stream->append([=] { std::memset(hostOf(to), value, count); });
   return kSuccess;
@@ -543,12 +550,14 @@ SVC_EXPORT cuModuleLoad(Module* module, const char* path) {
 }
 
 SVC_EXPORT cuModuleUnload(Module module) {
+  if (current == nullptr) return kErrorInvalidContext;
   dlclose(module->library);
   delete module;
   return kSuccess;
 }
 
 SVC_EXPORT cuModuleGetFunction(Function* function, Module module, const char* name) {
+  if (current == nullptr) return kErrorInvalidContext;
   const void* const kernel = dlsym(module->library, (std::string(name) + "_emulated").c_str());
   if (kernel == nullptr) return kErrorNotFound;
   // As on a GPU, a function is its module's and never freed alone; the few of a test stay.
@@ -557,12 +566,14 @@ SVC_EXPORT cuModuleGetFunction(Function* function, Module module, const char* na
 }
 
 SVC_EXPORT cuFuncGetAttribute(int* value, int attribute, Function) {
+  if (current == nullptr) return kErrorInvalidContext;
   const int capability = setting("SVC_EMULATED_CAPABILITY", 90);
   *value = attribute == kFunctionPtxVersion ? setting("SVC_EMULATED_PTX", capability) : capability;
   return kSuccess;
 }
 
 SVC_EXPORT cuFuncSetAttribute(Function function, int attribute, int value) {
+  if (current == nullptr) return kErrorInvalidContext;
   const auto bytes = static_cast<unsigned>(value);
   if (attribute != kFunctionMaxDynamicSharedBytes || bytes > kMostSharedBytes) return kErrorInvalidValue;
   function->dynamicSharedBytes = bytes;
@@ -584,7 +595,7 @@ void flipSome(const CopyPiecesParams& params) {
 std::function<void()> launchOf(const KernelNode& node) {
   const auto& [function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, extra, unused, context] = node;
   const bool isGrid = gridX > 0 && gridY > 0 && gridZ > 0 && gridY <= kMostBlocksYZ && gridZ <= kMostBlocksYZ;
-  const bool isBlock = blockX > 0 && blockX * blockY * blockZ <= kMostThreads;
+  const bool isBlock = blockX > 0 && blockX * blockY * blockZ <= function->kernel->mostThreads;
   if (!isGrid || !isBlock || sharedBytes > function->dynamicSharedBytes) return nullptr;
   const auto first = static_cast<const char*>(arguments[0]);
   std::vector<char> params(first, first + function->kernel->paramBytes);
@@ -640,6 +651,7 @@ SVC_EXPORT cuGraphDestroy(Graph graph) {
 
 /// Each launch comes after the one before it: others are not emulated.
 SVC_EXPORT cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode* before, size_t count, const KernelNode* launch) {
+  if (current == nullptr) return kErrorInvalidContext;
   const bool isChain = graph->nodes.empty() ? count == 0 : count == 1 && before[0] == &graph->nodes.back();
   auto run = isChain ? launchOf(*launch) : nullptr;
   if (run == nullptr) return kErrorInvalidValue;
@@ -649,6 +661,7 @@ SVC_EXPORT cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode
 }
 
 SVC_EXPORT cuGraphInstantiateWithFlags(ExecutableGraph* made, Graph graph, unsigned long long) {
+  if (current == nullptr) return kErrorInvalidContext;
   if (setting("SVC_EMULATED_GRAPHS", 1) == 0) return kErrorOutOfMemory;
   *made = new ExecutableGraphState;
   for (const GraphNodeState& node : graph->nodes) (*made)->launches.push_back(node.launch);
@@ -656,6 +669,7 @@ SVC_EXPORT cuGraphInstantiateWithFlags(ExecutableGraph* made, Graph graph, unsig
 }
 
 SVC_EXPORT cuGraphExecDestroy(ExecutableGraph graph) {
+  if (current == nullptr) return kErrorInvalidContext;
   delete graph;
   return kSuccess;
 }
@@ -668,6 +682,7 @@ SVC_EXPORT cuGraphLaunch(ExecutableGraph graph, StreamHandle stream) {
 }
 
 SVC_EXPORT cuLaunchHostFunc(StreamHandle stream, HostFunction function, void* data) {
+  if (current == nullptr) return kErrorInvalidContext;
   stream->append([=] { function(data); });
   return kSuccess;
 }
@@ -679,11 +694,13 @@ SVC_EXPORT cuStreamCreate(StreamHandle* stream, unsigned) {
 }
 
 SVC_EXPORT cuStreamDestroy_v2(StreamHandle stream) {
+  if (current == nullptr) return kErrorInvalidContext;
   delete stream;
   return kSuccess;
 }
 
 SVC_EXPORT cuStreamSynchronize(StreamHandle stream) {
+  if (current == nullptr) return kErrorInvalidContext;
   stream->synchronize();
   return stream->device->failure;
 }
@@ -695,11 +712,13 @@ SVC_EXPORT cuEventCreate(EventHandle* event, unsigned) {
 }
 
 SVC_EXPORT cuEventDestroy_v2(EventHandle event) {
+  if (current == nullptr) return kErrorInvalidContext;
   delete event;
   return kSuccess;
 }
 
 SVC_EXPORT cuEventRecord(EventHandle event, StreamHandle stream) {
+  if (current == nullptr) return kErrorInvalidContext;
   if (event->device != stream->device) return kErrorInvalidHandle;
   const size_t count = ++event->recorded;
   stream->append([count, reached = event->reached] {
@@ -711,6 +730,7 @@ SVC_EXPORT cuEventRecord(EventHandle event, StreamHandle stream) {
 }
 
 SVC_EXPORT cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
+  if (current == nullptr) return kErrorInvalidContext;
   stream->append([count = event->recorded.load(), reached = event->reached] {
     for (size_t seen = reached->count; seen < count; seen = reached->count) reached->count.wait(seen);
   });
@@ -718,12 +738,14 @@ SVC_EXPORT cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
 }
 
 SVC_EXPORT cuEventElapsedTime(float* milliseconds, EventHandle begin, EventHandle end) {
+  if (current == nullptr) return kErrorInvalidContext;
   if (!begin->hasHappened() || !end->hasHappened()) return kErrorNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(end->reached->time.load() - begin->reached->time.load()).count();
   return kSuccess;
 }
 
 SVC_EXPORT cuEventQuery(EventHandle event) {
+  if (current == nullptr) return kErrorInvalidContext;
   if (event->device->failure != kSuccess) return event->device->failure;
   return event->hasHappened() ? kSuccess : kErrorNotReady;
 }

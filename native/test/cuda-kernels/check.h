@@ -34,6 +34,7 @@ class Kernels {
     const auto* kernel = static_cast<const simt::EmulatedKernel*>(dlsym(library_, name.c_str()));
     if (kernel == nullptr) throw std::runtime_error(name + ": not in the library");
     if (kernel->paramBytes != sizeof params) throw std::runtime_error(name + ": expects other arguments");
+    if (launch.block > kernel->mostThreads) throw std::runtime_error(name + ": is launched with more threads than it is compiled for");
     const unsigned block[3] = {launch.block, 1, 1};
     kernel->run(launch.grid, block, launch.sharedBytes, &params);
   }

@@ -167,8 +167,9 @@ void checkGroups(const Kernels& kernels) {
   coded.fill(panels * codes.weight.panelBytes, 0);
   for (const int tile : {0, 3}) checkTiles(kernels, tile, coded, x, "svcCodedGroups");
 
-  // Any bytes are pairs of whole numbers.
-  Input pairs{Halves(kRows * kK / 2), kK / 2, Numbers(7).floats(kRows)};
+  // Any bytes are pairs of whole numbers; rows begin at multiples of 16 bytes.
+  constexpr int kWidth = ceilDiv(kK / 2, 8) * 8;
+  Input pairs{Halves(kRows * kWidth), kWidth, Numbers(7).floats(kRows)};
   for (uint16_t& pair : pairs.x) pair = static_cast<uint16_t>(random.next() * 32767.0f);
   Groups whole(biases);
   whole.product.k = kK / 2, whole.product.weightStride = weightStride(kK / 2);

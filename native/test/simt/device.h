@@ -173,9 +173,17 @@ inline void showToMatrixUnit() {}
 template <int kTiles>
 void beginProducts(float (&)[kTiles][4]) {}
 
+/// The matrix unit and that for boxes swap pieces by the bits of their addresses.
+inline void expectTile(const uint16_t* tile) {
+  const auto offset = reinterpret_cast<const char*>(tile) - dynamicShared();
+  if (offset % 1024 != 0) throw std::runtime_error("simt: a tile must begin at a multiple of 1024 bytes");
+}
+
 /// c [64, 8 * kTiles] += columns k to k + 15 of a and b, tiles with swapped pieces; each lane makes its own sums, each rounded once.
 template <int kTiles>
 void multiplyAddLater(float (&c)[kTiles][4], const uint16_t* a, const uint16_t* b, int k) {
+  expectTile(a);
+  expectTile(b);
   const int thread = static_cast<int>(threadIdx.x), row = thread / 32 % 4 * 16 + thread % 32 / 4, column = thread % 4 * 2;
   simt::productLater([&c, a, b, k, row, column] {
     const auto at = [](const uint16_t* tile, int row, int k) {
@@ -212,7 +220,7 @@ void takeRegisters() {}
 
 /// Rows of 64 numbers with swapped pieces; what is past the edges of the matrix is zero.
 inline void copyBox(uint16_t* to, const TensorMap& map, int column, int row, Barrier* barrier) {
-  if ((reinterpret_cast<char*>(to) - dynamicShared()) % 1024 != 0) throw std::runtime_error("simt: a box must begin at a multiple of 1024 bytes");
+  expectTile(to);
   simt::TensorMap matrix;
   std::memcpy(&matrix, &map, sizeof matrix);
   const auto copy = [=] {

@@ -192,6 +192,10 @@ class Block {
   }
 
   void copyLater(const Copy& copy) {
+    const auto isAligned = [&](const void* address) { return reinterpret_cast<uint64_t>(address) % static_cast<uint64_t>(copy.bytes) == 0; };
+    if (!isAligned(copy.to) || !isAligned(copy.from)) {
+      throw std::runtime_error("simt: a copy of " + std::to_string(copy.bytes) + " bytes must begin at a multiple of them");
+    }
     if (order_ == Order::Shuffled && random_() % 2 == 0) copy.land();
     else fibers_[current_].copies.back().push_back(copy);
   }

@@ -63,6 +63,8 @@ void launch(Kernel kernel, const unsigned grid[3], const unsigned block[3], unsi
 /// A kernel as a library of emulated kernels exports it: `<name>_emulated`.
 struct EmulatedKernel {
   unsigned long paramBytes;
+  /// That its registers were chosen for.
+  unsigned mostThreads;
   void (*run)(const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
 };
 
@@ -82,7 +84,8 @@ struct EmulatedKernel {
   extern "C" {                                                                                                      \
   extern const ::svc::simt::EmulatedKernel name##_emulated;                                                         \
   const ::svc::simt::EmulatedKernel name##_emulated{                                                                \
-      sizeof(Params), [](const unsigned* grid, const unsigned* block, unsigned sharedBytes, const void* params) {   \
+      sizeof(Params), threads,                                                                                      \
+      [](const unsigned* grid, const unsigned* block, unsigned sharedBytes, const void* params) {                   \
         ::svc::simt::launch([](const void* numbers) { name##Body(*static_cast<const Params*>(numbers)); }, grid,    \
                             block, sharedBytes, params);                                                            \
       }};                                                                                                           \
