@@ -88,6 +88,7 @@ class Pair final : public DevicePair {
   }
 
   void end() noexcept {
+    memory_->device().tryToEnter();
     const Driver& driver = memory_->device().driver();
     communicator_.reset();
     driver.cuStreamSynchronize(stream_);

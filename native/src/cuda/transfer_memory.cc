@@ -33,6 +33,7 @@ class Lane final : public CopyLane {
     driver_.check(made, "make an event for transfers");
   }
   ~Lane() override {
+    memory_->device().tryToEnter();
     driver_.cuStreamSynchronize(stream_);
     driver_.cuEventDestroy_v2(event_);
     driver_.cuStreamDestroy_v2(stream_);
@@ -124,6 +125,7 @@ class Mapped final : public ForeignDeviceMemory {
  public:
   Mapped(std::shared_ptr<const TransferMemory> owner, int descriptor, size_t bytes)
       : owner_(std::move(owner)), range_(owner_->device(), descriptor, bytes) {}
+  ~Mapped() override { owner_->device().tryToEnter(); }
   DeviceAddress address() const override { return range_.address(); }
 
  private:
