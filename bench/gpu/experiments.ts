@@ -29,8 +29,12 @@ try {
 function build(output: string): string | null {
   const flags = ['-std=c++20', '-O3', '-gencode', 'arch=compute_90a,code=sm_90a'];
   const source = `${ROOT}/bench/gpu/experiments.cu`;
-  const { error, status, stderr } = spawnSync('nvcc', [...flags, '-o', output, source], { encoding: 'utf8' });
+  const { error, status, stderr } = spawnSync('nvcc', [...flags, '-o', output, source], {
+    encoding: 'utf8',
+    timeout: 40_000,
+  });
   if (error === undefined && status === 0) return output;
-  report(error === undefined ? failed('nvcc', stderr) : missing('experiments', 'nvcc is not in PATH'));
+  const isThere = error === undefined || !('code' in error && error.code === 'ENOENT');
+  report(isThere ? failed('nvcc', error?.message ?? stderr) : missing('experiments', 'nvcc is not in PATH'));
   return null;
 }

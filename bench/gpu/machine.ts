@@ -22,7 +22,7 @@ report(
   passed('processor', `${os.cpus()[0]?.model.trim()}, ${os.cpus().length} threads, kernel ${os.release()}`),
 );
 for (const [tool, args] of TOOLS) {
-  const { error, status, stdout } = spawnSync(tool, args, { encoding: 'utf8', timeout: 8000 });
+  const { error, status, stdout } = spawnSync(tool, args, { encoding: 'utf8', timeout: 15_000 });
   const lines = stdout?.trim().split('\n') ?? [];
   // nvcc says in its last line but one which release it is.
   const line = (tool === 'nvcc' ? lines.at(-2) : lines[0]) ?? '';

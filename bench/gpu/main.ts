@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { formatNumber } from '../report.ts';
-import { PART_NAMES, PARTS, type PartName } from './parts.ts';
+import { CALLS, PART_NAMES, PARTS, type PartName } from './parts.ts';
 import { failed, type Result } from './result.ts';
 import { type PartRun, runPart } from './run-part.ts';
 
@@ -13,8 +13,11 @@ const USAGE = `usage: scripts/gpu-check [PART ...] [--output FOLDER] [--seconds 
        scripts/gpu-check pack        puts what a machine without Node needs into .gpu-check/
 parts, all unless some are named:
 ${PART_NAMES.map((name) => `  ${name.padEnd(12)} ${PARTS[name].title}, at most ${PARTS[name].seconds} s`).join('\n')}
+A command of ten minutes at most is enough for all of a third:
+${CALLS.map((names) => `  scripts/gpu-check ${names.join(' ')}`).join('\n')}
+options:
   --output     where gpu-check.json and gpu-check.txt go; else $OUT, else build/
-  --seconds    for all parts together (570)
+  --seconds    for all parts of the command together (570)
   --most-rows  rows up to which products and attention are compared (2048)
   --model      a folder with a config.json whose shape is timed, in place of Llama-3.1-8B and Qwen3-0.6B
 SVC_CUDA_DRIVER and SVC_CUDA_KERNELS name another driver and other kernels, as for svc serve.`;
@@ -32,16 +35,17 @@ async function main(): Promise<void> {
   const options = readOptions();
   const endAt = performance.now() + options.seconds * 1000;
   const sections: Section[] = [];
+  mkdirSync(options.folder, { recursive: true });
   for (const name of options.names) {
     const { title } = PARTS[name];
     const run = await within(name, options, (endAt - performance.now()) / 1000);
     const section = { part: name, title, ...run };
     console.log(format(section));
     sections.push(section);
+    // Whatever ends this process, the parts that are done count.
+    writeFileSync(join(options.folder, 'gpu-check.json'), `${JSON.stringify(sections, null, 2)}\n`);
+    writeFileSync(join(options.folder, 'gpu-check.txt'), `${sections.map(format).join('\n')}\n`);
   }
-  mkdirSync(options.folder, { recursive: true });
-  writeFileSync(join(options.folder, 'gpu-check.json'), `${JSON.stringify(sections, null, 2)}\n`);
-  writeFileSync(join(options.folder, 'gpu-check.txt'), `${sections.map(format).join('\n')}\n`);
   const all = sections.flatMap(({ results }) => results);
   const count = (outcome: Result['outcome']) => all.filter((result) => result.outcome === outcome).length;
   console.log(

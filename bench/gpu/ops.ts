@@ -1,17 +1,28 @@
-// The tests of ops and of a model, on the driver of this machine in place of the emulated one.
+// The tests of ops and of models, on the driver of this machine in place of the emulated one. Each file has a process of its own: after an error
+// of a GPU nothing more can be computed in one.
 
 import { spawnSync } from 'node:child_process';
 import { z } from 'zod';
 import { ROOT } from './gpu.ts';
-import { failed, passed, report } from './result.ts';
+import { failed, missing, passed, report } from './result.ts';
 
-/** Those that hold on any GPU. */
-const FILES = ['test/ops/cuda.test.ts', 'test/engine/cuda.test.ts'];
+/** Those that hold on any GPU, what most models need first. */
+const FILES = [
+  'test/ops/cuda.test.ts',
+  'test/engine/cuda.test.ts',
+  'test/ops/cuda-split-k.test.ts',
+  'test/engine/cuda-graphs.test.ts',
+  'test/ops/cuda-formats.test.ts',
+  'test/ops/cuda-experts.test.ts',
+  'test/ops/cuda-latent.test.ts',
+  'test/ops/cuda-lora.test.ts',
+];
+/** Of a file. */
+const SECONDS = 80;
 
 const summary = z.object({
   testResults: z.array(
     z.object({
-      name: z.string(),
       message: z.string(),
       assertionResults: z.array(
         z.object({ fullName: z.string(), status: z.string(), failureMessages: z.array(z.string()) }),
@@ -20,18 +31,31 @@ const summary = z.object({
   ),
 });
 
-const { stdout, stderr } = spawnSync(
-  process.execPath,
-  ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', ...FILES],
-  { cwd: ROOT, encoding: 'utf8', env: { ...process.env, SVC_TEST_GPU: '1' }, maxBuffer: 2 ** 26 },
-);
-const line = stdout.split('\n').find((one) => one.startsWith('{'));
-if (line === undefined) report(failed('vitest', `${stdout}${stderr}`.slice(-2000)));
-else {
-  for (const { name, message, assertionResults } of summary.parse(JSON.parse(line)).testResults) {
-    if (assertionResults.length === 0) report(failed(name, message));
+for (const file of FILES) run(file);
+
+function run(file: string): void {
+  const { error, stdout, stderr } = spawnSync(
+    process.execPath,
+    ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', file],
+    {
+      cwd: ROOT,
+      encoding: 'utf8',
+      env: { ...process.env, SVC_TEST_GPU: '1' },
+      maxBuffer: 2 ** 26,
+      timeout: 1000 * SECONDS,
+    },
+  );
+  const line = stdout?.split('\n').find((one) => one.startsWith('{'));
+  if (line === undefined) {
+    report(failed(file, error?.message ?? `${stdout}${stderr}`.slice(-2000)));
+    return;
+  }
+  for (const { message, assertionResults } of summary.parse(JSON.parse(line)).testResults) {
+    if (assertionResults.length === 0) report(failed(file, message));
     for (const { fullName, status, failureMessages } of assertionResults) {
-      report(status === 'passed' ? passed(fullName) : failed(fullName, failureMessages.join('\n') || status));
+      if (status === 'passed') report(passed(fullName));
+      else if (status === 'failed') report(failed(fullName, failureMessages.join('\n')));
+      else report(missing(fullName, 'is for the emulated GPU'));
     }
   }
 }

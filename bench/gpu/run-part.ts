@@ -1,8 +1,8 @@
 // Runs one part in a process group of its own, which is ended when its time is over.
 
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { text } from 'node:stream/consumers';
+import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { failed, type Result, resultsIn } from './result.ts';
 
 export interface PartRun {
@@ -11,6 +11,9 @@ export interface PartRun {
   /** What it wrote besides. */
   readonly messages: string;
 }
+
+/** A process that waits for a GPU that hangs cannot be killed: it is left alone after so long. */
+const END_MS = 3000;
 
 export async function runPart(
   program: string,
@@ -22,21 +25,41 @@ export async function runPart(
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  let isLate = false;
-  const timer = setTimeout(() => {
-    isLate = true;
-    endGroup(child.pid);
-  }, limitSeconds * 1000);
-  const output = Promise.all([text(child.stdout), text(child.stderr)]);
-  const [code, signal] = await once(child, 'exit');
-  clearTimeout(timer);
+  const output = [collect(child.stdout), collect(child.stderr)] as const;
+  const ended = new Promise<string>((resolve) => {
+    child.once('exit', (code, signal) => resolve(signal === null ? `exited ${code}` : `ended by ${signal}`));
+  });
+  const end = await within(limitSeconds * 1000, ended);
   // What it has left running would hold its output open.
   endGroup(child.pid);
-  const [written, messages] = await output;
+  await within(END_MS, Promise.all(output.map(({ closed }) => closed)));
+  for (const stream of [child.stdout, child.stderr]) stream.destroy();
+  child.unref();
+  const [written, messages] = output.map(({ text }) => text()) as [string, string];
   const results = resultsIn(written);
-  if (isLate) results.push(failed('its time', `was not done after ${limitSeconds.toFixed(0)} s`));
-  else if (code !== 0) results.push(failed('its end', `${describe(code, signal)}: ${lastLines(messages)}`));
+  if (end === null) results.push(failed('its time', `was not done after ${limitSeconds.toFixed(0)} s`));
+  else if (end !== 'exited 0') results.push(failed('its end', `${end}: ${lastLines(messages)}`));
   return { results, seconds: (performance.now() - startedAt) / 1000, messages };
+}
+
+/** What comes of a stream, whether it ends or not. */
+function collect(stream: Readable) {
+  const chunks: Buffer[] = [];
+  stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+  return {
+    closed: new Promise((resolve) => stream.once('close', resolve)),
+    text: () => Buffer.concat(chunks).toString(),
+  };
+}
+
+/** @returns null where `promise` takes longer. */
+async function within<T>(milliseconds: number, promise: Promise<T>): Promise<T | null> {
+  const timer = new AbortController();
+  try {
+    return await Promise.race([promise, sleep(milliseconds, null, { signal: timer.signal })]);
+  } finally {
+    timer.abort();
+  }
 }
 
 /** The part and all that it started. */
@@ -47,10 +70,6 @@ function endGroup(pid: number | undefined): void {
   } catch {
     // All have ended.
   }
-}
-
-function describe(code: unknown, signal: unknown): string {
-  return signal === null ? `exited ${code}` : `ended by ${signal}`;
 }
 
 function lastLines(messages: string): string {

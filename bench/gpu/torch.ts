@@ -4,7 +4,9 @@ import { spawnSync } from 'node:child_process';
 import { ROOT } from './gpu.ts';
 import { failed, missing, report } from './result.ts';
 
-const hasTorch = spawnSync('python3', ['-c', 'import torch; assert torch.cuda.is_available()']).status === 0;
+const hasTorch =
+  spawnSync('python3', ['-c', 'import torch; assert torch.cuda.is_available()'], { timeout: 20_000 })
+    .status === 0;
 if (!hasTorch) report(missing('PyTorch', 'python3 has no torch that sees a GPU'));
 for (const name of hasTorch ? ['products', 'nccl'] : []) {
   const { error, status, stdout, stderr } = spawnSync(
@@ -12,7 +14,7 @@ for (const name of hasTorch ? ['products', 'nccl'] : []) {
     [`${ROOT}/bench/gpu/torch_yardsticks.py`, name],
     {
       encoding: 'utf8',
-      timeout: 25_000,
+      timeout: 45_000,
     },
   );
   process.stdout.write(stdout);

@@ -596,7 +596,8 @@ export function loadNative(): Native {
   return addon;
 }
 
-function addonPath(): string {
+/** The file that `loadNative` loads. */
+export function addonPath(): string {
   return process.env.SVC_NATIVE_ADDON ?? BUILT_ADDON;
 }
 

@@ -1,7 +1,7 @@
 // scripts/gpu-check, with the emulated GPU for its parts that tell right from wrong.
 
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -9,10 +9,13 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { measureModel } from '../../bench/gpu/measure-model.ts';
+import { measureTransfers } from '../../bench/gpu/measure-transfers.ts';
+import { CALLS, PART_NAMES, PARTS } from '../../bench/gpu/parts.ts';
 import { runPart } from '../../bench/gpu/run-part.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { compileChanged } from '../helpers/changed-kernels.ts';
-import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { CUDA_EMULATOR, NCCL_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { until } from '../helpers/until.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -67,6 +70,27 @@ describe('scripts/gpu-check', () => {
     ]);
   });
 
+  it('goes on where something that a part has started neither ends nor lets go of its output', async () => {
+    const program = join(folder, 'holding.mjs');
+    writeFileSync(
+      program,
+      `import { spawn } from 'node:child_process';
+const { pid } = spawn('sleep', ['60'], { detached: true, stdio: 'inherit' });
+console.error(pid);
+process.exit(3);`,
+    );
+    const { results, messages } = await runPart(program, [], 20);
+    process.kill(Number(messages));
+    expect(results).toMatchObject([{ name: 'its end', note: expect.stringMatching(/^exited 3: \d+$/) }]);
+  });
+
+  it('is told in three commands, each within ten minutes', () => {
+    expect([...CALLS.flat()].sort()).toEqual([...PART_NAMES].sort());
+    for (const names of CALLS) {
+      expect(names.reduce((sum, name) => sum + PARTS[name].seconds, 0)).toBeLessThanOrEqual(570);
+    }
+  });
+
   it('says what a part wrote that ended badly', async () => {
     const program = join(folder, 'broken.mjs');
     writeFileSync(program, "throw new Error('no such thing');");
@@ -88,6 +112,23 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     ]);
   });
 
+  it('writes what a part has found before the next one ends', async () => {
+    const output = mkdtempSync(join(folder, 'output-'));
+    const written = join(output, 'gpu-check.json');
+    const child = spawn('scripts/gpu-check', ['--output', output, 'machine', 'rows'], {
+      cwd: root,
+      env: { ...process.env, ...CUDA_EMULATOR },
+      stdio: 'ignore',
+    });
+    const closed = new Promise((resolve) => child.once('close', resolve));
+    await until(() => existsSync(written));
+    expect(child.exitCode).toBe(null);
+    expect(sections.parse(JSON.parse(readFileSync(written, 'utf8'))).map(({ part }) => part)).toEqual([
+      'machine',
+    ]);
+    await closed;
+  });
+
   it('fails where kernels compute something else, and where rows hang on the others', async () => {
     const kernels = join(folder, 'changed.so');
     const changes = [
@@ -106,6 +147,24 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     const failed = found().map(({ results }) => results.filter(({ outcome }) => outcome === 'failed'));
     expect(failed[0]).toContainEqual({ name: 'row-rmsNorm-40', outcome: 'failed' });
     expect(failed[1]).toContainEqual({ name: 'product [200, 2080]', outcome: 'failed' });
+  });
+
+  const libraries = {
+    driver: NCCL_EMULATOR.SVC_CUDA_DRIVER,
+    kernels: NCCL_EMULATOR.SVC_CUDA_KERNELS,
+    nccl: NCCL_EMULATOR.SVC_NCCL,
+  };
+  const shape = { layers: 2, blocks: 4, layerBlockBytes: 4096 };
+
+  it.each(['cuda-ipc', 'shm', 'tcp', 'nccl'] as const)('times blocks that go over %s', async (kind) => {
+    const figure = await measureTransfers(kind, shape, libraries);
+    expect(figure).toMatchObject({ name: `${kind}: process to process`, unit: 'GB/s' });
+    expect(figure.value).toBeGreaterThan(0);
+  });
+
+  it('does not time blocks that come otherwise than they were sent', async () => {
+    const flips = { SVC_EMULATED_FLIPS: '2' };
+    await expect(measureTransfers('cuda-ipc', shape, libraries, flips)).rejects.toThrow('other bytes came');
   });
 
   it('times prefill and decode of a model whose weights are made up', async () => {

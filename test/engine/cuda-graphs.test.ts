@@ -10,7 +10,7 @@ import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import { NO_SLOT } from '../../src/ops/ops.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { needsCudaEmulator, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
@@ -97,15 +97,19 @@ describe('decode steps on the CUDA backend', needsCudaEmulator, () => {
     expect(recorded.replays).toBeGreaterThan(recorded.count);
   });
 
-  it('are launched op by op where the driver makes no graphs, with one warning', async () => {
-    vi.stubEnv('SVC_EMULATED_GRAPHS', '0');
-    const failed = await serve({});
-    expect(failed.answers).toEqual(eager.answers);
-    expect(failed.recorded).toMatchObject({ count: 0, replays: 0 });
-    expect(failed.warnings).toEqual([
-      expect.stringMatching(/^no more CUDA graphs are made.*could not make a graph.*OUT_OF_MEMORY/),
-    ]);
-  });
+  it(
+    'are launched op by op where the driver makes no graphs, with one warning',
+    needsCudaEmulators,
+    async () => {
+      vi.stubEnv('SVC_EMULATED_GRAPHS', '0');
+      const failed = await serve({});
+      expect(failed.answers).toEqual(eager.answers);
+      expect(failed.recorded).toMatchObject({ count: 0, replays: 0 });
+      expect(failed.warnings).toEqual([
+        expect.stringMatching(/^no more CUDA graphs are made.*could not make a graph.*OUT_OF_MEMORY/),
+      ]);
+    },
+  );
 });
 
 describe('launches of a step of single tokens', needsCudaEmulator, () => {

@@ -12,7 +12,7 @@ import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { needsCudaEmulator, needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
@@ -123,7 +123,7 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     core.close();
   });
 
-  describe('with a share of its memory', () => {
+  describe('with a share of its memory', needsCudaEmulators, () => {
     /** For arrays of steps, and what memory comes in. */
     const [PARCELS, PAGE] = [4 * 2 ** 20, 4096];
     const MEMORY = 64 * 2 ** 20;

@@ -29,7 +29,7 @@ const obstacle = isReal ? null : build();
 export const needsCudaEmulator = needs(obstacle === null, `no emulator of a GPU: ${obstacle}`);
 if (obstacle === null && !isReal) Object.assign(process.env, NCCL_EMULATOR);
 
-/** Several GPUs, of which SVC_EMULATED_GPUS says how many. */
+/** Several GPUs, of which SVC_EMULATED_GPUS says how many, or one with other variables of its own. */
 export const needsCudaEmulators = needs(
   obstacle === null && !isReal,
   `no emulator of GPUs: ${obstacle ?? 'SVC_TEST_GPU asks for the real one'}`,

@@ -19,9 +19,9 @@ const parts = [
 const engine = new TransferEngine(parts, options, (events) => events.forEach(say));
 
 const COMMANDS = {
-  receive: ({ count }) =>
+  receive: ({ count, ticket = 1 }) =>
     engine.openReceive(
-      1n,
+      BigInt(ticket),
       0,
       Float64Array.from({ length: count }, (_, i) => i * slotBytes),
     ),
