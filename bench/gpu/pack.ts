@@ -33,6 +33,8 @@ const LEFT_OUT = [
     '*win32*',
     '*android*',
   ],
+  // The same program is in the package for this processor.
+  'node_modules/esbuild/bin',
   // Nothing here talks to other instances or reads style sheets.
   ...['*/zeromq/build', '*/lightningcss-linux-x64-gnu'],
 ];

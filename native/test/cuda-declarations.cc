@@ -2,19 +2,11 @@
 
 #include <cuda.h>
 
-#include <type_traits>
-
 #include "cuda/driver_api.h"
 #include "cuda/params.h"
+#include "declarations.h"
 
 namespace svc::cuda {
-
-/// Whether functions take arguments of the same sizes, as many of them, and return the same size.
-template <class Ours, class Theirs>
-struct IsAlike : std::false_type {};
-template <class R, class... A, class S, class... B>
-  requires(sizeof...(A) == sizeof...(B))
-struct IsAlike<R (*)(A...), S (*)(B...)> : std::bool_constant<sizeof(R) == sizeof(S) && ((sizeof(A) == sizeof(B)) && ...)> {};
 
 #define SVC_COMPARE(symbol, arguments) \
   static_assert(IsAlike<Result(*) arguments, decltype(&::symbol)>::value, #symbol " has other arguments");

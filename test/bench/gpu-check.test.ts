@@ -79,8 +79,9 @@ const { pid } = spawn('sleep', ['60'], { detached: true, stdio: 'inherit' });
 console.error(pid);
 process.exit(3);`,
     );
-    const { results, messages } = await runPart(program, [], 20);
+    const { results, messages, seconds } = await runPart(program, [], 20);
     process.kill(Number(messages));
+    expect(seconds).toBeLessThan(20);
     expect(results).toMatchObject([{ name: 'its end', note: expect.stringMatching(/^exited 3: \d+$/) }]);
   });
 
