@@ -202,7 +202,7 @@ struct LinearParams {
 };
 
 /// A matrix of numbers of bf16, and the boxes that are copied of it, in the words of the driver (cuTensorMapEncodeTiled).
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
   uint64_t words[16];
 };
 

@@ -46,7 +46,7 @@ static_assert(kFunctionPtxVersion == CU_FUNC_ATTRIBUTE_PTX_VERSION);
 static_assert(kFunctionBinaryVersion == CU_FUNC_ATTRIBUTE_BINARY_VERSION);
 static_assert(kFunctionMaxDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
-static_assert(alignof(TensorMap) >= 64);
+static_assert(alignof(TensorMap) == alignof(CUtensorMap));
 static_assert(kTensorBf16 == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
 static_assert(kTensorInterleaveNone == CU_TENSOR_MAP_INTERLEAVE_NONE);
 static_assert(kTensorSwizzle128 == CU_TENSOR_MAP_SWIZZLE_128B);

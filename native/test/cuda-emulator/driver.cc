@@ -283,8 +283,8 @@ void fillWithNaN(char* data, size_t bytes) {
 }
 
 /// As arguments of kernels may have to be aligned.
-struct alignas(64) ParamLine {
-  uint64_t words[8];
+struct alignas(128) ParamLine {
+  uint64_t words[16];
 };
 
 /// Copies the arguments of a kernel with the host's addresses in the place of the device's; false where one of them is freed, or of another device.

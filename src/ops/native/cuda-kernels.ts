@@ -1,5 +1,5 @@
 // Which file of kernels a GPU computes with: those that were built, or where they are not, what NVIDIA's compiler makes of their
-// sources at the first start, if its library is there. That takes some seconds; later starts find it in the cache folder.
+// sources at the first start, if its library is there. That takes half a minute; later starts find it in the cache folder.
 
 import { createHash, randomUUID } from 'node:crypto';
 import {
