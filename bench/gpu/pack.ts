@@ -12,6 +12,12 @@ const ARCHIVE = `${FOLDER}/packed.tar.xz`;
 const MOST_BYTES = 64 * 2 ** 20;
 /** Packages that the parts start from, beside those of the product. */
 const TOOLS = ['tsx', 'vitest'];
+/** Each does nothing where what it makes is newer than its sources; without a compiler of CUDA there are no kernels for a GPU. */
+const BUILDS = [
+  [process.execPath, 'scripts/build-native.mjs'],
+  [process.execPath, 'scripts/build-cuda.mjs', '--if-possible'],
+  ['make', '--silent', '-C', 'native', 'build/cuda-emulator.so', 'build/cuda-kernels-emulated.so'],
+] as const;
 /** Of those that are there, what a build for x86-64 and glibc leaves. */
 const BUILT = [
   'native/build/svc.node',
@@ -51,6 +57,7 @@ rmSync(ARCHIVE, { force: true });
 const node = `${FOLDER}/bin/node`;
 copyFileSync(process.execPath, node);
 run('strip', node);
+for (const [command, ...args] of BUILDS) run(command, ...args);
 for (const path of BUILT.filter((one) => !existsSync(one))) console.log(`not there, so not packed: ${path}`);
 const built = BUILT.filter(existsSync).map(stripped);
 const options = [`--transform=s,^${STRIPPED}/,,`, ...LEFT_OUT.map((pattern) => `--exclude=${pattern}`)];
