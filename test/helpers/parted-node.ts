@@ -96,7 +96,7 @@ export class PartedNode {
       tcp,
       shm: true,
       cudaIpc: 'possible',
-      nccl: gpu?.SVC_NCCL === undefined || hasGpus ? null : tcp,
+      nccl: gpu?.SVC_NCCL === undefined ? null : tcp,
       ncclLibrary: gpu?.SVC_NCCL ?? '/nowhere/libnccl.so.2',
     } as const;
     this.engine = new TransferEngine(parts, options, (events) => void this.events.push(...events));

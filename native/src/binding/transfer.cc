@@ -96,11 +96,9 @@ transfer::PairSender::OpenPairs pairsOf(const Napi::Object& options) {
 }
 
 /// What receives over NCCL. Throws std::runtime_error, with the reason, where that cannot be.
-std::shared_ptr<const DevicePairs> openReceivingPairs(const transfer::PairSender::OpenPairs& openPairs, const transfer::KvParts& memory) {
-  auto pairs = openPairs(memory.all().front().memory());
-  if (!memory.isOfOneDevice()) {
-    throw std::runtime_error("NCCL brings blocks to one GPU, and this KV cache is on several: use the transport auto, shm or tcp");
-  }
+transfer::PairReceiver::PairsOfParts openReceivingPairs(const transfer::PairSender::OpenPairs& openPairs, const transfer::KvParts& memory) {
+  transfer::PairReceiver::PairsOfParts pairs;
+  for (const transfer::KvPart& part : memory.all()) pairs.push_back(openPairs(part.memory()));
   if (!memory.suitsDevices()) throw std::runtime_error("blocks go over NCCL in multiples of 16 bytes");
   return pairs;
 }
@@ -152,12 +150,11 @@ Napi::Object describe(Napi::Env env, const Event& event) {
 }  // namespace
 
 TransferEngine::Parts::Parts(transfer::KvParts parts, size_t receiveBytes, size_t deviceBytes,
-                             std::vector<transfer::Listener> listeners, std::shared_ptr<const DevicePairs> pairs,
+                             std::vector<transfer::Listener> listeners, transfer::PairReceiver::PairsOfParts pairs,
                              transfer::PairSender::OpenPairs openPairs, transfer::EventQueue& events)
     : memory(std::move(parts)),
       area(receiveBytes),
-      deviceArea(deviceBytes == 0 ? nullptr : memory.all().front().memory().memory.device->allocate(deviceBytes)),
-      deviceBytes(deviceBytes),
+      devices(memory, deviceBytes / memory.blockBytes()),
       loader(memory, events),
       receiver(memory, std::move(pairs), std::move(listeners), loader, events),
       sender(memory, std::move(openPairs), events) {}
@@ -203,7 +200,7 @@ TransferEngine::TransferEngine(const Info& info)
     const bool usesNccl = listensFor(listeners, transfer::ncclTransport());
     const bool comesFromDevices = usesNccl || listensFor(listeners, transfer::cudaIpcTransport());
     auto openPairs = pairsOf(options);
-    auto pairs = usesNccl ? openReceivingPairs(openPairs, memory) : nullptr;
+    auto pairs = usesNccl ? openReceivingPairs(openPairs, memory) : transfer::PairReceiver::PairsOfParts{};
     signal_ = openSignal(info.Env(), info[2], events_, deliver);
     try {
       parts_ = std::make_unique<Parts>(std::move(memory), static_cast<size_t>(bytes), comesFromDevices ? static_cast<size_t>(deviceBytes) : 0,
@@ -302,19 +299,18 @@ Napi::Value TransferEngine::openReceive(const Info& info) {
   const int64_t lastTokens = info[3].IsUndefined() ? tokens : integerArgument(info, 3, 1, tokens, "openReceive: tokens of the last block");
   const double blockBytes = static_cast<double>(all.memory.blockBytes());
   std::vector<char*> places;
-  std::vector<DeviceAddress> devicePlaces;
+  std::vector<size_t> slots;
   for (size_t i = 0; i < offsets.ElementLength(); ++i) {
     const double offset = offsets[i];
     if (!(offset >= 0 && offset + blockBytes <= static_cast<double>(all.area.size()))) {
       throw Napi::RangeError::New(info.Env(), "openReceive: an offset outside of the receive memory");
     }
     places.push_back(all.area.data() + static_cast<size_t>(offset));
-    const bool isOnDevice = offset + blockBytes <= static_cast<double>(all.deviceBytes);
-    devicePlaces.push_back(isOnDevice ? all.deviceArea->address() + static_cast<size_t>(offset) : 0);
+    slots.push_back(static_cast<size_t>(offset) / all.memory.blockBytes());
   }
   const auto last = static_cast<uint32_t>(lastTokens);
   all.receiver.open(
-      std::make_shared<transfer::Receive>(all.memory, ticket, first, last, std::move(places), std::move(devicePlaces)));
+      std::make_shared<transfer::Receive>(all.memory, all.devices, ticket, first, last, std::move(places), std::move(slots)));
   return info.Env().Undefined();
 }
 

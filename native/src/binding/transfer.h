@@ -26,15 +26,13 @@ class TransferEngine : public Napi::ObjectWrap<TransferEngine> {
 
   /// The parts that `close` ends, the last one first: each uses those before it.
   struct Parts {
-    /// Of `receiveBytes` of receive memory the first `deviceBytes` have places on the device, too.
+    /// Of `receiveBytes` of receive memory the first `deviceBytes` have places on devices, too.
     Parts(transfer::KvParts memory, size_t receiveBytes, size_t deviceBytes, std::vector<transfer::Listener> listeners,
-          std::shared_ptr<const DevicePairs> pairs, transfer::PairSender::OpenPairs openPairs, transfer::EventQueue& events);
+          transfer::PairReceiver::PairsOfParts pairs, transfer::PairSender::OpenPairs openPairs, transfer::EventQueue& events);
 
     transfer::KvParts memory;
     Pages area;
-    /// Null where nothing comes from another device.
-    std::shared_ptr<const SharedDeviceMemory> deviceArea;
-    const size_t deviceBytes;
+    const transfer::DeviceSlots devices;
     transfer::Loader loader;
     transfer::Receiver receiver;
     transfer::Sender sender;

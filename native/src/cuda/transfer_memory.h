@@ -24,7 +24,6 @@ class TransferMemory final : public SharedDeviceMemory, public std::enable_share
   Function copyPieces() const;
 
   DeviceAddress address() const override { return memory_.address(); }
-  int ordinal() const override { return device_.ordinal(); }
   std::unique_ptr<CopyLane> openLane(size_t pinnedBytes) const override;
   std::shared_ptr<const SharedDeviceMemory> allocate(size_t bytes) const override;
   std::shared_ptr<const DevicePairs> openPairs(const std::string& library, int channels) const override;

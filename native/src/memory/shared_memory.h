@@ -46,8 +46,6 @@ class SharedDeviceMemory {
  public:
   virtual ~SharedDeviceMemory() = default;
   virtual DeviceAddress address() const = 0;
-  /// Which device of this process it is.
-  virtual int ordinal() const = 0;
   virtual std::unique_ptr<CopyLane> openLane(size_t pinnedBytes) const = 0;
   /// More memory of the same device. Throws std::runtime_error where it has no room.
   virtual std::shared_ptr<const SharedDeviceMemory> allocate(size_t bytes) const = 0;

@@ -16,6 +16,10 @@ struct KvPlace {
   bool has(uint32_t layer, uint32_t head) const {
     return layer >= firstLayer && layer < endLayer && head >= firstHead && head < endHead;
   }
+  /// Whether both hold a head of a layer.
+  bool meets(const KvPlace& other) const {
+    return firstLayer < other.endLayer && other.firstLayer < endLayer && firstHead < other.endHead && other.firstHead < endHead;
+  }
 };
 
 /// The heads of a layer are cut into `shards` of one size, the tokens of a block into runs of `tokens`: a piece, one shard of one
@@ -38,11 +42,16 @@ class PartCut {
   }
   uint32_t firstShard() const { return firstShard_; }
   uint32_t endShard() const { return endShard_; }
+  uint32_t firstHead(uint32_t shard) const { return shard * shardHeads_; }
   uint32_t layers() const { return place_.endLayer - place_.firstLayer; }
   uint32_t shards() const { return endShard_ - firstShard_; }
   /// Pieces of a shard in one layer block, one a run of tokens.
   uint32_t runs() const { return runs_; }
   size_t pieceBytes() const { return pieceBytes_; }
+  /// Of a piece among those of one block, which follow each other by their layers, shards and runs.
+  size_t offsetOf(uint32_t layer, uint32_t shard, uint32_t run) const {
+    return ((static_cast<size_t>(layer - place_.firstLayer) * shards() + shard - firstShard_) * runs_ + run) * pieceBytes_;
+  }
   bool isWhole() const { return shards() == 1 && runs_ == 1; }
 
   /// The same for devices: how the tiles of a piece and of a layer block lie, and where in the layer block those of the piece begin.

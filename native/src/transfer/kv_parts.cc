@@ -35,17 +35,27 @@ KvParts::KvParts(std::vector<KvPart> parts) : parts_(std::move(parts)) {
   layerBlockBytes_ = whole.bytes();
 }
 
-bool KvParts::isOfOneDevice() const {
-  const auto isOfFirst = [this](const KvPart& part) {
-    return part.memory().memory.device->ordinal() == parts_.front().memory().memory.device->ordinal();
-  };
-  return isOfDevice() && std::ranges::all_of(parts_, isOfFirst);
-}
-
 Cut KvParts::ownCut() const {
   uint32_t heads = heads_;
   for (const KvPart& part : parts_) heads = std::gcd(heads, std::gcd(part.place.firstHead, part.place.endHead));
   return {heads_ / heads, tokens()};
+}
+
+template <typename Holds>
+std::vector<size_t> KvParts::partsThat(Holds holds) const {
+  std::vector<size_t> found;
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    if (holds(parts_[part].place)) found.push_back(part);
+  }
+  return found;
+}
+
+std::vector<size_t> KvParts::holders(uint32_t layer, uint32_t head) const {
+  return partsThat([&](const KvPlace& own) { return own.has(layer, head); });
+}
+
+std::vector<size_t> KvParts::holders(const KvPlace& place) const {
+  return partsThat([&](const KvPlace& own) { return own.meets(place); });
 }
 
 std::vector<PartCut> KvParts::cut(const Cut& cut) const {

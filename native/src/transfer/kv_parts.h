@@ -32,8 +32,6 @@ class KvParts {
   /// Of a block.
   uint32_t tokens() const { return parts_.front().memory().shape.tokens; }
   bool isOfDevice() const { return parts_.front().memory().isOfDevice(); }
-  /// Whether one device has all of it.
-  bool isOfOneDevice() const;
   /// Bytes of one block in all layers, of all heads.
   size_t blockBytes() const { return layers_ * layerBlockBytes_; }
   /// Bytes of one layer of it.
@@ -42,10 +40,17 @@ class KvParts {
   Cut ownCut() const;
   /// Whether devices can copy whole layer blocks of each part.
   bool suitsDevices() const { return std::ranges::all_of(cut(ownCut()), &PartCut::suitsDevices); }
+  /// Which parts hold this head of a layer; several where each has it.
+  std::vector<size_t> holders(uint32_t layer, uint32_t head) const;
+  /// Which parts hold something of `place`.
+  std::vector<size_t> holders(const KvPlace& place) const;
   /// [parts] Throws std::runtime_error where a piece does not lie within one of them.
   std::vector<PartCut> cut(const Cut& cut) const;
 
  private:
+  template <typename Holds>
+  std::vector<size_t> partsThat(Holds holds) const;
+
   std::vector<KvPart> parts_, distinct_;
   uint32_t layers_ = 0, heads_ = 0;
   size_t layerBlockBytes_ = 0;

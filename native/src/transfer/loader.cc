@@ -127,7 +127,7 @@ bool Loader::copyOnDevice(const Receive& receive, const Receive::Piece& piece, u
     if (!cut.has(piece.layer, piece.shard)) continue;
     const DeviceAddress layerBlock = memory_.all()[part].memory().deviceAddress(piece.layer - cut.place().firstLayer, block);
     Copies& copies = onDevice_[part];
-    copies.from.push_back({receive.devicePlace(piece), 0});
+    copies.from.push_back({receive.devicePlace(part, piece), 0});
     copies.to.push_back({layerBlock, cut.firstTile(piece.shard, receive.runInBlock(piece))});
     copies.expected.push_back(receive.checksum(piece));
     if (copies.from.size() == CopyLane::kMostCopies) isIntact = flush(receive, part) && isIntact;

@@ -1,18 +1,24 @@
-// What passes the socket beside two devices that send to each other: one hello, its answer (`kReady`), then the heads of frames, whose
-// pieces pass between the devices, behind each other.
+// What passes the socket beside devices that send to each other. The sender, which is one part of a memory, says hello; the receiver answers `PairsWanted` and
+// the place of each of its parts that are to have pieces of it; the sender names a pair for each (`PairId`), and both join them one after the other. The heads of frames
+// follow, whose pieces, behind each other, pass between the devices: in this order to each that holds their heads of their layer.
 #pragma once
 
 #include <algorithm>
 
 #include "memory/device_pair.h"
+#include "transfer/cut.h"
 #include "transfer/frame.h"
 
 namespace svc::transfer {
 
-struct PairHello {
-  Hello hello;
-  PairId id;
+struct PairsWanted {
+  uint32_t ready = kReady;
+  uint32_t count;
 };
+/// Ranks of an instance times its stages.
+constexpr uint32_t kMostPairs = 64;
+
+static_assert(sizeof(PairsWanted) == 8 && sizeof(KvPlace) == 16 && sizeof(PairId) == 128);
 
 /// Memory of each end for the pieces of a frame: to begin one takes as long as to send a MB.
 inline size_t pairRoom(size_t pieceBytes) { return std::max(size_t{8} << 20, pieceBytes); }

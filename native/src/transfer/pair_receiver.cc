@@ -7,7 +7,7 @@
 namespace svc::transfer {
 namespace {
 
-/// A communicator takes some 50 MB of a GPU.
+/// Each has at most one communicator with a GPU, some 50 MB of its memory.
 constexpr size_t kMostLinks = 64;
 
 }  // namespace
@@ -15,21 +15,24 @@ constexpr size_t kMostLinks = 64;
 /// What the thread of a link works with; it owns all of it, but for what `onFrame` uses.
 struct PairReceiver::Work {
   KvParts memory;
-  std::shared_ptr<const DevicePairs> pairs;
+  PairsOfParts pairs;
   OnFrame onFrame;
   Descriptor socket;
+  /// [parts] Those that hold nothing of the sender's part have none.
+  struct End {
+    std::unique_ptr<DevicePair> pair;
+    std::shared_ptr<const SharedDeviceMemory> room;
+  };
 
   void run(PairLink& link) {
     link.use(std::move(socket));
-    PairHello said;
+    Hello said;
     link.read(&said, sizeof said);
-    const PartCut part = partSaid(link, said.hello);
-    link.write(&kReady, sizeof kReady);
-    const auto pair = pairs->join(said.id, 1, [&link] { return link.shouldStop(); });
-    const auto room = memory.all().front().memory().memory.device->allocate(pairRoom(part.pieceBytes()));
+    const PartCut part = partSaid(link, said);
+    const std::vector<End> ends = meet(link, part);
     for (;;) {
       link.awaitBytes();
-      receiveNext(link, *pair, {said.hello, part, room->address(), {}, {}});
+      receiveNext(link, ends, {said, part, std::vector<DeviceAddress>(ends.size()), {}, {}});
     }
   }
 
@@ -41,7 +44,23 @@ struct PairReceiver::Work {
     }
   }
 
-  void receiveNext(PairLink& link, DevicePair& pair, Arrived frame) const {
+  std::vector<End> meet(PairLink& link, const PartCut& part) const {
+    const std::vector<size_t> holders = memory.holders(part.place());
+    const PairsWanted wanted{.count = static_cast<uint32_t>(holders.size())};
+    link.write(&wanted, sizeof wanted);
+    for (const size_t holder : holders) link.write(&memory.all()[holder].place, sizeof(KvPlace));
+    std::vector<PairId> ids(holders.size());
+    link.read(ids.data(), ids.size() * sizeof(PairId));
+    std::vector<End> ends(memory.all().size());
+    for (size_t i = 0; i < holders.size(); ++i) {
+      End& end = ends[holders[i]];
+      end.pair = pairs[holders[i]]->join(ids[i], 1, [&link] { return link.shouldStop(); });
+      end.room = memory.all()[holders[i]].memory().memory.device->allocate(pairRoom(part.pieceBytes()));
+    }
+    return ends;
+  }
+
+  void receiveNext(PairLink& link, const std::vector<End>& ends, Arrived frame) const {
     const FrameHeader& header = frame.header;
     link.read(&frame.header, sizeof frame.header);
     const size_t each = frame.part.pieceBytes(), bytes = header.count * each;
@@ -49,14 +68,19 @@ struct PairReceiver::Work {
     if (!isFrame) link.refuse("not a frame");
     frame.entries.resize(header.count);
     link.read(frame.entries.data(), frame.entries.size() * sizeof(FrameEntry));
-    pair.receive(frame.pieces, bytes);
+    const bool isWhole = frameChecksum(header, frame.entries.data()) == header.checksum && frame.part.has(header.layer, header.shard);
+    if (!isWhole) link.refuse("a damaged frame");
+    for (const size_t holder : memory.holders(header.layer, frame.part.firstHead(header.shard))) {
+      frame.pieces[holder] = ends[holder].room->address();
+      ends[holder].pair->receive(frame.pieces[holder], bytes);
+    }
     std::string fault = "nobody waits for frames any more";
     link.withOwner([&] { fault = onFrame(frame); });
     if (!fault.empty()) link.refuse(fault);
   }
 };
 
-PairReceiver::PairReceiver(const KvParts& memory, std::shared_ptr<const DevicePairs> pairs, OnFrame onFrame)
+PairReceiver::PairReceiver(const KvParts& memory, PairsOfParts pairs, OnFrame onFrame)
     : memory_(memory), pairs_(std::move(pairs)), onFrame_(std::move(onFrame)) {}
 
 PairReceiver::~PairReceiver() {

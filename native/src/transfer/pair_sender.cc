@@ -68,6 +68,11 @@ struct PairSender::Work {
   std::shared_ptr<std::mutex> reading;
   std::shared_ptr<std::atomic<uint64_t>> bytesSent;
   std::string address;
+  /// A device of the peer, and which pieces it is to have.
+  struct Target {
+    KvPlace place;
+    std::unique_ptr<DevicePair> pair;
+  };
 
   SendTable& table() const { return *whole->parts[part].table; }
   const PartCut& cut() const { return whole->cuts[part]; }
@@ -76,32 +81,50 @@ struct PairSender::Work {
     link.use(tcpTransport().connect(address));
     const KvMemory& memory = table().memory;
     const std::shared_ptr<const DevicePairs> pairs = openPairs(memory);
-    const PairHello said{hello, pairs->newId()};
-    link.write(&said, sizeof said);
+    link.write(&hello, sizeof hello);
     link.awaitAnswer();
-    const auto pair = pairs->join(said.id, 0, [&link] { return link.shouldStop(); });
+    const std::vector<Target> targets = meet(link, *pairs);
     const auto& device = memory.memory.device;
     const auto room = device->allocate(pairRoom(cut().pieceBytes()));
     const auto lane = device->openLane(1);
     link.withOwner([&] { whole->isUp(); });
     for (;;) {
-      if (!sendNext(link, *pair, room->address(), *lane)) link.awaitWork();
+      if (!sendNext(link, targets, room->address(), *lane)) link.awaitWork();
     }
   }
 
+  std::vector<Target> meet(PairLink& link, const DevicePairs& pairs) const {
+    uint32_t count = 0;
+    link.read(&count, sizeof count);
+    if (count == 0 || count > kMostPairs) throw std::runtime_error("the peer has no, or too many, parts to send to");
+    std::vector<KvPlace> places(count);
+    link.read(places.data(), count * sizeof(KvPlace));
+    std::vector<PairId> ids;
+    for (uint32_t i = 0; i < count; ++i) ids.push_back(pairs.newId());
+    link.write(ids.data(), count * sizeof(PairId));
+    std::vector<Target> targets;
+    for (uint32_t i = 0; i < count; ++i) {
+      targets.push_back({places[i], pairs.join(ids[i], 0, [&link] { return link.shouldStop(); })});
+    }
+    return targets;
+  }
+
   /// False where nothing is ready.
-  bool sendNext(PairLink& link, DevicePair& pair, DeviceAddress room, CopyLane& lane) const {
-    std::vector<char> head;
+  bool sendNext(PairLink& link, const std::vector<Target>& targets, DeviceAddress room, CopyLane& lane) const {
+    std::vector<char> frame;
     std::optional<Portion> portion;
     {
       const std::lock_guard lock(*reading);
       portion = table().take(whole->id, cut(), pairRoom(cut().pieceBytes()));
       if (!portion) return false;
-      head = copyTo(room, *portion, lane);
+      frame = copyTo(room, *portion, lane);
     }
     const size_t bytes = portion->blocks.size() * cut().pieceBytes();
-    link.write(head.data(), head.size());
-    pair.send(room, bytes);
+    link.write(frame.data(), frame.size());
+    const uint32_t layer = cut().place().firstLayer + portion->layer, head = cut().firstHead(portion->shard);
+    for (const Target& target : targets) {
+      if (target.place.has(layer, head)) target.pair->send(room, bytes);
+    }
     *bytesSent += bytes;
     // One of all parts sees that it was the last.
     const std::lock_guard lock(*reading);

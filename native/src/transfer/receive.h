@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "transfer/device_slots.h"
 #include "transfer/kv_parts.h"
 
 namespace svc::transfer {
@@ -19,22 +20,21 @@ class Receive {
     uint32_t layer, shard, run;
   };
 
-  /// `firstBlock` is the index in the transfer of the first block, `places` has the place of each in the receive memory, and the last
-  /// one has `lastTokens` tokens.
-  Receive(const KvParts& memory, uint64_t ticket, uint32_t firstBlock, uint32_t lastTokens, std::vector<char*> places,
-          std::vector<DeviceAddress> devicePlaces)
+  /// `firstBlock` is the index in the transfer of the first block, `places` has the place of each in the receive memory and `slots` the
+  /// number of that place, and the last one has `lastTokens` tokens.
+  Receive(const KvParts& memory, const DeviceSlots& devices, uint64_t ticket, uint32_t firstBlock, uint32_t lastTokens,
+          std::vector<char*> places, std::vector<size_t> slots)
       : ticket(ticket),
         firstBlock(firstBlock),
         places(std::move(places)),
-        devicePlaces(std::move(devicePlaces)),
         memory_(memory),
+        devices_(devices),
+        slots_(std::move(slots)),
         lastTokens_(lastTokens) {}
 
   const uint64_t ticket;
   const uint32_t firstBlock;
   const std::vector<char*> places;
-  /// The same on the device, for what comes from another one; 0 where there is none.
-  const std::vector<DeviceAddress> devicePlaces;
 
   // The receiver's.
   /// False where it was cut otherwise before. Throws std::runtime_error where blocks cannot be cut so.
@@ -45,7 +45,7 @@ class Receive {
     return (static_cast<size_t>(piece.layer) * cut_.shards + piece.shard) * numRuns_ + (piece.run - firstRun_);
   }
   bool hasCome(const Piece& piece) const { return hasCome_[indexOf(piece)]; }
-  /// It is in its place, of the host or of the device, with this checksum. @returns whether it was the last one.
+  /// It is in its place, of the host or of each device that it is for, with this checksum. @returns whether it was the last one.
   bool arrived(const Piece& piece, uint32_t checksum, bool isOnDevice);
 
   // Of those that numReadable says the loader may read these, which do not change any more.
@@ -55,10 +55,11 @@ class Receive {
   uint32_t checksum(const Piece& piece) const { return checksums_[indexOf(piece)]; }
   bool isOnDevice(const Piece& piece) const { return isOnDevice_[indexOf(piece)] != 0; }
   char* place(const Piece& piece) const { return places[blockOf(piece) - firstBlock] + offsetOf(piece); }
-  /// 0 where there is none.
-  DeviceAddress devicePlace(const Piece& piece) const {
-    const DeviceAddress block = devicePlaces[blockOf(piece) - firstBlock];
-    return block == 0 ? 0 : block + offsetOf(piece);
+  /// Whether its block has places on devices, for what comes from others.
+  bool hasDevicePlace(const Piece& piece) const { return devices_.has(slotOf(piece)); }
+  /// On the device of a part that it is for.
+  DeviceAddress devicePlace(size_t part, const Piece& piece) const {
+    return devices_.place(part, slotOf(piece)) + parts_[part].offsetOf(piece.layer, piece.shard, runInBlock(piece));
   }
   /// Index in the transfer of its block.
   uint32_t blockOf(const Piece& piece) const { return piece.run / perBlock_; }
@@ -77,10 +78,13 @@ class Receive {
 
  private:
   Piece pieceOf(size_t index) const;
+  size_t slotOf(const Piece& piece) const { return slots_[blockOf(piece) - firstBlock]; }
   /// Of a piece in the place of its block.
   size_t offsetOf(const Piece& piece) const;
 
   const KvParts& memory_;
+  const DeviceSlots& devices_;
+  const std::vector<size_t> slots_;
   const uint32_t lastTokens_;
   Cut cut_{};
   std::vector<PartCut> parts_;
@@ -91,7 +95,7 @@ class Receive {
   std::vector<uint32_t> checksums_;
   /// Which have arrived intact; nothing is written there again.
   std::vector<bool> hasCome_;
-  /// Which of them are in their places on the device.
+  /// Which of them are in their places on devices.
   std::vector<char> isOnDevice_;
   /// In their order.
   std::vector<size_t> arrivals_;

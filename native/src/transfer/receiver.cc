@@ -27,11 +27,11 @@ Receive::Piece pieceAt(const FrameHeader& header, uint32_t index) { return {head
 
 }  // namespace
 
-Receiver::Receiver(const KvParts& memory, std::shared_ptr<const DevicePairs> pairs, std::vector<Listener> listeners, Loader& loader, EventQueue& events)
-    : memory_(memory), loader_(loader), events_(events), listeners_(std::move(listeners)), waste_(1 << 16) {
+Receiver::Receiver(const KvParts& memory, PairReceiver::PairsOfParts pairs, std::vector<Listener> listeners, Loader& loader, EventQueue& events)
+    : memory_(memory), loader_(loader), events_(events), listeners_(std::move(listeners)), waste_(1 << 16), lanes_(memory.all().size()) {
   // Edge-triggered: if no descriptors are left, a waiting connection must not keep the thread busy.
   for (const Listener& listener : listeners_) poller_.watch(listener.socket.get(), EPOLLIN | EPOLLET);
-  if (pairs) pairs_.emplace(memory, std::move(pairs), [this](const PairReceiver::Arrived& frame) { return takeOnThread(frame); });
+  if (!pairs.empty()) pairs_.emplace(memory, std::move(pairs), [this](const PairReceiver::Arrived& frame) { return takeOnThread(frame); });
   poller_.start([this](int fd, uint32_t) { handle(fd); }, [] {});
 }
 
@@ -161,9 +161,12 @@ void Receiver::map(Inbound& inbound, size_t layerBlockBytes) {
   if (isHuge) refuse("more KV memory than there can be");
   const int fd = inbound.memory.get();
   if (inbound.transport == &cudaIpcTransport()) {
-    const KvMemory& own = memory_.all().front().memory();
-    if (!lane_) lane_ = own.memory.device->openLane(own.layerBlockBytes);
-    inbound.deviceMemory = own.memory.device->map(fd, bytes);
+    inbound.deviceMemory.resize(memory_.all().size());
+    for (const size_t part : memory_.holders(inbound.part->place())) {
+      // What fails here fails before the link is up.
+      lane(part);
+      inbound.deviceMemory[part] = memory_.all()[part].memory().memory.device->map(fd, bytes);
+    }
   } else {
     inbound.pages = std::make_unique<ForeignPages>(fd, bytes);
   }
@@ -187,7 +190,7 @@ void Receiver::beginPieces(Inbound& inbound) {
   inbound.isCorrupt = false;
   inbound.state = State::Pieces;
   if (inbound.pages) copyPieces(inbound);
-  else if (inbound.deviceMemory || inbound.pieces != 0) copyOnDevice(inbound);
+  else if (!inbound.deviceMemory.empty() || !inbound.pieces.empty()) copyOnDevices(inbound);
   else return;
   endPieces(inbound);
 }
@@ -263,35 +266,57 @@ void Receiver::copyPieces(Inbound& inbound) {
   }
 }
 
-Pieces::Place Receiver::sourceOf(const Inbound& inbound, uint32_t index) const {
-  const PartCut& part = *inbound.part;
-  if (!inbound.deviceMemory) return {inbound.pieces + index * part.pieceBytes(), 0};
+void Receiver::copyOnDevices(Inbound& inbound) {
+  if (!inbound.receive) return;
   const FrameHeader& header = inbound.header;
-  const uint32_t firstTile = part.firstTile(header.shard, (header.first + index) % part.runs());
-  return {inbound.deviceMemory->address() + sourceOffset(inbound, index), firstTile};
+  const std::vector<size_t> holders = memory_.holders(header.layer, inbound.part->firstHead(header.shard));
+  std::vector<uint32_t> indices;
+  for (uint32_t index = 0; index < header.count; ++index) {
+    if (placeOf(inbound, index) == nullptr) continue;
+    if (inbound.receive->hasDevicePlace(pieceAt(header, index))) indices.push_back(index);
+    else copyToHost(inbound, index, holders.front());
+  }
+  std::vector<bool> areIntact(indices.size(), true);
+  for (const size_t part : holders) {
+    const std::span<const uint32_t> sums = copyOnDevice(inbound, indices, part);
+    for (size_t i = 0; i < indices.size(); ++i) areIntact[i] = areIntact[i] && sums[i] == inbound.entries[indices[i]].checksum;
+  }
+  for (size_t i = 0; i < indices.size(); ++i) arrived(inbound, indices[i], areIntact[i], {inbound.entries[indices[i]].checksum, true});
 }
 
-void Receiver::copyOnDevice(Inbound& inbound) {
-  if (!inbound.receive) return;
-  const PartCut& part = *inbound.part;
-  const PieceShape shape = part.piece();
-  const TileGrid sources = inbound.deviceMemory ? part.grid() : shape.grid;
-  std::vector<uint32_t> indices;
-  Pieces from{sources, {}}, to{shape.grid, {}};
-  for (uint32_t index = 0; index < inbound.header.count; ++index) {
-    const Pieces::Place source = sourceOf(inbound, index);
-    if (placeOf(inbound, index) == nullptr) continue;
-    const DeviceAddress place = inbound.receive->devicePlace(pieceAt(inbound.header, index));
-    if (place == 0) {
-      copyToHost(inbound, index, {sources, {source}});
-      continue;
-    }
-    indices.push_back(index);
-    from.places.push_back(source);
-    to.places.push_back({place, 0});
+std::span<const uint32_t> Receiver::copyOnDevice(const Inbound& inbound, std::span<const uint32_t> indices, size_t part) {
+  const PieceShape shape = inbound.part->piece();
+  Pieces to{shape.grid, {}};
+  for (const uint32_t index : indices) to.places.push_back({inbound.receive->devicePlace(part, pieceAt(inbound.header, index)), 0});
+  return lane(part).copyPieces(shape, sourcesOf(inbound, indices, part), to);
+}
+
+Pieces Receiver::sourcesOf(const Inbound& inbound, std::span<const uint32_t> indices, size_t part) const {
+  const PartCut& theirs = *inbound.part;
+  const FrameHeader& header = inbound.header;
+  const bool isMapped = !inbound.deviceMemory.empty();
+  Pieces from{isMapped ? theirs.grid() : theirs.piece().grid, {}};
+  for (const uint32_t index : indices) {
+    const uint32_t firstTile = theirs.firstTile(header.shard, (header.first + index) % theirs.runs());
+    if (isMapped) from.places.push_back({inbound.deviceMemory[part]->address() + sourceOffset(inbound, index), firstTile});
+    else from.places.push_back({inbound.pieces[part] + index * theirs.pieceBytes(), 0});
   }
-  const std::span<const uint32_t> sums = lane_->copyPieces(shape, from, to);
-  for (size_t i = 0; i < indices.size(); ++i) arrived(inbound, indices[i], sums[i], {sums[i], true});
+  return from;
+}
+
+void Receiver::copyToHost(Inbound& inbound, uint32_t index, size_t part) {
+  const PieceShape shape = inbound.part->piece();
+  CopyLane& copies = lane(part);
+  const Pieces to{shape.grid, {{reinterpret_cast<DeviceAddress>(copies.pinned()), 0}}};
+  const uint32_t sum = copies.copyPieces(shape, sourcesOf(inbound, {&index, 1}, part), to).front();
+  const uint32_t kept = inbound.checksum->copy(placeOf(inbound, index), copies.pinned());
+  arrived(inbound, index, sum == inbound.entries[index].checksum, {kept, false});
+}
+
+CopyLane& Receiver::lane(size_t part) {
+  const KvMemory& own = memory_.all()[part].memory();
+  if (!lanes_[part]) lanes_[part] = own.memory.device->openLane(own.layerBlockBytes);
+  return *lanes_[part];
 }
 
 std::string Receiver::takeOnThread(const PairReceiver::Arrived& frame) {
@@ -301,7 +326,6 @@ std::string Receiver::takeOnThread(const PairReceiver::Arrived& frame) {
 }
 
 std::string Receiver::take(const PairReceiver::Arrived& frame) {
-  const KvMemory& own = memory_.all().front().memory();
   Inbound inbound;
   inbound.hello = frame.hello;
   inbound.part.emplace(frame.part);
@@ -310,7 +334,6 @@ std::string Receiver::take(const PairReceiver::Arrived& frame) {
   inbound.entries = frame.entries;
   inbound.pieces = frame.pieces;
   try {
-    if (!lane_) lane_ = own.memory.device->openLane(own.layerBlockBytes);
     checkHeader(inbound);
     beginPieces(inbound);
   } catch (const std::exception& error) {
@@ -319,18 +342,10 @@ std::string Receiver::take(const PairReceiver::Arrived& frame) {
   return "";
 }
 
-void Receiver::copyToHost(Inbound& inbound, uint32_t index, const Pieces& from) {
-  const PieceShape shape = inbound.part->piece();
-  const Pieces to{shape.grid, {{reinterpret_cast<DeviceAddress>(lane_->pinned()), 0}}};
-  const uint32_t sum = lane_->copyPieces(shape, from, to).front();
-  const uint32_t kept = inbound.checksum->copy(placeOf(inbound, index), lane_->pinned());
-  arrived(inbound, index, sum, {kept, false});
-}
-
-void Receiver::arrived(Inbound& inbound, uint32_t index, uint32_t checksum, Kept kept) {
+void Receiver::arrived(Inbound& inbound, uint32_t index, bool isIntact, Kept kept) {
   Receive& receive = *inbound.receive;
   bytesReceived_ += inbound.part->pieceBytes();
-  if (checksum != inbound.entries[index].checksum) {
+  if (!isIntact) {
     inbound.isCorrupt = true;
     return;
   }

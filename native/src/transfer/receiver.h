@@ -27,8 +27,8 @@ namespace svc::transfer {
 class Receiver {
  public:
   /// `memory` outlives it.
-  /// `pairs` may be null where it does not listen for NCCL.
-  Receiver(const KvParts& memory, std::shared_ptr<const DevicePairs> pairs, std::vector<Listener> listeners, Loader& loader, EventQueue& events);
+  /// `pairs` may be empty where it does not listen for NCCL.
+  Receiver(const KvParts& memory, PairReceiver::PairsOfParts pairs, std::vector<Listener> listeners, Loader& loader, EventQueue& events);
   ~Receiver();
 
   void open(std::shared_ptr<Receive> receive);
@@ -53,11 +53,12 @@ class Receiver {
     /// The pieces of the part of the sender's memory that it carries.
     std::optional<PartCut> part;
     std::optional<BlockChecksum> checksum;
-    /// The sender's memory; both are null where pieces follow their frames.
+    /// The sender's memory; null, and empty, where pieces follow their frames.
     std::unique_ptr<ForeignPages> pages;
-    std::unique_ptr<const ForeignDeviceMemory> deviceMemory;
-    /// Where the pieces of this frame are, behind each other on this device; 0 where they are elsewhere.
-    DeviceAddress pieces = 0;
+    /// [parts] As the device of each reads it; null for those that hold nothing of it.
+    std::vector<std::unique_ptr<const ForeignDeviceMemory>> deviceMemory;
+    /// [parts] Where the pieces of this frame are, behind each other on the device of each that they are for. Empty where they are elsewhere.
+    std::vector<DeviceAddress> pieces;
     FrameHeader header{};
     std::vector<FrameEntry> entries;
     /// Null if the pieces are thrown away.
@@ -84,12 +85,16 @@ class Receiver {
   void beginPieces(Inbound& inbound);
   bool readPieces(Inbound& inbound);
   void copyPieces(Inbound& inbound);
-  /// From the sender's GPU to the places on this one.
-  void copyOnDevice(Inbound& inbound);
-  /// Where that has a piece of the frame.
-  Pieces::Place sourceOf(const Inbound& inbound, uint32_t index) const;
+  /// From the sender's GPU to the places on those of the parts that hold the pieces.
+  void copyOnDevices(Inbound& inbound);
+  /// To the places on one of them. @returns the sum of each.
+  std::span<const uint32_t> copyOnDevice(const Inbound& inbound, std::span<const uint32_t> indices, size_t part);
+  /// Where its GPU reads pieces of the frame.
+  Pieces sourcesOf(const Inbound& inbound, std::span<const uint32_t> indices, size_t part) const;
   /// To a place that only the host has.
-  void copyToHost(Inbound& inbound, uint32_t index, const Pieces& from);
+  void copyToHost(Inbound& inbound, uint32_t index, size_t part);
+  /// Of the device of a part, opened at first use.
+  CopyLane& lane(size_t part);
   /// A frame of another device. @returns why its link is to end, or ''.
   std::string take(const PairReceiver::Arrived& frame);
   /// The same from another thread, by that of this.
@@ -98,8 +103,10 @@ class Receiver {
   size_t sourceOffset(const Inbound& inbound, uint32_t index) const;
   void endPieces(Inbound& inbound);
   /// Notes that a piece of the frame is in its place, with this checksum.
-  void arrived(Inbound& inbound, uint32_t index, uint32_t checksum) { arrived(inbound, index, checksum, {checksum, false}); }
-  void arrived(Inbound& inbound, uint32_t index, uint32_t checksum, Kept kept);
+  void arrived(Inbound& inbound, uint32_t index, uint32_t checksum) {
+    arrived(inbound, index, checksum == inbound.entries[index].checksum, {checksum, false});
+  }
+  void arrived(Inbound& inbound, uint32_t index, bool isIntact, Kept kept);
   /// Null if the piece is thrown away.
   char* placeOf(const Inbound& inbound, uint32_t index) const;
 
@@ -113,8 +120,8 @@ class Receiver {
   // Owned by the thread.
   std::map<int, Inbound> connections_;
   std::vector<char> waste_;
-  /// Opened with the first connection from another GPU.
-  std::unique_ptr<CopyLane> lane_;
+  /// [parts]
+  std::vector<std::unique_ptr<CopyLane>> lanes_;
   std::optional<PairReceiver> pairs_;
   Poller poller_;
 };

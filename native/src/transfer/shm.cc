@@ -148,15 +148,12 @@ Listener listenShm() { return listenLocal(shmTransport()); }
 
 bool canUseCudaIpc(const KvParts& memory) {
   const auto isShared = [](const KvPart& part) { return Descriptor(part.memory().memory.device->openToRead()).isOpen(); };
-  return memory.isOfOneDevice() && memory.suitsDevices() && std::ranges::all_of(memory.all(), isShared);
+  return memory.isOfDevice() && memory.suitsDevices() && std::ranges::all_of(memory.all(), isShared);
 }
 
 Listener listenCudaIpc(const KvParts& memory) {
   if (!memory.isOfDevice()) {
     throw std::runtime_error("cuda-ipc copies from GPU to GPU, and this KV cache is memory of the host: use --device cuda, or another transport");
-  }
-  if (!memory.isOfOneDevice()) {
-    throw std::runtime_error("cuda-ipc brings blocks to one GPU, and this KV cache is on several: use the transport auto, shm or tcp");
   }
   if (!canUseCudaIpc(memory)) {
     throw std::runtime_error("the memory of this GPU cannot be shared with other processes: use the transport auto, shm or tcp");
