@@ -425,7 +425,10 @@ interface NativeTransferOptions {
   readonly ncclLibrary?: string;
   /** Of each communicator; 0 leaves them to NCCL. */
   readonly ncclChannels?: number;
-  /** What of the receive memory, from its beginning, has memory of the GPU for what comes from other GPUs. Left out, nothing. */
+  /**
+   * What of the receive memory, from its beginning, has memory of GPUs for what comes from others: each has room for its part of the
+   * same blocks. Left out, nothing.
+   */
   readonly deviceBytes?: number;
 }
 

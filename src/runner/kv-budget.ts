@@ -46,12 +46,14 @@ export interface CacheDesign {
 /**
  * `kvCacheMemoryBytes` exactly, else by `gpuMemoryUtilization`: of memory of the host that share of what is free; of a device's own what
  * is left of that share of all of it, and no more than is free. Ranks share the memory of the host.
+ * @param numCuts ranks among which a block is divided
  */
 export function cacheMemory(
   config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'share'> &
     Partial<Pick<EngineConfig, 'kvTransfer'>>,
   ops: Pick<Ops, 'freeMemory' | 'deviceMemory' | 'ranks'>,
   { draftBytes, weightBytes, activationBytes }: Taken = NOTHING,
+  numCuts = 1,
 ): CacheMemory {
   const { kvCacheMemoryBytes, gpuMemoryUtilization: share } = config;
   const numRanks = ops.ranks.size;
@@ -61,7 +63,7 @@ export function cacheMemory(
   const device = ops.deviceMemory();
   if (device === null) return { bytes: (free - draftBytes) * share, numRanks, account: '' };
   const { totalBytes, takenBytes, reservedBytes } = device;
-  const receiveBytes = deviceReceiveBytes(config.kvTransfer ?? null);
+  const receiveBytes = deviceReceiveBytes(config.kvTransfer ?? null) / numCuts;
   return {
     bytes: Math.min(totalBytes * share - takenBytes, free) - reservedBytes - receiveBytes,
     numRanks: 1,
@@ -69,7 +71,7 @@ export function cacheMemory(
   };
 }
 
-/** Memory of a GPU in which blocks come from other GPUs. */
+/** Memory of GPUs in which blocks come from others: each has its part of every block. */
 function deviceReceiveBytes(transfer: EngineConfig['kvTransfer']): number {
   if (transfer === null || transfer.role === 'kv_producer') return 0;
   return transfer.transport === 'shm' || transfer.transport === 'tcp' ? 0 : transfer.bufferBytes;

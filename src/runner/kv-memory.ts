@@ -1,7 +1,7 @@
 // The memory of a model's keys and values in all its stages, and what a transfer engine is told of it.
 
 import type { KvCompatibility, KvMemoryPart } from '../kv-transfer/connector.ts';
-import type { Model } from '../models/model.ts';
+import type { Model, ModelShape } from '../models/model.ts';
 import { StagedKvCache, StagedModel } from '../models/staged-model.ts';
 import { numKvRows } from '../ops/kv-rows.ts';
 import type { KvCache, KvCacheShape, Ops } from '../ops/ops.ts';
@@ -33,8 +33,7 @@ export function takeKvMemory(
   const caches = cache instanceof StagedKvCache ? cache.stages : [cache];
   const numRows = caches.map((one) => numKvRows(one.shape));
   const { ranks } = stages[0]!;
-  // Heads that cannot be cut, as those of latent attention, are whole on every rank.
-  const numCuts = shape.kvHeads === model.config.numKvHeads ? 1 : ranks.size;
+  const numCuts = cutsOf(shape, model, ranks);
   const firstHead = numCuts === 1 ? 0 : ranks.rank * shape.kvHeads;
   const heads = { first: firstHead, end: firstHead + shape.kvHeads };
   const part = (one: KvCache, stage: number): KvMemoryPart => {
@@ -52,6 +51,15 @@ export function takeKvMemory(
       layerBlockBytes: cache.layerBlockBytes * numCuts,
     },
   };
+}
+
+/** Among how many ranks a block is divided; heads that cannot be cut, as those of latent attention, are whole on every rank. */
+export function cutsOf(
+  { kvHeads }: Pick<KvCacheShape, 'kvHeads'>,
+  { config }: Pick<ModelShape, 'config'>,
+  ranks: Ops['ranks'],
+): number {
+  return kvHeads === config.numKvHeads ? 1 : ranks.size;
 }
 
 function sum(numbers: readonly number[]): number {

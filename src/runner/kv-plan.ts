@@ -13,6 +13,7 @@ import {
   chooseNumBlocks,
   longestFitting,
 } from './kv-budget.ts';
+import { cutsOf } from './kv-memory.ts';
 
 export class KvPlan {
   readonly #config: EngineConfig;
@@ -38,12 +39,12 @@ export class KvPlan {
   maxModelLen(model: ModelShape): number {
     const length = this.wantedLength ?? model.config.maxPositionEmbeddings;
     if (this.#config.maxModelLen !== 'auto') return length;
-    return longestFitting(this.#config, this.design(model), length, this.#memory);
+    return longestFitting(this.#config, this.design(model), length, this.#memory(model));
   }
 
   /** @throws ConfigError where not even one request of `maxModelLen` tokens fits. */
   numBlocks(model: ModelShape, maxModelLen: number): number {
-    return chooseNumBlocks(this.#config, this.design(model), maxModelLen, this.#memory);
+    return chooseNumBlocks(this.#config, this.design(model), maxModelLen, this.#memory(model));
   }
 
   /** Of a cache with one block. */
@@ -54,7 +55,8 @@ export class KvPlan {
     return { shape, windows, stages: ranges.map((layers) => stageShape(shape, layers)) };
   }
 
-  get #memory(): CacheMemory {
-    return cacheMemory(this.#config, this.#ops, this);
+  #memory(model: ModelShape): CacheMemory {
+    const shape = model.kvCacheShape(1, this.#config.blockSize);
+    return cacheMemory(this.#config, this.#ops, this, cutsOf(shape, model, this.#ops.ranks));
   }
 }

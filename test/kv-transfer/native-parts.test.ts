@@ -102,7 +102,9 @@ describe.each(KINDS)('over %s', (kind) => {
 /** Of an emulated GPU, with a receive memory of which it has a part. */
 const ON_GPU: PartedShape = { ...ALONE, gpu: NCCL_EMULATOR, deviceBlocks: 4 };
 
-describe.each([...KINDS, 'cuda-ipc', 'nccl'] as const)('from GPU to GPU over %s', (kind) => {
+const OVER_GPUS = [...KINDS, 'cuda-ipc', 'nccl'] as const;
+
+describe.each(OVER_GPUS)('from GPU to GPU over %s', (kind) => {
   it.each<[string, Partial<PartedShape>, Partial<PartedShape>]>([
     ['2 ranks serve 1', { degree: 2 }, {}],
     ['1 rank serves 4', {}, { degree: 4 }],
@@ -125,38 +127,46 @@ describe.each([...KINDS, 'cuda-ipc', 'nccl'] as const)('from GPU to GPU over %s'
 describe('ranks on GPUs of their own', needsCudaEmulators, () => {
   beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '4'));
 
-  it.each([...KINDS, 'cuda-ipc', 'nccl'] as const)('send to one GPU over %s', async (kind) => {
-    for (const model of [SCALED, LATENT]) {
-      const p = node(model, { ...ON_GPU, degree: 4, hasGpus: true });
-      const d = node(model, { ...ON_GPU, blockTokens: 32 });
-      expect(await transfer(p, d, { kind, numTokens: 130, first: 1, isLate: false })).toBe(0);
-      expect(p.count('sent')).toBe(1);
-    }
+  /** Of which a rank has blocks of other sizes than one of the other. */
+  const SIZES = [
+    { model: SCALED, ofP: 16, ofD: 32 },
+    { model: LATENT, ofP: 32, ofD: 16 },
+  ];
+  const gpus = (degree: number, blockTokens: number) => ({ ...ON_GPU, degree, blockTokens, hasGpus: true });
+
+  describe.each(OVER_GPUS)('over %s', (kind) => {
+    it.each(PAIRS.filter(([of, to]) => of * to > 1))('%i serve %i', async (of, to) => {
+      for (const { model, ofP, ofD } of SIZES) {
+        const [p, d] = [node(model, gpus(of, ofP)), node(model, gpus(to, ofD))];
+        expect(await transfer(p, d, { kind, numTokens: 130, first: 1, isLate: of > to })).toBe(0);
+        expect([p.engine.bytesSentOver(kind), p.count('sent')]).toEqual([p.engine.bytesSent, 1]);
+      }
+    });
   });
 
-  it('receive over shm and tcp alone', async () => {
-    const of = { ...ON_GPU, degree: 2, hasGpus: true };
-    for (const kind of KINDS) {
-      const [p, d] = [node(SCALED, of), node(SCALED, of)];
-      expect(Object.keys(d.engine.endpoints).sort()).toEqual(['shm', 'tcp']);
-      expect(await transfer(p, d, { kind, numTokens: 130, first: 0, isLate: true })).toBe(0);
-    }
-    const { KvMemory, TransferEngine } = loadNative();
-    const { SVC_CUDA_DRIVER, SVC_CUDA_KERNELS, SVC_NCCL: ncclLibrary } = NCCL_EMULATOR;
-    const listen = (how: { cudaIpc?: 'required'; nccl?: { host: string; port: number } }) => () => {
-      const parts = [0, 1].map((gpu) => ({
-        token: new KvMemory(1, 1, 64, SVC_CUDA_DRIVER, SVC_CUDA_KERNELS, gpu).share(),
-        layers: { first: 0, end: 1 },
-        heads: { first: gpu, end: gpu + 1 },
-      }));
-      new TransferEngine(parts, { receiveBytes: 0, tcp: null, shm: false, ncclLibrary, ...how }, () => {});
-    };
-    expect(listen({ cudaIpc: 'required' })).toThrow(
-      'cuda-ipc brings blocks to one GPU, and this KV cache is on several: use the transport auto, shm or tcp',
-    );
-    expect(listen({ nccl: { host: '127.0.0.1', port: 0 } })).toThrow(
-      'NCCL brings blocks to one GPU, and this KV cache is on several: use the transport auto, shm or tcp',
-    );
+  it.each([
+    ['cuda-ipc', 'second', 2],
+    ['nccl', 'first', 2],
+    ['nccl', 'second', 3],
+  ] as const)('what changes on its way over %s to the %s of two is noticed there', async (kind, _, copy) => {
+    const model = { ...LATENT, layers: 1 };
+    const [p, d] = [node(model, gpus(1, 16)), node(model, gpus(2, 16))];
+    const link = p.engine.connect(kind, d.engine.endpoints[kind]!, 1);
+    await p.event('linkUp');
+    // There is one frame, which the sender copies first where it goes over NCCL.
+    vi.stubEnv('SVC_EMULATED_FLIPS', String(copy));
+    d.receive(1n, 64);
+    p.engine.openSend(1, 4);
+    p.engine.grant(1, link, 1n, 0);
+    p.compute(1, 7, range(4));
+    expect(await d.event('corrupt')).toMatchObject({ ticket: 1n });
+    await p.event('sent');
+    await until(() => d.engine.progress(1n) === 3);
+    vi.unstubAllEnvs();
+    p.engine.grant(1, link, 1n, 0);
+    await d.event('received');
+    expect(await d.load(1, 1n, 0, range(4))).toBe(true);
+    expect(d.wrongTiles(7, 64, range(4))).toBe(0);
   });
 });
 
@@ -194,31 +204,42 @@ describe.each(['cuda-ipc', 'nccl'] as const)('over %s', (kind) => {
   });
 });
 
-it('any two instances of one model exchange any part of any prompt', needsNative, async () => {
-  const shape = fc.record({
-    degree: fc.constantFrom(...DEGREES),
-    stages: fc.constantFrom(1, 2),
-    blockTokens: fc.constantFrom(16, 32, 64),
-    blocks: fc.constantFrom(12, 17),
+describe('any two instances of one model exchange any part of any prompt', () => {
+  const shapes = { blockTokens: fc.constantFrom(16, 32, 64), blocks: fc.constantFrom(12, 17) };
+  const cuts = { degree: fc.constantFrom(...DEGREES), stages: fc.constantFrom(1, 2) };
+  const onGpus = { gpu: fc.constant(NCCL_EMULATOR), hasGpus: fc.boolean(), deviceBlocks: fc.nat(12) };
+
+  async function expectExchange(
+    shape: fc.Arbitrary<PartedShape>,
+    kinds: readonly Kind[],
+    numRuns: number,
+  ): Promise<void> {
+    const about = fc.record({
+      model: fc.constantFrom(TILED, SCALED, LATENT),
+      p: shape,
+      d: shape,
+      kind: fc.constantFrom(...kinds),
+      numTokens: fc.integer({ min: 1, max: 180 }),
+      isLate: fc.boolean(),
+      share: fc.double({ min: 0, max: 0.99, noNaN: true }),
+    });
+    await fc.assert(
+      fc.asyncProperty(about, async ({ model, p, d, kind, numTokens, isLate, share }) => {
+        const [from, to] = [node(model, p), node(model, d)];
+        const first = Math.floor(to.numBlocks(numTokens) * share);
+        expect(await transfer(from, to, { kind, numTokens, first, isLate })).toBe(0);
+        for (const one of nodes.splice(0)) one.close();
+      }),
+      { numRuns },
+    );
+  }
+
+  it('of processors', needsNative, () => expectExchange(fc.record({ ...shapes, ...cuts }), KINDS, 60));
+
+  it('of GPUs', needsCudaEmulators, async () => {
+    vi.stubEnv('SVC_EMULATED_GPUS', '4');
+    await expectExchange(fc.record({ ...shapes, ...cuts, ...onGpus }), OVER_GPUS, 12);
   });
-  const about = fc.record({
-    model: fc.constantFrom(TILED, SCALED, LATENT),
-    p: shape,
-    d: shape,
-    kind: fc.constantFrom(...KINDS),
-    numTokens: fc.integer({ min: 1, max: 180 }),
-    isLate: fc.boolean(),
-    share: fc.double({ min: 0, max: 0.99, noNaN: true }),
-  });
-  await fc.assert(
-    fc.asyncProperty(about, async ({ model, p, d, kind, numTokens, isLate, share }) => {
-      const [from, to] = [node(model, p), node(model, d)];
-      const first = Math.floor(to.numBlocks(numTokens) * share);
-      expect(await transfer(from, to, { kind, numTokens, first, isLate })).toBe(0);
-      for (const one of nodes.splice(0)) one.close();
-    }),
-    { numRuns: 60 },
-  );
 });
 
 describe('a transfer engine', needsNative, () => {

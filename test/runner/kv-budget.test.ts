@@ -72,6 +72,7 @@ describe('the KV budget', () => {
     const kvTransfer = kvTransferConfig({ transport, role, bufferBytes: 40 });
     const config = { ...MEMORY, gpuMemoryUtilization: 0.5, kvTransfer };
     expect(cacheMemory(config, ops).bytes).toBe(1000 * 0.5 - 300 - 50 - received);
+    expect(cacheMemory(config, ops, NOTHING, 4).bytes).toBe(1000 * 0.5 - 300 - 50 - received / 4);
   });
 
   it('tells where the memory of a device is, where it does not suffice', () => {

@@ -582,10 +582,11 @@ SVC_EXPORT cuFuncSetAttribute(Function function, int attribute, int value) {
 
 namespace {
 
-/// Changes a bit of every n-th copy of pieces, as if it had changed on its way; n is SVC_EMULATED_FLIPS.
+/// Changes a bit of every n-th copy of pieces since it was asked for, as if it had changed on its way; n is SVC_EMULATED_FLIPS.
 void flipSome(const CopyPiecesParams& params) {
   static std::atomic<int> numCopies = 0;
   const int every = setting("SVC_EMULATED_FLIPS", 0);
+  if (every == 0) numCopies = 0;
   if (every == 0 || params.to[0] == 0 || ++numCopies % every != 0) return;
   *reinterpret_cast<uint64_t*>(params.to[0]) ^= 1;
   *params.sums ^= 1;

@@ -24,7 +24,7 @@ const CLOSED = 'this instance is closing';
 interface MoverOptions {
   readonly parts: readonly KvMemoryPart[];
   readonly receiveBytes: number;
-  /** What of it, from its beginning, is memory of the GPU where something comes from other GPUs. */
+  /** What of it, from its beginning, is memory of the GPUs where something comes from others. */
   readonly deviceBytes?: number;
   readonly isOnGpu?: boolean;
   readonly transport: TransportChoice;
