@@ -20,7 +20,7 @@ export async function faultSection(): Promise<Section> {
   const tables: string[] = [];
   const outcomes: Outcome[] = [];
   for (const sendType of SEND_TYPES) {
-    const rig = await FaultRig.start(sendType, 'tcp');
+    const rig = await FaultRig.start({ sendType, transport: 'tcp' });
     try {
       const rows: Row[] = [];
       for (const scenario of allScenarios(sendType)) {

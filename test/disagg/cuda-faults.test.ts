@@ -1,8 +1,8 @@
 // Instances that die or stop in the middle of transfers between emulated GPUs: every request is answered, rightly, in time, and nothing is left
 // over. What passes from GPU to GPU passes no wiretap: the steps are those of the control messages.
 
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { FaultRig, type Scenario } from './fault-rig.ts';
 
 const OF_PUSHES: readonly Scenario[] = [
@@ -22,15 +22,18 @@ const PROXY_DEADLINES = { late: 3500, expiry: 4500, sweep: 100 };
 const SLOWEST_MS = 14_000;
 
 // Most of the time is waiting for deadlines: all rigs wait at the same time.
-describe.concurrent('a fault between GPUs', needsCudaEmulator, () => {
+describe.concurrent('a fault between GPUs', needsCudaEmulators, () => {
+  beforeAll(() => void vi.stubEnv('SVC_EMULATED_GPUS', '2'));
+  afterAll(() => void vi.unstubAllEnvs());
+
   describe.each([
-    { sendType: 'PUT_ASYNC', transport: 'cuda-ipc', scenarios: OF_PUSHES },
-    { sendType: 'GET', transport: 'cuda-ipc', scenarios: OF_PULLS },
-    { sendType: 'PUT_ASYNC', transport: 'nccl', scenarios: OF_PUSHES },
-  ] as const)('with $sendType over $transport', ({ sendType, transport, scenarios }) => {
+    { sendType: 'PUT_ASYNC', transport: 'cuda-ipc', consumerDegree: 2, scenarios: OF_PUSHES },
+    { sendType: 'GET', transport: 'cuda-ipc', consumerDegree: 1, scenarios: OF_PULLS },
+    { sendType: 'PUT_ASYNC', transport: 'nccl', consumerDegree: 2, scenarios: OF_PUSHES },
+  ] as const)('$sendType over $transport to degree $consumerDegree', ({ scenarios, ...group }) => {
     let rig: FaultRig;
     beforeAll(async () => {
-      rig = await FaultRig.start(sendType, transport, PROXY_DEADLINES);
+      rig = await FaultRig.start({ ...group, deadlines: PROXY_DEADLINES });
     });
     afterAll(() => rig?.close());
 
@@ -39,7 +42,7 @@ describe.concurrent('a fault between GPUs', needsCudaEmulator, () => {
       expect(outcome).toMatchObject({ hasHappened: true, wrong: 0, failed: 0, leftOver: 0 });
       expect(outcome.right).toBe(outcome.requests);
       expect(outcome.slowestMs).toBeLessThan(SLOWEST_MS);
-      expect(await rig.transports()).toEqual([transport]);
+      expect(await rig.transports()).toEqual([group.transport]);
     });
   });
 });

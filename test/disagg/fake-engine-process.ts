@@ -16,6 +16,7 @@ const Options = z.object({
   blockMs: z.number(),
   tokenMs: z.number(),
   isOnGpu: z.boolean().default(false),
+  degree: z.int().default(1),
   deadlines: z.record(z.string(), z.number()),
 });
 

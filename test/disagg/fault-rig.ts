@@ -108,33 +108,42 @@ interface FakeEngine {
   readonly httpAddress: string;
 }
 
+interface FaultRigOptions {
+  readonly sendType: SendType;
+  readonly transport: TransportChoice;
+  /** Of the proxy, where they differ from those of `svc proxy`. */
+  readonly deadlines?: Partial<ProxyDeadlines>;
+  /** Ranks of each consumer; left out, one. */
+  readonly consumerDegree?: number;
+}
+
 export class FaultRig {
   readonly #proxy: ProxyServer;
   readonly #tap = new Wiretap();
   readonly #sendType: SendType;
   readonly #transport: TransportChoice;
+  readonly #consumerDegree: number;
   readonly #fakes: FakeEngine[] = [];
   #numPrompts = 0;
   /** Those that know all others. */
   readonly #acquainted = new WeakSet<FakeEngine>();
 
-  private constructor(proxy: ProxyServer, sendType: SendType, transport: TransportChoice) {
+  private constructor(
+    proxy: ProxyServer,
+    { sendType, transport, consumerDegree = 1 }: Omit<FaultRigOptions, 'deadlines'>,
+  ) {
     this.#proxy = proxy;
     this.#sendType = sendType;
     this.#transport = transport;
+    this.#consumerDegree = consumerDegree;
   }
 
-  /** @param deadlines of the proxy, where they differ from those of `svc proxy`. */
-  static async start(
-    sendType: SendType,
-    transport: TransportChoice,
-    deadlines: Partial<ProxyDeadlines> = {},
-  ): Promise<FaultRig> {
+  static async start({ deadlines = {}, ...of }: FaultRigOptions): Promise<FaultRig> {
     const proxy = await ProxyServer.listen(
       { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0 },
       { deadlines: { ...PROXY_DEADLINES, ...deadlines } },
     );
-    const rig = new FaultRig(proxy, sendType, transport);
+    const rig = new FaultRig(proxy, of);
     await rig.#refill();
     return rig;
   }
@@ -279,6 +288,7 @@ export class FaultRig {
       blockMs: 3,
       tokenMs: 3,
       isOnGpu: this.#transport === 'cuda-ipc' || this.#transport === 'nccl',
+      degree: role === 'kv_consumer' ? this.#consumerDegree : 1,
       deadlines: DEADLINES,
     };
     const child = await spawnFakeEngines([options]);

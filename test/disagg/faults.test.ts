@@ -33,7 +33,7 @@ describe.concurrent('a fault in a transfer', needsNative, () => {
   ])('with $sendType over $transport', ({ sendType, transport, scenarios }) => {
     let rig: FaultRig;
     beforeAll(async () => {
-      rig = await FaultRig.start(sendType, transport, PROXY_DEADLINES);
+      rig = await FaultRig.start({ sendType, transport, deadlines: PROXY_DEADLINES });
     });
     afterAll(() => rig?.close());
 

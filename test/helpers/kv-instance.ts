@@ -71,7 +71,7 @@ export interface KvInstanceOptions extends Partial<KvTransferConfig> {
   /** Tokens of a block: a multiple of four. */
   readonly blockSize?: number;
   readonly deadlines?: Partial<Deadlines>;
-  /** Its KV memory is that of the GPU whose driver and kernels SVC_CUDA_DRIVER and SVC_CUDA_KERNELS name. */
+  /** The KV memory of each rank is that of a GPU whose driver and kernels SVC_CUDA_DRIVER and SVC_CUDA_KERNELS name. */
   readonly isOnGpu?: boolean;
 }
 
@@ -159,11 +159,12 @@ export class KvInstance {
     const { KvMemory } = loadNative();
     const { layers } = COMPATIBILITY;
     const { SVC_CUDA_DRIVER, SVC_CUDA_KERNELS } = process.env;
-    const device = isOnGpu ? [SVC_CUDA_DRIVER, SVC_CUDA_KERNELS] : [];
     const parts = Array.from({ length: degree }, (_, rank) => {
       const heads = COMPATIBILITY.heads / degree;
       const layerBlock = { ...LAYER_BLOCK, heads, tokens: blockSize };
-      const memory = new KvMemory(layers, NUM_BLOCKS, layerBlock, ...device);
+      const memory = isOnGpu
+        ? new KvMemory(layers, NUM_BLOCKS, layerBlock, SVC_CUDA_DRIVER, SVC_CUDA_KERNELS, rank)
+        : new KvMemory(layers, NUM_BLOCKS, layerBlock);
       return { memory, heads: { first: rank * heads, end: (rank + 1) * heads } };
     });
     const layerBlockBytes = (COMPATIBILITY.layerBlockBytes / COMPATIBILITY.blockSize) * blockSize;
@@ -297,12 +298,12 @@ export class KvInstance {
     await this.#waiting.first('release', transferId);
   }
 
-  /** Every layer of these blocks, one layer after the other. */
+  /** Every layer of these blocks, one layer after the other, as one rank would have them. */
   readBlocks(blocks: readonly number[]): Uint8Array {
     const layers = Array.from({ length: COMPATIBILITY.layers }, (_, layer) => layer);
     return Buffer.concat(
       layers.flatMap((layer) =>
-        blocks.flatMap((block) => this.#parts.map(({ memory }) => memory.read(layer, block))),
+        blocks.flatMap((block) => bySections(this.#parts.map(({ memory }) => memory.read(layer, block)))),
       ),
     );
   }
@@ -310,6 +311,17 @@ export class KvInstance {
   async close(): Promise<void> {
     await this.connector.close();
   }
+}
+
+/** Layer blocks of ranks: the keys of all, then the values of all. */
+function bySections(layerBlocks: readonly Uint8Array[]): Uint8Array[] {
+  const numSections = LAYER_BLOCK.tileBytes.length;
+  return Array.from({ length: numSections }, (_, section) => section).flatMap((section) =>
+    layerBlocks.map((bytes) => {
+      const size = bytes.length / numSections;
+      return bytes.subarray(section * size, (section + 1) * size);
+    }),
+  );
 }
 
 interface Opened {
