@@ -13,6 +13,8 @@ type BudgetConfig = Pick<
   'kvCacheMemoryBytes' | 'maxNumSeqs' | 'maxNumBatchedTokens' | 'blockSize' | 'dataParallelSize'
 >;
 
+export type MemoryOps = Pick<Ops, 'freeMemory' | 'deviceMemory' | 'ranks'>;
+
 /** What the KV cache may take. */
 export interface CacheMemory {
   readonly bytes: number;
@@ -51,7 +53,7 @@ export interface CacheDesign {
 export function cacheMemory(
   config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'share'> &
     Partial<Pick<EngineConfig, 'kvTransfer'>>,
-  ops: Pick<Ops, 'freeMemory' | 'deviceMemory' | 'ranks'>,
+  ops: MemoryOps,
   { draftBytes, weightBytes, activationBytes }: Taken = NOTHING,
   numCuts = 1,
 ): CacheMemory {

@@ -5,19 +5,19 @@ import { groupLayers } from '../models/layer-groups.ts';
 import { divideLayers } from '../models/layer-range.ts';
 import type { ModelShape } from '../models/model.ts';
 import { stageShape } from '../models/staged-model.ts';
-import type { Ops } from '../ops/ops.ts';
 import {
   type CacheDesign,
   type CacheMemory,
   cacheMemory,
   chooseNumBlocks,
   longestFitting,
+  type MemoryOps,
 } from './kv-budget.ts';
 import { cutsOf } from './kv-memory.ts';
 
 export class KvPlan {
   readonly #config: EngineConfig;
-  readonly #ops: Ops;
+  readonly #ops: MemoryOps;
   /** What the draft model will take for its own cache. */
   draftBytes = 0;
   /** Of the model and the draft model. */
@@ -25,7 +25,7 @@ export class KvPlan {
   /** What the largest steps took of a device's own memory. */
   activationBytes = 0;
 
-  constructor(config: EngineConfig, ops: Ops) {
+  constructor(config: EngineConfig, ops: MemoryOps) {
     this.#config = config;
     this.#ops = ops;
   }
