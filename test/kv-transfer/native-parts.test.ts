@@ -144,6 +144,24 @@ describe('ranks on GPUs of their own', needsCudaEmulators, () => {
     });
   });
 
+  it('have a link over cuda-ipc only where each reads the memory of those that send to it', async () => {
+    vi.stubEnv('SVC_EMULATED_STRANGER', '1');
+    const d = node(SCALED, gpus(2, 16));
+    const connect = (p: PartedNode) =>
+      p.engine.connect('cuda-ipc', d.engine.endpoints['cuda-ipc']!, 1, cutOf(SCALED, p.shape, d.shape));
+    for (const degree of [1, 2]) {
+      const p = node(SCALED, gpus(degree, 16));
+      connect(p);
+      expect(await p.event('linkDown')).toMatchObject({
+        reason: expect.stringContaining('could not read the memory of another process'),
+      });
+    }
+    vi.unstubAllEnvs();
+    const p = node(SCALED, ON_GPU);
+    connect(p);
+    await p.event('linkUp');
+  });
+
   it.each([
     ['cuda-ipc', 'second', 2],
     ['nccl', 'first', 2],

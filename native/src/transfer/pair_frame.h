@@ -1,6 +1,7 @@
-// What passes the socket beside devices that send to each other. The sender, which is one part of a memory, says hello; the receiver answers `PairsWanted` and
-// the place of each of its parts that are to have pieces of it; the sender names a pair for each (`PairId`), and both join them one after the other. The heads of frames
-// follow, whose pieces, behind each other, pass between the devices: in this order to each that holds their heads of their layer.
+// What passes the socket beside devices that send to each other: one part of the sender's memory to those of the receiver's that hold
+// something of it. The sender says hello; the receiver answers `PairsWanted` and the place of each of these parts; the sender names a pair for
+// each (`PairId`), and both join them one after the other. The heads of frames follow, whose pieces, behind each other, pass between the
+// devices: in the same order to each that holds them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@ struct PairsWanted {
   uint32_t ready = kReady;
   uint32_t count;
 };
-/// Ranks of an instance times its stages.
+/// As many parts as an instance has: ranks times stages.
 constexpr uint32_t kMostPairs = 64;
 
 static_assert(sizeof(PairsWanted) == 8 && sizeof(KvPlace) == 16 && sizeof(PairId) == 128);

@@ -20,8 +20,9 @@ struct PairReceiver::Work {
   Descriptor socket;
   /// [parts] Those that hold nothing of the sender's part have none.
   struct End {
-    std::unique_ptr<DevicePair> pair;
+    /// Outlives what the pair does with it.
     std::shared_ptr<const SharedDeviceMemory> room;
+    std::unique_ptr<DevicePair> pair;
   };
 
   void run(PairLink& link) {

@@ -83,9 +83,10 @@ struct PairSender::Work {
     const std::shared_ptr<const DevicePairs> pairs = openPairs(memory);
     link.write(&hello, sizeof hello);
     link.awaitAnswer();
-    const std::vector<Target> targets = meet(link, *pairs);
     const auto& device = memory.memory.device;
+    // Outlives what the pairs do with it.
     const auto room = device->allocate(pairRoom(cut().pieceBytes()));
+    const std::vector<Target> targets = meet(link, *pairs);
     const auto lane = device->openLane(1);
     link.withOwner([&] { whole->isUp(); });
     for (;;) {

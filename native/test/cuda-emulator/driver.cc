@@ -528,9 +528,11 @@ SVC_EXPORT cuMemUnmap(DeviceAddress address, size_t bytes) {
   return kSuccess;
 }
 
+/// The GPU SVC_EMULATED_STRANGER reads no memory of other processes.
 SVC_EXPORT cuMemSetAccess(DeviceAddress address, size_t bytes, const MemoryAccess* access, size_t) {
   const bool mayWrite = access->flags == kAccessReadWrite;
   if (!mayWrite && access->flags != kAccessRead) return kErrorInvalidValue;
+  if (!mayWrite && access->location.id == setting("SVC_EMULATED_STRANGER", -1)) return kErrorInvalidValue;
   mprotect(hostOf(address), bytes, mayWrite ? PROT_READ | PROT_WRITE : PROT_READ);
   emulator().devices[access->location.id].memory.add(address, bytes);
   return kSuccess;
