@@ -147,16 +147,12 @@ function quantization({ quantization, dtype }: OptionValues): Quantization | nul
   );
 }
 
-/** Several engines share the processors; between instances each has a proxy's whole attention. */
-function dataParallelSize({ dataParallelSize: size, kvTransferConfig, device }: OptionValues): number {
-  if (size === 1) return size;
-  const [option, reason] =
-    Object.keys(kvTransferConfig ?? {}).length > 0
-      ? ['kv-transfer-config', 'an instance that exchanges KV blocks has one engine']
-      : ['device', 'several engines share the processors of a machine, and no GPU'];
-  if (option === 'device' && device !== 'cuda') return size;
+/** Between instances that exchange KV blocks each engine has a proxy's whole attention. */
+function dataParallelSize({ dataParallelSize: size, kvTransferConfig }: OptionValues): number {
+  if (size === 1 || Object.keys(kvTransferConfig ?? {}).length === 0) return size;
   throw new ConfigError(
-    `--data-parallel-size ${size} and --${option} exclude each other: ${reason}; start ${size} instances behind svc proxy`,
+    `--data-parallel-size ${size} and --kv-transfer-config exclude each other: an instance that exchanges KV blocks has one engine; ` +
+      `start ${size} instances behind svc proxy`,
     { param: 'data-parallel-size' },
   );
 }

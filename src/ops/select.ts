@@ -6,7 +6,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError, NativeAddonError } from '../errors.ts';
 import { loadNative, type Native } from '../native/native.ts';
 import { openCpuDevice } from './native/cpu-device.ts';
-import { missingForCuda, openCudaDevice } from './native/cuda-device.ts';
+import { type GpuPlace, missingForCuda, openCudaDevice } from './native/cuda-device.ts';
 import { NativeOps } from './native/native-ops.ts';
 import { openRankGroup as openNativeGroup } from './native/rank-group.ts';
 import type { Ops } from './ops.ts';
@@ -34,9 +34,17 @@ export interface SelectedStages extends Omit<SelectedOps, 'ops' | 'otherwise'> {
 /** The part of the configuration that is about hardware. */
 type DeviceOptions = Pick<
   EngineConfig,
-  'device' | 'dataParallelSize' | 'share' | 'numThreads' | 'cpuBind' | 'cpuIsa' | 'enforceEager' | 'attention'
+  | 'device'
+  | 'pipelineParallelSize'
+  | 'dataParallelSize'
+  | 'share'
+  | 'numThreads'
+  | 'cpuBind'
+  | 'cpuIsa'
+  | 'enforceEager'
+  | 'attention'
 >;
-type StageOptions = DeviceOptions & Pick<EngineConfig, 'pipelineParallelSize' | 'speculative'>;
+type StageOptions = DeviceOptions & Pick<EngineConfig, 'speculative'>;
 
 /** Longer than any step: a rank waits for the tokens of rank 0, which may be waiting for a constraint. */
 const RANK_DEADLINE_MS = 120_000;
@@ -60,9 +68,10 @@ export function selectOps(options: DeviceOptions, seat?: RankSeat): SelectedOps 
 }
 
 /**
- * Backends for the stages of a model, or of the slice of it that a rank has, each with its share of the threads.
+ * Backends for the stages of a model, or of the slice of it that a rank has, each with its share of the threads, or a GPU of its own.
+ * Those whose ops wait for others come later: they are to be closed in this order.
  * @param seats of the rank, one for each stage; left out where there are no other ranks
- * @throws as `selectOps`, and ConfigError for several stages on a GPU, or for fewer threads than stages.
+ * @throws as `selectOps`, and ConfigError for fewer threads or GPUs than stages.
  */
 export function selectStages(options: StageOptions, seats?: readonly RankSeat[]): SelectedStages {
   const { pipelineParallelSize: numStages, speculative } = options;
@@ -96,17 +105,11 @@ function inOnePiece({ ops, reason, warning, otherwise }: SelectedOps, guesses: b
 
 function selectStage(options: StageOptions, stage: number, seat?: RankSeat): SelectedOps {
   const { device, pipelineParallelSize: numStages } = options;
-  if (numStages === 1) return selectOps(options, seat);
-  if (device === 'cuda') {
-    throw new ConfigError(
-      '--pipeline-parallel-size is not available with --device cuda: use --device cpu, or leave it out',
-      { param: 'pipeline-parallel-size' },
-    );
-  }
-  if (device === 'reference') return selectOps(options, seat);
+  if (numStages === 1 || device === 'reference') return selectOps(options, seat);
+  const reason = `asked for by --pipeline-parallel-size ${numStages}`;
+  if (device === 'cuda') return openCuda(options, reason, stage, seat);
   const native = loadNative();
   expectNoGpuBackend(options.attention, '');
-  const reason = `asked for by --pipeline-parallel-size ${numStages}`;
   return openCpu(native, options, reason, seat, placeOf(stage, numStages, seat));
 }
 
@@ -122,7 +125,7 @@ function placeOf(stage: number, numStages: number, { rank, size }: RankPlace = A
 function selectBeside(options: StageOptions, seat?: RankSeat): Ops {
   const { device, pipelineParallelSize: numStages } = options;
   if (device === 'reference') return new ReferenceOps();
-  if (device === 'cuda') return openCuda(options, '').ops;
+  if (device === 'cuda') return openCudaBeside(options, numStages - 1, seat);
   return openCpu(loadNative(), options, '', undefined, placeOf(numStages - 1, numStages, seat)).ops;
 }
 
@@ -133,7 +136,7 @@ function selectRank(options: DeviceOptions, seat: RankSeat): SelectedOps {
       { param: 'tensor-parallel-size' },
     );
   }
-  if (options.device === 'cuda') return openCuda(options, `rank ${seat.rank} of ${seat.size}`, seat);
+  if (options.device === 'cuda') return openCuda(options, `rank ${seat.rank} of ${seat.size}`, 0, seat);
   return openCpu(loadNative(), options, `rank ${seat.rank} of ${seat.size}`, seat);
 }
 
@@ -193,15 +196,39 @@ function notOnGpu(why: string): string {
 }
 
 /** Between what ranks exchange there are too few launches for a graph to be worth while. */
-function openCuda({ enforceEager, attention }: DeviceOptions, reason: string, seat?: RankSeat): SelectedOps {
+function openCuda(options: DeviceOptions, reason: string, stage = 0, seat?: RankSeat): SelectedOps {
+  const device = openCudaDevice(loadNative(), cudaOptions(options, seat), gpuOf(options, stage, seat), seat);
+  return { ops: new NativeOps(device), reason, warning: null };
+}
+
+/** Alone on the GPU of a stage. */
+function openCudaBeside(options: DeviceOptions, stage: number, place?: RankPlace): Ops {
+  return new NativeOps(openCudaDevice(loadNative(), cudaOptions(options), gpuOf(options, stage, place)));
+}
+
+function cudaOptions({ enforceEager, attention }: DeviceOptions, seat?: RankSeat) {
   const isScheduled = attention.backend === 'FLASHINFER';
-  const options = {
+  return {
     usesGraphs: !enforceEager && seat === undefined,
     schedulesDecode: isScheduled,
     schedulesPrefill: isScheduled && attention.isForPrefill,
   };
-  const device = openCudaDevice(loadNative(), options, seat);
-  return { ops: new NativeOps(device), reason, warning: null };
+}
+
+/** GPUs go to the engines in turn, in each to the stages, and in a stage to the ranks. */
+function gpuOf(options: DeviceOptions, stage: number, place: RankPlace = ALONE): GpuPlace {
+  const { share, dataParallelSize, pipelineParallelSize } = options;
+  const { rank, size } = placeOf(stage, pipelineParallelSize, place);
+  const sizes = {
+    'data-parallel-size': dataParallelSize,
+    'pipeline-parallel-size': pipelineParallelSize,
+    'tensor-parallel-size': place.size,
+  };
+  return {
+    gpu: (share?.rank ?? 0) * size + rank,
+    count: dataParallelSize * size,
+    options: Object.fromEntries(Object.entries(sizes).filter(([, value]) => value > 1)),
+  };
 }
 
 function openCpu(

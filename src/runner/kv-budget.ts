@@ -18,8 +18,10 @@ export type MemoryOps = Pick<Ops, 'freeMemory' | 'deviceMemory' | 'ranks'>;
 /** What the KV cache may take. */
 export interface CacheMemory {
   readonly bytes: number;
-  /** Ranks that share them: a block has bytes in each. */
+  /** That share the model: a block has bytes in each. */
   readonly numRanks: number;
+  /** Whose blocks they are for, on the GPU of a rank; null where they are for those of all stages and ranks. */
+  readonly stage: number | null;
   /** Where the rest is, for an error; empty where nothing else counts. */
   readonly account: string;
 }
@@ -36,6 +38,15 @@ interface Taken {
 
 const NOTHING: Taken = { draftBytes: 0, weightBytes: 0, activationBytes: 0 };
 
+/** What a device computes. */
+interface ModelPart {
+  readonly stage: number;
+  /** What it holds of a block of all ranks and stages, from 0 to 1. */
+  readonly ofBlock: number;
+}
+
+const WHOLE: ModelPart = { stage: 0, ofBlock: 1 };
+
 export interface CacheDesign {
   /** Of a cache with one block. */
   readonly shape: KvCacheShape;
@@ -47,28 +58,33 @@ export interface CacheDesign {
 
 /**
  * `kvCacheMemoryBytes` exactly, else by `gpuMemoryUtilization`: of memory of the host that share of what is free; of a device's own what
- * is left of that share of all of it, and no more than is free. Ranks share the memory of the host.
- * @param numCuts ranks among which a block is divided
+ * is left of that share of all of it, and no more than is free. Ranks and stages share the memory of the host.
+ * @param ops of the part of the model that is said
  */
 export function cacheMemory(
   config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'share'> &
     Partial<Pick<EngineConfig, 'kvTransfer'>>,
   ops: MemoryOps,
   { draftBytes, weightBytes, activationBytes }: Taken = NOTHING,
-  numCuts = 1,
+  part: ModelPart = WHOLE,
 ): CacheMemory {
   const { kvCacheMemoryBytes, gpuMemoryUtilization: share } = config;
   const numRanks = ops.ranks.size;
-  if (kvCacheMemoryBytes !== null) return { bytes: kvCacheMemoryBytes, numRanks, account: '' };
-  // What is free at the moment says nothing where other engines are still loading their weights.
-  const free = config.share === null ? ops.freeMemory() : config.share.memoryBytes - weightBytes * numRanks;
+  const ofAll = { numRanks, stage: null, account: '' };
+  if (kvCacheMemoryBytes !== null) return { ...ofAll, bytes: kvCacheMemoryBytes };
   const device = ops.deviceMemory();
-  if (device === null) return { bytes: (free - draftBytes) * share, numRanks, account: '' };
+  if (device === null) {
+    // What is free at the moment says nothing where other engines are still loading their weights.
+    const free = config.share === null ? ops.freeMemory() : config.share.memoryBytes - weightBytes * numRanks;
+    return { ...ofAll, bytes: (free - draftBytes) * share };
+  }
+  const free = ops.freeMemory();
   const { totalBytes, takenBytes, reservedBytes } = device;
-  const receiveBytes = deviceReceiveBytes(config.kvTransfer ?? null) / numCuts;
+  const receiveBytes = deviceReceiveBytes(config.kvTransfer ?? null) * part.ofBlock;
   return {
     bytes: Math.min(totalBytes * share - takenBytes, free) - reservedBytes - receiveBytes,
-    numRanks: 1,
+    numRanks,
+    stage: part.stage,
     account: accountOf(device, share, free, activationBytes, receiveBytes),
   };
 }
@@ -109,15 +125,15 @@ export function chooseNumBlocks(
   const { blockSize, maxNumBatchedTokens } = config;
   const groups = { blockSize, windows: design.windows };
   const perRequest = mostBlocks(groups, maxModelLen, maxNumBatchedTokens);
-  const blockBytes = designBytes(design) * memory.numRanks;
-  const fitting = Math.floor(memory.bytes / blockBytes);
+  const fitting = fittingBlocks(design, memory);
   const numBlocks =
     config.kvCacheMemoryBytes === null ? Math.min(fitting, perRequest * config.maxNumSeqs) : fitting;
   if (numBlocks < perRequest) {
+    const ofAll = designBytes(design) * memory.numRanks;
     const room = longestSequence(groups, Math.max(0, numBlocks), maxNumBatchedTokens);
     throw new ConfigError(
       `the KV cache has room for ${room} tokens, one request of max_model_len needs ` +
-        `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${perRequest * blockBytes * config.dataParallelSize} ` +
+        `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${perRequest * ofAll * config.dataParallelSize} ` +
         `(or --gpu-memory-utilization)${room === 0 ? '' : `, or lower --max-model-len to at most ${room}`}${memory.account}`,
       { param: 'kv-cache-memory-bytes' },
     );
@@ -134,13 +150,18 @@ export function longestFitting(
   modelLimit: number,
   memory: CacheMemory,
 ): number {
-  const numBlocks = Math.floor(memory.bytes / (designBytes(design) * memory.numRanks));
+  const numBlocks = fittingBlocks(design, memory);
   const longest = longestSequence(
     { blockSize, windows: design.windows },
     Math.max(0, numBlocks),
     maxNumBatchedTokens,
   );
   return Math.min(modelLimit, Math.max(blockSize, longest));
+}
+
+function fittingBlocks(design: CacheDesign, { bytes, numRanks, stage }: CacheMemory): number {
+  const { shape, stages = [shape] } = design;
+  return Math.floor(bytes / (stage === null ? designBytes(design) * numRanks : kvBlockBytes(stages[stage]!)));
 }
 
 /** Bytes of one block in all stages. */

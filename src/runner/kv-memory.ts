@@ -26,10 +26,7 @@ export function takeKvMemory(
   shape: KvCacheShape,
   isShared: boolean,
 ): KvMemory {
-  const cache =
-    model instanceof StagedModel
-      ? model.makeKvCache(shape, isShared)
-      : stages[0]!.makeKvCache(shape, isShared);
+  const cache = makeKvCache(stages, model, shape, isShared);
   const caches = cache instanceof StagedKvCache ? cache.stages : [cache];
   const numRows = caches.map((one) => numKvRows(one.shape));
   const { ranks } = stages[0]!;
@@ -60,6 +57,18 @@ export function cutsOf(
   ranks: Ops['ranks'],
 ): number {
   return kvHeads === config.numKvHeads ? 1 : ranks.size;
+}
+
+/** @param shape as for `takeKvMemory` */
+export function makeKvCache(
+  stages: readonly Ops[],
+  model: Model,
+  shape: KvCacheShape,
+  isShared = false,
+): KvCache {
+  return model instanceof StagedModel
+    ? model.makeKvCache(shape, isShared)
+    : stages[0]!.makeKvCache(shape, isShared);
 }
 
 function sum(numbers: readonly number[]): number {

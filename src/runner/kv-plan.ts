@@ -10,24 +10,28 @@ import {
   type CacheMemory,
   cacheMemory,
   chooseNumBlocks,
+  kvBlockBytes,
   longestFitting,
   type MemoryOps,
 } from './kv-budget.ts';
 import { cutsOf } from './kv-memory.ts';
 
+type StagedDesign = CacheDesign & Required<Pick<CacheDesign, 'stages'>>;
+
 export class KvPlan {
   readonly #config: EngineConfig;
-  readonly #ops: MemoryOps;
+  readonly #stages: readonly MemoryOps[];
   /** What the draft model will take for its own cache. */
   draftBytes = 0;
   /** Of the model and the draft model. */
   weightBytes = 0;
-  /** What the largest steps took of a device's own memory. */
-  activationBytes = 0;
+  /** [stages] What the largest steps took of a device's own memory. */
+  activationBytes: readonly number[] = [];
 
-  constructor(config: EngineConfig, ops: MemoryOps) {
+  /** @param stages what the stages of the model are computed on; one where it is in one piece */
+  constructor(config: EngineConfig, stages: readonly MemoryOps[]) {
     this.#config = config;
-    this.#ops = ops;
+    this.#stages = stages;
   }
 
   /** Null where the model or the memory decides. */
@@ -39,24 +43,40 @@ export class KvPlan {
   maxModelLen(model: ModelShape): number {
     const length = this.wantedLength ?? model.config.maxPositionEmbeddings;
     if (this.#config.maxModelLen !== 'auto') return length;
-    return longestFitting(this.#config, this.design(model), length, this.#memory(model));
+    const design = this.design(model);
+    return Math.min(
+      ...this.#memories(model, design).map((memory) => longestFitting(this.#config, design, length, memory)),
+    );
   }
 
   /** @throws ConfigError where not even one request of `maxModelLen` tokens fits. */
   numBlocks(model: ModelShape, maxModelLen: number): number {
-    return chooseNumBlocks(this.#config, this.design(model), maxModelLen, this.#memory(model));
+    const design = this.design(model);
+    return Math.min(
+      ...this.#memories(model, design).map((memory) =>
+        chooseNumBlocks(this.#config, design, maxModelLen, memory),
+      ),
+    );
   }
 
   /** Of a cache with one block. */
-  design(model: ModelShape): CacheDesign {
+  design(model: ModelShape): StagedDesign {
     const { ofLayers: layerGroups, windows } = groupLayers(model.config);
     const shape = { ...model.kvCacheShape(1, this.#config.blockSize), layerGroups };
     const ranges = divideLayers(model.config, this.#config.pipelineParallelSize);
     return { shape, windows, stages: ranges.map((layers) => stageShape(shape, layers)) };
   }
 
-  #memory(model: ModelShape): CacheMemory {
-    const shape = model.kvCacheShape(1, this.#config.blockSize);
-    return cacheMemory(this.#config, this.#ops, this, cutsOf(shape, model, this.#ops.ranks));
+  /** That of each stage's GPU, or the one that all stages share. */
+  #memories(model: ModelShape, { shape, stages }: StagedDesign): CacheMemory[] {
+    const { draftBytes, weightBytes } = this;
+    const numCuts = cutsOf(shape, model, this.#stages[0]!.ranks);
+    const bytes = stages.map(kvBlockBytes);
+    const bytesOfAll = bytes.reduce((sum, one) => sum + one) * numCuts;
+    const memories = this.#stages.map((ops, stage) => {
+      const taken = { draftBytes, weightBytes, activationBytes: this.activationBytes[stage] ?? 0 };
+      return cacheMemory(this.#config, ops, taken, { stage, ofBlock: bytes[stage]! / bytesOfAll });
+    });
+    return memories.some(({ stage }) => stage === null) ? memories.slice(-1) : memories;
   }
 }

@@ -82,7 +82,7 @@ async function loadOn(
   const onWarning = once(tell);
   if (warning !== null) onWarning(warning);
   const ops = stages.at(-1)!;
-  const plan = new KvPlan(config, ops);
+  const plan = new KvPlan(config, stages);
   const draftSource = draftOps && openDraftSource(config, source);
   const places = stages.map((stage) => ({
     ops: stage,
@@ -111,7 +111,7 @@ async function loadOn(
     // The first ops of all ranks are among those of the largest steps: by now all have loaded.
     const maxModelLen = await agree(() => plan.maxModelLen(model));
     const limits = { ...config, maxModelLen, hasAdapters: adapters.length > 0 };
-    plan.activationBytes = takeActivations(ops, model, plan.design(model), limits);
+    plan.activationBytes = takeActivations(stages, model, plan.design(model), limits);
   }
   const maxModelLen = await agree(() => plan.maxModelLen(model));
   const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));

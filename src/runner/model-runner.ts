@@ -107,8 +107,9 @@ export class ModelRunner implements Executor {
       const sampled = this.#sampleLastRows(pass, edits);
       if (sampled !== null) this.#requests.noteSampled(pass.step, sampled.tokens);
       const { step, planPoint, knownLogprobs } = pass;
-      // With several stages no step is over before it is computed, even if nothing is sampled: so many are on their way.
-      const computed = this.#stages.length > 1 ? this.#ops.mark() : null;
+      // With several stages no step is over before it is computed, even if nothing is sampled: so many are on their way. Nor is it one where a
+      // stage has failed, which on a GPU the next ones do not notice.
+      const computed = this.#stages.length > 1 ? this.#stages.map((ops) => ops.mark()) : [];
       this.#inFlight.push({ step, planPoint, sampled, knownLogprobs, computed });
     } finally {
       pass.scope.close();
@@ -120,8 +121,10 @@ export class ModelRunner implements Executor {
   }
 
   read(): StepResult {
-    const warning = this.#ops.takeWarning();
-    if (warning !== null) this.#onWarning(warning);
+    for (const ops of this.#stages) {
+      const warning = ops.takeWarning();
+      if (warning !== null) this.#onWarning(warning);
+    }
     const oldest = this.#inFlight.shift();
     if (oldest === undefined) throw new Error('no step is in flight to be read');
     try {

@@ -20,13 +20,13 @@ export interface InFlightStep {
   /** The rows of each sequence that samples, in their order; null where none does. */
   readonly sampled: SampledRows | null;
   readonly knownLogprobs: Pending<KnownLogprobs>;
-  /** Read first where the step must be computed whole; null or left out where its results are enough. */
-  readonly computed?: Pending<void> | null;
+  /** Read first where the step must be computed whole; left out where its results are enough. */
+  readonly computed?: readonly Pending<void>[];
 }
 
 /** Waits until the step is computed. */
-export function readStep({ step, sampled, knownLogprobs, computed }: InFlightStep): StepResult {
-  computed?.read();
+export function readStep({ step, sampled, knownLogprobs, computed = [] }: InFlightStep): StepResult {
+  for (const stage of computed) stage.read();
   const tokens = sampled?.tokens.read();
   const logprobs = sampled?.logprobs.read();
   let end = 0;

@@ -7,6 +7,7 @@ import type { ForwardInputs, Model } from '../models/model.ts';
 import { type KvCache, NO_SLOT, type Ops, type Tensor } from '../ops/ops.ts';
 import { bytes } from '../util/bytes.ts';
 import type { CacheDesign } from './kv-budget.ts';
+import { makeKvCache } from './kv-memory.ts';
 
 interface StepLimits extends Pick<EngineConfig, 'maxNumBatchedTokens' | 'maxNumSeqs' | 'speculative'> {
   readonly maxModelLen: number;
@@ -15,45 +16,53 @@ interface StepLimits extends Pick<EngineConfig, 'maxNumBatchedTokens' | 'maxNumS
 }
 
 /**
- * @returns bytes that they took, all together; 0 on a device that computes in memory of the host, where nothing is computed.
- * @throws ConfigError where the device has too little.
+ * @param stages what the stages of the model are computed on; one where it is in one piece
+ * @returns [stages] bytes that they took, all together; 0 on a device that computes in memory of the host, where nothing is computed.
+ * @throws ConfigError where a device has too little.
  */
 export function takeActivations(
-  ops: Ops,
+  stages: readonly Ops[],
   model: Model,
   { shape, windows }: CacheDesign,
   limits: StepLimits,
-): number {
-  const before = ops.deviceMemory()?.takenBytes;
-  if (before === undefined) return 0;
+): number[] {
+  const before = takenOf(stages);
+  if (before === null) return stages.map(() => 0);
   try {
-    computeLargestSteps(ops, model, { shape, windows }, limits);
+    computeLargestSteps(stages, model, { shape, windows }, limits);
   } catch (error) {
     if (!(error instanceof DeviceMemoryError)) throw error;
     throw new ConfigError(
-      `the largest step finds no memory on the GPU, of which weights and kernels have ${bytes(before)}: ${error.message}: ` +
+      `the largest step finds no memory on the GPU, of which weights and kernels have ${before.map(bytes).join(', ')}: ${error.message}: ` +
         'lower --max-num-batched-tokens or --max-num-seqs',
       { param: 'max-num-batched-tokens', cause: error },
     );
   }
-  return ops.deviceMemory()!.takenBytes - before;
+  return takenOf(stages)!.map((bytes, stage) => bytes - before[stage]!);
+}
+
+/** [stages] Bytes of a device's own memory; null where they compute in memory of the host. */
+function takenOf(stages: readonly Ops[]): number[] | null {
+  const taken = stages.flatMap((ops) => ops.deviceMemory()?.takenBytes ?? []);
+  return taken.length === stages.length ? taken : null;
 }
 
 function computeLargestSteps(
-  ops: Ops,
+  stages: readonly Ops[],
   model: Model,
   { shape, windows }: CacheDesign,
   limits: StepLimits,
 ): void {
   // One block, which stands for each of a context.
-  const cache = ops.makeKvCache(shape);
+  const cache = makeKvCache(stages, model, shape);
   try {
-    computeSteps(ops, model, cache, windows.length, limits);
+    computeSteps(stages.at(-1)!, model, cache, windows.length, limits);
   } finally {
     cache.free();
   }
 }
 
+/** @param ops of the last stage */
 function computeSteps(ops: Ops, model: Model, cache: KvCache, numGroups: number, limits: StepLimits): void {
   const { maxNumBatchedTokens, maxNumSeqs, maxModelLen } = limits;
   // Some sums are taken apart only where there are few rows.

@@ -138,7 +138,7 @@ describe('the start of several GPUs', needsCudaEmulators, () => {
     [
       'more ranks than GPUs',
       { SVC_EMULATED_GPUS: '1' },
-      /tensor-parallel-size 2 computes on .* shows 1: use 1/,
+      /tensor-parallel-size 2 needs 2 GPUs, .* shows 1: /,
     ],
     ['no NCCL', { SVC_NCCL: '/nowhere/libnccl.so.2' }, /NCCL is not there .*libnccl2/],
   ])('says what is wrong with %s', async (_, variables, why) => {

@@ -251,7 +251,6 @@ describe('what cannot be had with stages', () => {
       { pipelineParallelSize: 8, numThreads: 8 },
       /more than the 3 layers .*at most 3/,
     ],
-    ['a GPU', { device: 'cuda' }, /not available with --device cuda/],
   ];
   it.each(refusals)('is refused by name: %s', async (_, options, message) => {
     const starting = start(2, options);

@@ -43,7 +43,8 @@ export function openCuda(isScheduled = false, seat?: RankSeat): NativeOps {
     schedulesDecode: isScheduled,
     schedulesPrefill: isScheduled,
   };
-  return new NativeOps(openCudaDevice(addon, options, seat));
+  const place = seat && { gpu: seat.rank, count: seat.size, options: { 'tensor-parallel-size': seat.size } };
+  return new NativeOps(openCudaDevice(addon, options, place, seat));
 }
 
 function build(): string | null {

@@ -87,7 +87,7 @@ describe('the GPUs of ranks', needsCudaEmulators, () => {
     [
       'fewer',
       { SVC_EMULATED_GPUS: '3' },
-      /^--tensor-parallel-size 4 computes on a GPU for each rank, .* shows 3: use 2, or/,
+      /^--tensor-parallel-size 4 needs 4 GPUs, .* shows 3: .*ask for fewer/,
     ],
     [
       'unlike',

@@ -17,7 +17,7 @@ const CONFIG = {
 const DESIGN = { shape: SHAPE, windows: [null] };
 const MEMORY = { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.5, share: null };
 const NOTHING = { draftBytes: 0, weightBytes: 0, activationBytes: 0 };
-const room = (bytes: number, numRanks = 1) => ({ bytes, numRanks, account: '' });
+const room = (bytes: number, numRanks = 1) => ({ bytes, numRanks, stage: null, account: '' });
 
 describe('the KV budget', () => {
   it('counts keys and values of all layers in a block', () => {
@@ -72,7 +72,8 @@ describe('the KV budget', () => {
     const kvTransfer = kvTransferConfig({ transport, role, bufferBytes: 40 });
     const config = { ...MEMORY, gpuMemoryUtilization: 0.5, kvTransfer };
     expect(cacheMemory(config, ops).bytes).toBe(1000 * 0.5 - 300 - 50 - received);
-    expect(cacheMemory(config, ops, NOTHING, 4).bytes).toBe(1000 * 0.5 - 300 - 50 - received / 4);
+    const part = { stage: 1, ofBlock: 1 / 4 };
+    expect(cacheMemory(config, ops, NOTHING, part).bytes).toBe(1000 * 0.5 - 300 - 50 - received / 4);
   });
 
   it('tells where the memory of a device is, where it does not suffice', () => {

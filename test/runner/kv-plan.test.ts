@@ -30,7 +30,7 @@ it.each([
   const numBlocks = (bufferBytes: number) => {
     const kvTransfer = kvTransferConfig({ transport: 'nccl', role: 'kv_consumer', bufferBytes });
     const options = { kvCacheMemoryBytes: null, gpuMemoryUtilization: 1, maxNumSeqs: 1e6, kvTransfer };
-    return new KvPlan({ ...ENGINE_DEFAULTS, ...options }, ops).numBlocks(model, 64);
+    return new KvPlan({ ...ENGINE_DEFAULTS, ...options }, [ops]).numBlocks(model, 64);
   };
   const ownBytes = kvBlockBytes(shapeOf(1, ENGINE_DEFAULTS.blockSize));
   expect(numBlocks(0) - numBlocks(1000 * ownBytes * numCuts)).toBe(1000);

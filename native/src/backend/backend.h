@@ -241,7 +241,9 @@ class Backend {
   /// `tokens` of rank 0 on all ranks, once the op runs.
   virtual StreamPosition shareSampled(int32_t* tokens, int64_t count) = 0;
 
-  /// A copy of x f32 goes to the stage at the other end of the link, which is told where that will never come.
+  /// A link that this backend receives from: so many tensors may be on their way.
+  virtual std::shared_ptr<StageLink> makeStageLink(size_t capacity) = 0;
+  /// A copy of x f32 goes to the stage at the other end of the link, of a backend of the same kind, which is told where that will never come.
   virtual StreamPosition sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) = 0;
   /// Waits for what is sent next, f32.
   virtual StreamPosition receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) = 0;

@@ -156,7 +156,9 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
 
   /// Released on the JavaScript thread after the stream has run the ops that use them.
   std::deque<KeptArray> keptArrays_;
-  /// Freed before the arrays, since its ops may still write into them.
+  /// That this stage receives from.
+  std::vector<std::shared_ptr<StageLink>> links_;
+  /// Freed before the arrays and the links, since its ops may still use them.
   std::unique_ptr<Backend> backend_;
   // By index; the backend owns them.
   std::vector<const Weight*> weights_;
@@ -165,8 +167,6 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   std::vector<const KvCache*> caches_;
   /// Null where freed: ops that use one share it until they have run.
   std::vector<std::shared_ptr<const Lora>> loras_;
-  /// That this stage receives from.
-  std::vector<std::shared_ptr<StageLink>> links_;
   /// The step that began last, and the number of steps so far.
   Backend::Step step_;
   int64_t stepId_ = 0;

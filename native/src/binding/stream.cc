@@ -55,8 +55,10 @@ Napi::Value BackendObject::close(const Info& info) {
   finishSaving();
   closeLinks();
   // They are in memory of the backend's device.
+  if (backend_ != nullptr) backend_->enter();
   loras_.clear();
   backend_.reset();
+  links_.clear();
   keptArrays_.clear();
   step_.reset();
   sendTable_.reset();

@@ -5,7 +5,7 @@
 #include "cpu/finite.h"
 #include "cpu/logits.h"
 #include "cpu/sampling.h"
-#include "stages/stage_link.h"
+#include "stages/host_link.h"
 
 namespace svc::cpu {
 namespace {
@@ -218,7 +218,7 @@ namespace {
 /// What a stage owes the next one. An op that failed before it, or the end of the stream, drops the debt: the next stage is told.
 class Owed {
  public:
-  explicit Owed(std::shared_ptr<StageLink> link) : link_(std::move(link)) {}
+  explicit Owed(std::shared_ptr<HostLink> link) : link_(std::move(link)) {}
   ~Owed() {
     if (!isPaid_) link_->close("the pipeline stage before it has failed or ended");
   }
@@ -231,18 +231,20 @@ class Owed {
   }
 
  private:
-  const std::shared_ptr<StageLink> link_;
+  const std::shared_ptr<HostLink> link_;
   bool isPaid_ = false;
 };
 
 }  // namespace
 
+std::shared_ptr<StageLink> CpuBackend::makeStageLink(size_t capacity) { return std::make_shared<HostLink>(capacity); }
+
 StreamPosition CpuBackend::sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) {
-  return stream_.record([owed = std::make_shared<Owed>(std::move(link)), x, cols] { owed->pay(x, cols); });
+  return stream_.record([owed = std::make_shared<Owed>(linkOf<HostLink>(link)), x, cols] { owed->pay(x, cols); });
 }
 
 StreamPosition CpuBackend::receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) {
-  return stream_.record([link = std::move(link), out, cols] { link->receive(out, cols); });
+  return stream_.record([link = linkOf<HostLink>(link), out, cols] { link->receive(out, cols); });
 }
 
 StreamPosition CpuBackend::readLater(DType dtype, Rows x, int64_t cols, float* values) {

@@ -99,6 +99,7 @@ class CpuBackend final : public Backend {
   StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) override;
   StreamPosition shareSampled(int32_t* tokens, int64_t count) override;
 
+  std::shared_ptr<StageLink> makeStageLink(size_t capacity) override;
   StreamPosition sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) override;
   StreamPosition receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) override;
 

@@ -127,14 +127,17 @@ class CudaBackend final : public Backend {
   StreamPosition gatherColumns(DType dtype, std::vector<int32_t> widths, Rows x, Rows out) override;
   StreamPosition shareSampled(int32_t* tokens, int64_t count) override;
 
+  // stage_ops.cc
+  std::shared_ptr<StageLink> makeStageLink(size_t capacity) override;
+  StreamPosition sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) override;
+  StreamPosition receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) override;
+
   // probes.cc
   double readBandwidth(size_t bytes, int64_t repeats) override;
   double matrixPeak(int64_t repeats, WeightFormat format) override;
   double forkJoinSeconds(int64_t repeats) override;
 
   // not_there.cc: each throws NotAvailable
-  StreamPosition sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) override;
-  StreamPosition receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) override;
   void openPackedEntry(const std::string& path, const std::string& key) override;
   const Weight& loadPacked(const std::string& name) override;
   void closePackedEntry() override {}
@@ -235,7 +238,9 @@ class CudaBackend final : public Backend {
   const CudaOptions options_;
   /// File of the driver.
   const std::string driver_, kernelsPath_;
-  const Device device_;
+  /// Links to other stages share it.
+  const std::shared_ptr<const Device> ownDevice_;
+  const Device& device_ = *ownDevice_;
   const uint32_t sharedBytes_ = device_.sharedBytes();
   const int multiprocessors_ = device_.multiprocessors();
   Kernels kernels_;
@@ -252,6 +257,8 @@ class CudaBackend final : public Backend {
   DeviceMemory loraMemory_;
   /// The parts of all ranks.
   DeviceMemory gathered_;
+  /// Hidden states of the stage before.
+  DeviceMemory received_;
   /// Becomes 1 where a kernel finds a token that is outside of the vocabulary.
   PinnedMemory fault_;
   Staging staging_;

@@ -26,6 +26,13 @@ Device::Device(const std::string& driver, int ordinal) : driver_(driver) {
 
 void Device::enter() const { driver_.check(driver_.cuCtxSetCurrent(context_), "use its context"); }
 
+void Device::reach(const Device& other) const noexcept {
+  int canAccess = 0;
+  driver_.cuDeviceCanAccessPeer(&canAccess, ordinal_, other.ordinal_);
+  // It may be so already, or with too many others.
+  if (canAccess != 0) driver_.cuCtxEnablePeerAccess(other.context_, 0);
+}
+
 Device::~Device() { driver_.cuDevicePrimaryCtxRelease_v2(ordinal_); }
 
 int Device::count() const {

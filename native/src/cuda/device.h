@@ -23,12 +23,16 @@ class Device {
 
   const Driver& driver() const { return driver_; }
   DeviceOrdinal ordinal() const { return ordinal_; }
+  Context context() const { return context_; }
   /// GPUs that the driver shows.
   int count() const;
   /// Lets the calling thread, too, call what belongs to this device.
   void enter() const;
   /// The same for destructors: where it fails, so does what follows.
   void tryToEnter() const noexcept { driver_.cuCtxSetCurrent(context_); }
+  /// Lets this device, which the calling thread uses, copy straight from memory of `other` where the two are connected: elsewhere the driver takes copies
+  /// through the host.
+  void reach(const Device& other) const noexcept;
   /// `NVIDIA H100 80GB HBM3`
   std::string name() const;
   /// Major * 10 + minor: 90 is Hopper.

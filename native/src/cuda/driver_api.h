@@ -103,6 +103,8 @@ using HostFunction = void (*)(void* data);
   X(cuDevicePrimaryCtxRetain, (Context* context, DeviceOrdinal device))                                    \
   X(cuDevicePrimaryCtxRelease_v2, (DeviceOrdinal device))                                                  \
   X(cuCtxSetCurrent, (Context context))                                                                    \
+  X(cuDeviceCanAccessPeer, (int* canAccess, DeviceOrdinal device, DeviceOrdinal peer))                     \
+  X(cuCtxEnablePeerAccess, (Context peer, unsigned flags))                                                 \
   X(cuMemGetInfo_v2, (size_t* free, size_t* total))                                                        \
   X(cuMemAlloc_v2, (DeviceAddress* address, size_t bytes))                                                 \
   X(cuMemFree_v2, (DeviceAddress address))                                                                 \
@@ -110,6 +112,7 @@ using HostFunction = void (*)(void* data);
   X(cuMemFreeHost, (void* data))                                                                           \
   X(cuMemcpyHtoDAsync_v2, (DeviceAddress to, const void* from, size_t bytes, StreamHandle stream))         \
   X(cuMemcpyDtoHAsync_v2, (void* to, DeviceAddress from, size_t bytes, StreamHandle stream))               \
+  X(cuMemcpyPeerAsync, (DeviceAddress to, Context toContext, DeviceAddress from, Context fromContext, size_t bytes, StreamHandle stream)) \
   X(cuMemsetD8Async, (DeviceAddress to, unsigned char value, size_t count, StreamHandle stream))           \
   X(cuMemGetAllocationGranularity, (size_t* bytes, const AllocationProperties* properties, int option))    \
   X(cuMemAddressReserve, (DeviceAddress* address, size_t bytes, size_t alignment, DeviceAddress wanted, unsigned long long flags)) \
@@ -145,6 +148,7 @@ using HostFunction = void (*)(void* data);
   X(cuEventDestroy_v2, (EventHandle event))                                                                \
   X(cuEventRecord, (EventHandle event, StreamHandle stream))                                               \
   X(cuEventQuery, (EventHandle event))                                                                     \
+  X(cuEventSynchronize, (EventHandle event))                                                               \
   X(cuEventElapsedTime, (float* milliseconds, EventHandle begin, EventHandle end))
 // clang-format on
 

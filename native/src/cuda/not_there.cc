@@ -12,8 +12,6 @@ namespace {
 
 }  // namespace
 
-StreamPosition CudaBackend::sendHidden(std::shared_ptr<StageLink>, Rows, int64_t) { refuse("pipeline stages are"); }
-StreamPosition CudaBackend::receiveHidden(std::shared_ptr<StageLink>, Rows, int64_t) { refuse("pipeline stages are"); }
 void CudaBackend::openPackedEntry(const std::string&, const std::string&) { refuse("a cache of packed weights is"); }
 const Weight& CudaBackend::loadPacked(const std::string&) { refuse("a cache of packed weights is"); }
 bool CudaBackend::savePackedEntry(const std::string&, const std::string&, const std::vector<NamedWeight>&,

@@ -5,6 +5,7 @@
 // memory at once. A kernel whose pointers are not of its device, a copy past the end of its memory, a block too large: each fails as
 // on a GPU. New memory is full of NaNs. What a thread makes is of the device whose context it uses, and streams take only what is of theirs.
 // A thread without a context can call nothing of a device; those that streams call the host on have none.
+// It is stricter than a GPU with copies from another device: where a kernel that writes there, or will, has not ended, for want of a wait, they fail.
 //
 // Kernels are those of a library whose symbols are called `<kernel>_emulated`.
 
@@ -75,11 +76,37 @@ class Ranges {
   std::map<uint64_t, size_t> sizes_;
 };
 
+/// How many launches that have not ended were given each address.
+class AddressUses {
+ public:
+  void add(const std::vector<uint64_t>& addresses) {
+    const std::lock_guard lock(mutex_);
+    for (const uint64_t address : addresses) ++counts_[address];
+  }
+  void remove(const std::vector<uint64_t>& addresses) {
+    const std::lock_guard lock(mutex_);
+    for (const uint64_t address : addresses) {
+      if (const auto found = counts_.find(address); --found->second == 0) counts_.erase(found);
+    }
+  }
+  bool has(uint64_t address) const {
+    const std::lock_guard lock(mutex_);
+    return counts_.contains(address);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint64_t, int> counts_;
+};
+
 /// A device, by its one context.
 struct ContextState {
   /// That it may use.
   Ranges memory;
+  AddressUses uses;
   std::atomic<size_t> used{0};
+  /// A bit for each device whose memory it may copy straight from.
+  std::atomic<unsigned> peers{0};
   /// What ended the context: all calls fail with it.
   std::atomic<Result> failure{kSuccess};
 };
@@ -146,9 +173,24 @@ struct StreamState {
   }
 };
 
-/// Launches with copies of their arguments, one after the other.
+/// A kernel with a copy of its arguments, of which `addresses` are those of the device.
+struct CopiedLaunch {
+  ContextState* device = nullptr;
+  std::vector<uint64_t> addresses = {};
+  std::function<void()> run = {};
+
+  void appendTo(StreamState& stream) const {
+    device->uses.add(addresses);
+    stream.append([device = device, addresses = addresses, run = run] {
+      run();
+      device->uses.remove(addresses);
+    });
+  }
+};
+
+/// Launches one after the other.
 struct GraphNodeState {
-  std::function<void()> launch;
+  CopiedLaunch launch;
 };
 
 struct GraphState {
@@ -156,7 +198,7 @@ struct GraphState {
 };
 
 struct ExecutableGraphState {
-  std::vector<std::function<void()>> launches;
+  std::vector<CopiedLaunch> launches;
 };
 
 struct EventState {
@@ -177,9 +219,11 @@ struct EventState {
 namespace {
 
 constexpr Result kErrorInvalidValue = 1;
+constexpr Result kErrorInvalidDevice = 101;
 constexpr Result kErrorInvalidContext = 201;
 constexpr Result kErrorInvalidHandle = 400;
 constexpr Result kErrorIllegalAddress = 700;
+constexpr Result kErrorPeerAccessAlreadyEnabled = 704;
 constexpr Result kErrorLaunchFailed = 719;
 
 /// No processor has addresses with these bits, so the host faults where it reads the device's.
@@ -278,6 +322,17 @@ Result copyResult(const ContextState& device) {
   return --emulator().copiesLeft < 0 ? kErrorLaunchFailed : kSuccess;
 }
 
+/// Addresses of the device among the arguments of a kernel.
+std::vector<uint64_t> addressesIn(const std::vector<char>& params) {
+  std::vector<uint64_t> found;
+  for (size_t at = 0; at + sizeof(uint64_t) <= params.size(); at += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, params.data() + at, sizeof word);
+    if (isOfDevice(word)) found.push_back(word);
+  }
+  return found;
+}
+
 void fillWithNaN(char* data, size_t bytes) {
   if (bytes <= kMostFilled) std::memset(data, 0xff, bytes);
 }
@@ -371,6 +426,19 @@ SVC_EXPORT cuCtxSetCurrent(Context context) {
   return kSuccess;
 }
 
+/// SVC_EMULATED_PEERS=0: devices are not connected.
+SVC_EXPORT cuDeviceCanAccessPeer(int* canAccess, DeviceOrdinal device, DeviceOrdinal peer) {
+  *canAccess = device != peer && setting("SVC_EMULATED_PEERS", 1) != 0;
+  return kSuccess;
+}
+
+SVC_EXPORT cuCtxEnablePeerAccess(Context peer, unsigned) {
+  if (current == nullptr) return kErrorInvalidContext;
+  if (peer == current || setting("SVC_EMULATED_PEERS", 1) == 0) return kErrorInvalidDevice;
+  const bool isNew = current->peers.fetch_or(1u << (peer - emulator().devices)) >> (peer - emulator().devices) == 0;
+  return isNew ? kSuccess : kErrorPeerAccessAlreadyEnabled;
+}
+
 SVC_EXPORT cuMemGetInfo_v2(size_t* free, size_t* total) {
   if (current == nullptr) return kErrorInvalidContext;
   *total = totalBytes();
@@ -439,6 +507,19 @@ SVC_EXPORT cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, Stre
   if (!stream->device->memory.contains(from, bytes)) return kErrorInvalidValue;
   stream->append([=] { std::memcpy(to, hostOf(from), bytes); });
   if (!emulator().pinned.contains(reinterpret_cast<uint64_t>(to), bytes)) stream->synchronize();
+  return kSuccess;
+}
+
+SVC_EXPORT cuMemcpyPeerAsync(DeviceAddress to, Context toContext, DeviceAddress from, Context fromContext, size_t bytes,
+                             StreamHandle stream) {
+  if (current != stream->device || (current != toContext && current != fromContext)) return kErrorInvalidHandle;
+  if (const Result failed = copyResult(*stream->device); failed != kSuccess) return failed;
+  if (!toContext->memory.contains(to, bytes) || !fromContext->memory.contains(from, bytes)) return kErrorInvalidValue;
+  stream->append([=] {
+    const bool isThere = toContext->memory.contains(to, bytes) && fromContext->memory.contains(from, bytes);
+    if (isThere && !fromContext->uses.has(from)) std::memcpy(hostOf(to), hostOf(from), bytes);
+    else stream->device->failure = kErrorIllegalAddress;
+  });
   return kSuccess;
 }
 
@@ -594,26 +675,28 @@ void flipSome(const CopyPiecesParams& params) {
   *params.sums ^= 1;
 }
 
-/// Null where the device refuses it. The arguments are copied now, and what they point to is looked for when it runs.
-std::function<void()> launchOf(const KernelNode& node) {
+/// One that runs nothing where the device refuses it, or fails where it is that of SVC_EMULATED_BROKEN. The arguments are copied now, and what they point to is looked for when it runs.
+CopiedLaunch launchOf(const KernelNode& node) {
   const auto& [function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, extra, unused, context] = node;
   const bool isGrid = gridX > 0 && gridY > 0 && gridZ > 0 && gridY <= kMostBlocksYZ && gridZ <= kMostBlocksYZ;
   const bool isBlock = blockX > 0 && blockX * blockY * blockZ <= function->kernel->mostThreads;
-  if (!isGrid || !isBlock || sharedBytes > function->dynamicSharedBytes) return nullptr;
+  if (!isGrid || !isBlock || sharedBytes > function->dynamicSharedBytes) return {};
   const auto first = static_cast<const char*>(arguments[0]);
   std::vector<char> params(first, first + function->kernel->paramBytes);
-  return [node, params = std::move(params)] {
+  auto addresses = addressesIn(params);
+  const bool isBroken = setting("SVC_EMULATED_BROKEN", -1) == function->device - emulator().devices;
+  return {function->device, std::move(addresses), [node, isBroken, params = std::move(params)] {
     std::vector<ParamLine> lines;
     ContextState& device = *node.function->device;
     if (device.failure != kSuccess) return;
-    if (!translate(device, params.data(), params.size(), lines)) {
+    if (isBroken || !translate(device, params.data(), params.size(), lines)) {
       device.failure = kErrorIllegalAddress;
       return;
     }
     const unsigned grid[] = {node.gridX, node.gridY, node.gridZ}, block[] = {node.blockX, node.blockY, node.blockZ};
     node.function->kernel->run(grid, block, node.sharedBytes, lines.data());
     if (node.function->copiesPieces) flipSome(*reinterpret_cast<const CopyPiecesParams*>(lines.data()));
-  };
+  }};
 }
 
 }  // namespace
@@ -622,9 +705,9 @@ SVC_EXPORT cuLaunchKernel(Function function, unsigned gridX, unsigned gridY, uns
                           unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** arguments, void**) {
   if (current != stream->device || current != function->device) return kErrorInvalidHandle;
   if (current->failure != kSuccess) return current->failure;
-  auto launch = launchOf({function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, nullptr, nullptr, nullptr});
-  if (launch == nullptr) return kErrorInvalidValue;
-  stream->append(std::move(launch));
+  const CopiedLaunch launch = launchOf({function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, nullptr, nullptr, nullptr});
+  if (!launch.run) return kErrorInvalidValue;
+  launch.appendTo(*stream);
   return kSuccess;
 }
 
@@ -656,9 +739,9 @@ SVC_EXPORT cuGraphDestroy(Graph graph) {
 SVC_EXPORT cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode* before, size_t count, const KernelNode* launch) {
   if (current == nullptr) return kErrorInvalidContext;
   const bool isChain = graph->nodes.empty() ? count == 0 : count == 1 && before[0] == &graph->nodes.back();
-  auto run = isChain ? launchOf(*launch) : nullptr;
-  if (run == nullptr) return kErrorInvalidValue;
-  graph->nodes.push_back({std::move(run)});
+  CopiedLaunch copied = isChain ? launchOf(*launch) : CopiedLaunch{};
+  if (!copied.run) return kErrorInvalidValue;
+  graph->nodes.push_back({std::move(copied)});
   *node = &graph->nodes.back();
   return kSuccess;
 }
@@ -680,7 +763,7 @@ SVC_EXPORT cuGraphExecDestroy(ExecutableGraph graph) {
 SVC_EXPORT cuGraphLaunch(ExecutableGraph graph, StreamHandle stream) {
   if (current != stream->device) return kErrorInvalidHandle;
   if (current->failure != kSuccess) return current->failure;
-  for (const std::function<void()>& launch : graph->launches) stream->append(launch);
+  for (const CopiedLaunch& launch : graph->launches) launch.appendTo(*stream);
   return kSuccess;
 }
 
@@ -745,6 +828,13 @@ SVC_EXPORT cuEventElapsedTime(float* milliseconds, EventHandle begin, EventHandl
   if (!begin->hasHappened() || !end->hasHappened()) return kErrorNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(end->reached->time.load() - begin->reached->time.load()).count();
   return kSuccess;
+}
+
+SVC_EXPORT cuEventSynchronize(EventHandle event) {
+  if (current == nullptr) return kErrorInvalidContext;
+  const size_t last = event->recorded;
+  for (size_t seen = event->reached->count; seen < last; seen = event->reached->count) event->reached->count.wait(seen);
+  return event->device->failure;
 }
 
 SVC_EXPORT cuEventQuery(EventHandle event) {

@@ -8,7 +8,7 @@ import {
   type NativeCudaDevice,
   ncclLibrary,
 } from '../../native/native.ts';
-import { ALONE, type RankPlace, type RankSeat } from '../ranks.ts';
+import { ALONE, type RankSeat } from '../ranks.ts';
 import { findCudaKernels } from './cuda-kernels.ts';
 import type { NativeDevice } from './native-ops.ts';
 
@@ -21,20 +21,35 @@ interface CudaOptions {
   readonly schedulesPrefill: boolean;
 }
 
+/** A GPU among those of all engines, stages and ranks. */
+export interface GpuPlace {
+  readonly gpu: number;
+  readonly count: number;
+  /** The options that ask for several, with their values. */
+  readonly options: Readonly<Record<string, number>>;
+}
+
+const ONLY_GPU: GpuPlace = { gpu: 0, count: 1, options: {} };
+
 /** For the graphs that are kept, of 16384 launches together at most: 16 KiB each. */
 const GRAPH_BYTES = 256 * 2 ** 20;
 /** For arrays of steps in flight. */
 const PARCEL_BYTES = 4 * 2 ** 20;
 
 /**
- * The first GPU, or that of a rank: the one of its number.
+ * @param seat of a rank among those of its stage
  * @throws ConfigError saying what this machine lacks, and what to do.
  */
-export function openCudaDevice(native: Native, options: CudaOptions, seat?: RankSeat): NativeDevice {
-  if (seat !== undefined) expectGpus(native, seat);
-  const gpu = seat?.rank ?? 0;
+export function openCudaDevice(
+  native: Native,
+  options: CudaOptions,
+  place = ONLY_GPU,
+  seat?: RankSeat,
+): NativeDevice {
+  if (place.count > 1) expectGpus(native, place);
+  const { gpu } = place;
   const device = deviceOf(native, gpu);
-  const { backend, madeBy } = openBackend(native, device, options, seat);
+  const { backend, madeBy } = openBackend(native, device, options, gpu, seat);
   const isa = `sm_${device.computeCapability}`;
   return {
     native: backend,
@@ -66,34 +81,37 @@ function deviceOf(native: Native, gpu: number): NativeCudaDevice {
   return device;
 }
 
-/** One for each rank, of one kind: others round sums in another way. */
-function expectGpus(native: Native, { rank, size }: RankPlace): void {
+/** As many as are asked for, of one kind: others round sums in another way. */
+function expectGpus(native: Native, { gpu, count, options }: GpuPlace): void {
   const first = deviceOf(native, 0);
-  if (first.count < size) {
-    const most = [4, 2, 1].find((degree) => degree <= first.count);
-    throw notRanks(
-      size,
-      `computes on a GPU for each rank, and the NVIDIA driver shows ${first.count}: use ${most}, or let it show more ` +
-        '(nvidia-smi lists all, CUDA_VISIBLE_DEVICES chooses), or use --device cpu',
+  if (first.count < count) {
+    throw notThese(
+      options,
+      `${count} GPUs, and the NVIDIA driver shows ${first.count}: let it show more (nvidia-smi lists all, CUDA_VISIBLE_DEVICES ` +
+        'chooses), ask for fewer, or use --device cpu',
     );
   }
-  const own = deviceOf(native, rank);
+  const own = deviceOf(native, gpu);
   if (own.computeCapability === first.computeCapability) return;
-  throw notRanks(
-    size,
-    `computes on GPUs of one kind, and GPU 0 is ${first.name} (sm_${first.computeCapability}), GPU ${rank} is ${own.name} ` +
+  throw notThese(
+    options,
+    `GPUs of one kind, and GPU 0 is ${first.name} (sm_${first.computeCapability}), GPU ${gpu} is ${own.name} ` +
       `(sm_${own.computeCapability}): choose others with CUDA_VISIBLE_DEVICES`,
   );
 }
 
-function notRanks(size: number, why: string): ConfigError {
-  return new ConfigError(`--tensor-parallel-size ${size} ${why}`, { param: 'tensor-parallel-size' });
+/** @param what they need, and what to do */
+function notThese(options: GpuPlace['options'], what: string): ConfigError {
+  const names = Object.keys(options);
+  const given = names.map((name) => `--${name} ${options[name]}`).join(' and ');
+  return new ConfigError(`${given} ${names.length === 1 ? 'needs' : 'need'} ${what}`, { param: names[0] });
 }
 
 function openBackend(
   native: Native,
   device: NativeCudaDevice,
   { usesGraphs, schedulesDecode, schedulesPrefill }: CudaOptions,
+  gpu: number,
   seat: RankSeat | undefined,
 ): { backend: NativeBackend; madeBy: string } {
   try {
@@ -101,7 +119,7 @@ function openBackend(
     const backend = new native.CudaBackend(
       cudaDriver(),
       path,
-      seat?.rank ?? 0,
+      gpu,
       usesGraphs,
       schedulesDecode,
       schedulesPrefill,

@@ -1,4 +1,4 @@
-#include "stages/stage_link.h"
+#include "stages/host_link.h"
 
 #include <cstring>
 #include <stdexcept>
@@ -6,7 +6,7 @@
 
 namespace svc {
 
-void StageLink::send(Rows x, int64_t cols) {
+void HostLink::send(Rows x, int64_t cols) {
   std::vector<float> numbers = takeMemory(static_cast<size_t>(x.rows * cols));
   const auto* from = reinterpret_cast<const float*>(x.data);
   for (int64_t row = 0; row < x.rows; ++row) {
@@ -19,7 +19,7 @@ void StageLink::send(Rows x, int64_t cols) {
   hasChanged_.notify_all();
 }
 
-void StageLink::receive(Rows out, int64_t cols) {
+void HostLink::receive(Rows out, int64_t cols) {
   Delivery delivery;
   {
     std::unique_lock lock(mutex_);
@@ -41,14 +41,14 @@ void StageLink::receive(Rows out, int64_t cols) {
   spare_.push_back(std::move(delivery.numbers));
 }
 
-void StageLink::close(const std::string& why) {
+void HostLink::close(const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (!whyClosed_.empty()) return;
   whyClosed_ = why;
   hasChanged_.notify_all();
 }
 
-std::vector<float> StageLink::takeMemory(size_t count) {
+std::vector<float> HostLink::takeMemory(size_t count) {
   std::vector<float> memory;
   {
     const std::lock_guard lock(mutex_);

@@ -1,0 +1,201 @@
+// A model in stages on a GPU each, and several engines on GPUs of their own, over emulated GPUs: the answers of one GPU.
+
+import type { Worker } from 'node:worker_threads';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
+import { collectSamples } from '../../src/engine/completed-sample.ts';
+import { EngineCore } from '../../src/engine/engine-core.ts';
+import { InferenceEngine } from '../../src/engine/inference-engine.ts';
+import { ConfigError } from '../../src/errors.ts';
+import { cudaDriver, loadNative } from '../../src/native/native.ts';
+import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { generate } from '../helpers/generate.ts';
+import { newRequest } from '../helpers/new-request.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { architectureGoldens } from '../models/golden-cases.ts';
+import { endRank, MOMENTS } from './rank-end.ts';
+
+const newFolder = temporaryFolders();
+const models = new Map<string, string>();
+function modelOf(architecture: string): string {
+  const folder = models.get(architecture) ?? newFolder();
+  if (!models.has(architecture)) writeTinyModel(folder, { architecture, seed: 1 });
+  models.set(architecture, folder);
+  return folder;
+}
+
+/** Threads that this one has started. */
+const threads: Worker[] = [];
+const note = (worker: Worker): void => void threads.push(worker);
+beforeEach(() => {
+  process.on('worker', note);
+  vi.stubEnv('SVC_EMULATED_GPUS', '4');
+});
+
+const open: { close(): unknown }[] = [];
+afterEach(async () => {
+  process.off('worker', note);
+  await Promise.all(open.splice(0).map((one) => one.close()));
+  await Promise.all(threads.splice(0).map((thread) => thread.terminate()));
+  vi.unstubAllEnvs();
+});
+
+const configOf = (options: Partial<EngineConfig>): EngineConfig => ({
+  ...ENGINE_DEFAULTS,
+  modelPath: modelOf('LlamaForCausalLM'),
+  dtype: 'bfloat16',
+  device: 'cuda',
+  kvCacheMemoryBytes: 2 ** 20,
+  maxNumBatchedTokens: 40,
+  ...options,
+});
+
+async function start(numStages: number, options: Partial<EngineConfig> = {}): Promise<EngineCore> {
+  const core = await EngineCore.start(configOf({ pipelineParallelSize: numStages, ...options }));
+  open.push(core);
+  return core;
+}
+
+/** Prompts in chunks and with common beginnings, rules that look back, log-probabilities. */
+const REQUESTS = Array.from({ length: 6 }, (_, id) =>
+  newRequest({
+    id,
+    promptTokenIds: Array.from({ length: 5 + 9 * id }, (_, index) => (index * (7 + (id % 2))) % 90),
+    sampling: { temperature: (id % 3) / 2, seed: id, numLogprobs: id % 3 === 0 ? 2 : null },
+    rules: id % 2 === 0 ? { repetitionPenalty: 1.7 } : null,
+    stop: { stopTokenIds: [], maxTokens: 3 + id },
+  }),
+);
+const ARRIVALS = [0, 0, 1, 1, 3, 4];
+
+/** Of each way to put layers together one; all of them are computed in stages on the processor. */
+const GOLDENS = ['qwen3', 'gemma2', 'mixtral', 'deepseek-v3', 'gpt2', 'olmo2'];
+
+describe('a model in stages on several GPUs', needsCudaEmulators, () => {
+  it.each(architectureGoldens().filter(({ name }) => GOLDENS.includes(name)))(
+    'answers as on one: $name',
+    async ({ folder: modelPath, cases }) => {
+      const requests = cases.map(({ ids }, id) =>
+        newRequest({ id, promptTokenIds: ids, sampling: { numLogprobs: 2 }, stop: { maxTokens: 4 } }),
+      );
+      const expected = generate(await start(1, { modelPath }), requests);
+      expect(generate(await start(2, { modelPath, maxNumBatchedTokens: 7 }), requests)).toEqual(expected);
+    },
+  );
+
+  it('gives any mix of requests the bytes of one, with graphs and without, and cut over ranks', async () => {
+    const expected = generate(await start(1), REQUESTS, ARRIVALS);
+    for (const options of [{}, { enforceEager: true }, { tensorParallelSize: 2 } as const]) {
+      const core = await start(2, options);
+      expect(generate(core, REQUESTS, ARRIVALS)).toEqual(expected);
+      const { ranks, compute } = core.executor.info;
+      expect(ranks).toHaveLength('tensorParallelSize' in options ? 4 : 2);
+      expect(compute).toMatch(/^2 (ranks in 2 )?pipeline stages: emulated GPU, sm_90/);
+    }
+  });
+
+  it('takes a draft model on the GPU of the last stage', async () => {
+    const free = () => [0, 1, 2].map(freeOf);
+    const before = free();
+    const model = modelOf('LlamaForCausalLM');
+    const plain = await start(2);
+    const afterPlain = free();
+    const expected = generate(plain, REQUESTS);
+    plain.close();
+    const core = await start(2, {
+      speculative: { method: 'draft_model', numSpeculativeTokens: 2, model },
+    });
+    const [first, second, third] = free().map((bytes, gpu) => afterPlain[gpu]! - bytes);
+    expect([first, third]).toEqual([0, 0]);
+    expect(second).toBeGreaterThan(0);
+    expect(before[2]).toBe(freeOf(2));
+    expect(generate(core, REQUESTS)).toEqual(expected);
+    expect(core.stats.speculation?.draftTokens).toBeGreaterThan(0);
+  });
+
+  it('has as many blocks as the GPU with the least room for its layers, within the share of each', async () => {
+    const [MEMORY, SHARE] = [80 * 2 ** 20, 0.7];
+    vi.stubEnv('SVC_EMULATED_MEMORY_MB', `${MEMORY / 2 ** 20}`);
+    const options = {
+      kvCacheMemoryBytes: null,
+      gpuMemoryUtilization: SHARE,
+      maxModelLen: 'auto',
+      maxNumSeqs: 64,
+      maxNumBatchedTokens: 16,
+    } as const;
+    const core = await start(2, options);
+    const after = [0, 1].map(freeOf);
+    for (const free of after) expect(MEMORY - free).toBeLessThanOrEqual(MEMORY * SHARE);
+    expect(generate(core, REQUESTS).size).toBe(REQUESTS.length);
+    // Nothing grows while steps are computed.
+    expect([0, 1].map(freeOf)).toEqual(after);
+  });
+
+  it('fails with the name of the stage whose GPU does', async () => {
+    const core = await start(3);
+    core.scheduler.add(newRequest({ id: 1, promptTokenIds: [5, 6], stop: { maxTokens: 60 } }));
+    core.step();
+    vi.stubEnv('SVC_EMULATED_BROKEN', '1');
+    const goOn = () => {
+      while (core.step() !== null) continue;
+    };
+    expect(goOn).toThrow(/^pipeline stage 2 of 3 failed: the GPU could not compute \(CUDA_ERROR_ILLEGAL_ADDRESS/);
+  });
+
+  it.each(MOMENTS)('ends with the rank that ends where $when', async (moment) => {
+    const core = await start(2, { tensorParallelSize: 2 });
+    for (const one of REQUESTS) core.scheduler.add({ ...one, stop: { ...one.stop, maxTokens: 60 } });
+    await endRank(core, threads[0]!, moment);
+  });
+});
+
+/** Bytes that are free on a GPU. */
+function freeOf(gpu: number): number {
+  const device = loadNative().cudaDevice(cudaDriver(), gpu);
+  if (device.missing !== undefined) throw new Error(device.missing);
+  return device.freeBytes;
+}
+
+describe('several engines on GPUs', needsCudaEmulators, () => {
+  async function startEngines(options: Partial<EngineConfig>): Promise<InferenceEngine> {
+    const engine = await InferenceEngine.start(configOf(options));
+    open.push(engine);
+    return engine;
+  }
+
+  it.each<[string, Partial<EngineConfig>, number]>([
+    ['one GPU', {}, 2],
+    ['two stages', { pipelineParallelSize: 2 }, 4],
+  ])('of %s each draw the tokens of one, on GPUs of their own', async (_, options, numGpus) => {
+    const texts = [1, 2, 3, 4].map((text) => Array.from({ length: 12 }, (_, index) => 1 + ((text * 37 + index * 11) % 80)));
+    const params = resolveSamplingParams({ max_tokens: 4, temperature: 1, ignore_eos: true });
+    const answersOf = (engine: InferenceEngine) =>
+      Promise.all(
+        texts.map(async (tokenIds) => {
+          const samples = await collectSamples(engine.generate(await engine.prepare({ tokenIds }, params)));
+          return samples.map((sample) => sample.tokenIds);
+        }),
+      );
+    const one = await startEngines({});
+    const expected = await answersOf(one);
+    await one.close();
+    const before = [0, 1, 2, 3].map(freeOf);
+    const engine = await startEngines({ ...options, dataParallelSize: 2 });
+    expect(await answersOf(engine)).toEqual(expected);
+    for (const { generationTokens } of await engine.statsByEngine()) expect(generationTokens).toBeGreaterThan(0);
+    const taken = [0, 1, 2, 3].map((gpu) => before[gpu]! - freeOf(gpu));
+    expect(taken.map((bytes) => bytes > 0)).toEqual([0, 1, 2, 3].map((gpu) => gpu < numGpus));
+  });
+
+  it('are refused where there are too few GPUs', async () => {
+    vi.stubEnv('SVC_EMULATED_GPUS', '3');
+    const starting = startEngines({ dataParallelSize: 2, pipelineParallelSize: 2 });
+    await expect(starting).rejects.toThrow(ConfigError);
+    await expect(starting).rejects.toThrow(
+      /^--data-parallel-size 2 and --pipeline-parallel-size 2 need 4 GPUs, and the NVIDIA driver shows 3: /,
+    );
+  });
+});

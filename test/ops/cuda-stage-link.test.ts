@@ -1,0 +1,132 @@
+// Hidden states on their way from the GPU of one stage to that of the next. The emulated driver refuses copies of memory that a kernel may still use.
+
+import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { ConfigError } from '../../src/errors.ts';
+import type { Ops, Tensor } from '../../src/ops/ops.ts';
+import { selectStages } from '../../src/ops/select.ts';
+import { plainPart } from '../../src/ops/weights.ts';
+import { openBackend } from '../helpers/backends.ts';
+import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
+import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { WeightFolder } from '../helpers/weight-file.ts';
+import { open, openGroup } from './rank-cases.ts';
+
+const folder = new WeightFolder();
+afterAll(() => folder.remove());
+
+beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '2'));
+afterEach(() => {
+  for (const one of open.splice(0)) one.close();
+  vi.unstubAllEnvs();
+});
+
+const options = (numStages: number) =>
+  ({ ...ENGINE_DEFAULTS, device: 'cuda', pipelineParallelSize: numStages }) as const;
+
+function openStages(): [Ops, Ops] {
+  const { stages } = selectStages(options(2));
+  open.push(...stages);
+  return [stages[0]!, stages[1]!];
+}
+
+const K = 256;
+
+/** An op that takes a while: a product whose sums are `value` times K. */
+function slowOp(ops: Ops): (value: number) => Tensor {
+  const weight = ops.loadLinear([plainPart(folder.write([K, K], new Float32Array(K * K).fill(1)))], 'bf16');
+  return (value) => ops.linear(ops.tensor(new Float32Array(64 * K).fill(value), 64, K, 'bf16'), weight);
+}
+
+describe('a link between the stages of two GPUs', needsCudaEmulators, () => {
+  it.each([
+    ['that are connected', '1'],
+    ['that are not', '0'],
+  ])('%s carries in order what ops will have made, while the sender goes on', (_, peers) => {
+    vi.stubEnv('SVC_EMULATED_PEERS', peers);
+    const [first, second] = openStages();
+    const link = second.makeStageLink(3);
+    const make = slowOp(first);
+    for (const values of [
+      [1, 2, 3],
+      [4, 5, 6],
+    ]) {
+      for (const value of values) first.scope(() => first.sendHidden(link, make(value)));
+      for (const value of values) {
+        const received = second.scope(() => second.read(second.receiveHidden(link, 64, K)));
+        expect(received).toEqual(new Float32Array(64 * K).fill(value * K));
+      }
+    }
+    const columns = Float32Array.from({ length: 10 }, (_, index) => index);
+    first.scope(() => first.sendHidden(link, first.split(first.tensor(columns, 2, 5, 'f32'), [2, 3])[1]!));
+    const received = second.scope(() => second.read(second.receiveHidden(link, 2, 3)));
+    expect([...received]).toEqual([2, 3, 4, 7, 8, 9]);
+  });
+
+  it('does not use memory again that the receiver has not copied', () => {
+    const [first, second] = openStages();
+    const link = second.makeStageLink(1);
+    const keepBusy = slowOp(second);
+    const send = (value: number) =>
+      first.scope(() => first.sendHidden(link, first.tensor(Float32Array.of(value, 2), 1, 2, 'f32')));
+    send(1);
+    expect(() => send(2)).toThrow(/given more steps than it may have waiting/);
+    second.scope(() => {
+      for (let i = 0; i < 6; i += 1) keepBusy(i);
+      const received = second.receiveHidden(link, 1, 2);
+      expect(() => send(3)).toThrow(/given more steps than it may have waiting/);
+      expect(second.read(received)).toEqual(Float32Array.of(1, 2));
+    });
+    send(4);
+    expect(second.scope(() => second.read(second.receiveHidden(link, 1, 2)))).toEqual(Float32Array.of(4, 2));
+  });
+
+  it('gives nothing that was not sent, or has another shape, and takes nothing of another kind', () => {
+    const [first, second] = openStages();
+    const link = second.makeStageLink(2);
+    expect(() => second.receiveHidden(link, 1, 2)).toThrow(/what was not sent/);
+    const send = (ops: Ops) => ops.scope(() => ops.sendHidden(link, ops.tensor(Float32Array.of(1, 2), 1, 2, 'f32')));
+    send(first);
+    expect(() => second.receiveHidden(link, 2, 1)).toThrow(/of another step/);
+    const cpu = openBackend('cpu');
+    open.push(cpu);
+    expect(() => send(cpu)).toThrow(/on devices of one kind/);
+    second.close();
+    expect(() => send(first)).toThrow(/that of a closed one/);
+  });
+
+  it('ends with either of the two, whatever is on its way', () => {
+    for (const last of [0, 1]) {
+      const stages = openStages();
+      const link = stages[1].makeStageLink(2);
+      const make = slowOp(stages[0]);
+      for (const value of [1, 2]) stages[0].scope(() => stages[0].sendHidden(link, make(value)));
+      stages[1].scope(() => stages[1].receiveHidden(link, 64, K));
+      stages[1 - last]!.close();
+      stages[last]!.close();
+    }
+  });
+});
+
+describe('the GPUs of stages', needsCudaEmulators, () => {
+  it.each<[string, Record<string, string>, RegExp]>([
+    [
+      'fewer',
+      { SVC_EMULATED_GPUS: '3' },
+      /^--pipeline-parallel-size 2 and --tensor-parallel-size 2 need 4 GPUs, .* shows 3: .*CUDA_VISIBLE_DEVICES .*ask for fewer/,
+    ],
+    [
+      'unlike',
+      { SVC_EMULATED_GPUS: '4', SVC_EMULATED_CAPABILITY: '90,90,90,80' },
+      /^--pipeline-parallel-size 2 and .* GPUs of one kind, and GPU 0 is .*\(sm_90\), GPU 3 is .*\(sm_80\)/,
+    ],
+  ])('are refused where they are %s', (_, variables, why) => {
+    for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value);
+    const select = () => {
+      const groups = [openGroup(2), openGroup(2)];
+      const seats = groups.map((group) => group.seats[1]!);
+      return selectStages(options(2), seats);
+    };
+    expect(select).toThrow(ConfigError);
+    expect(select).toThrow(why);
+  });
+});
