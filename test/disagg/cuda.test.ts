@@ -103,16 +103,20 @@ describe('P and D on GPUs', needsCudaEmulator, () => {
     }
   });
 
-  describe('of several ranks', () => {
+  describe('of several ranks or stages', () => {
     const RANKS = [...CUDA, '--tensor-parallel-size', '2'];
+    const STAGES = [...CUDA, '--pipeline-parallel-size', '2'];
     beforeAll(() => void vi.stubEnv('SVC_EMULATED_GPUS', '2'));
     afterAll(() => void vi.unstubAllEnvs());
 
-    it('answer as one instance of one GPU does where P has two', async () => {
-      const cluster = await start('PUT_ASYNC', { producerArgs: RANKS, transports: ['tcp', 'auto'] });
+    it.each<[string, Changes, string[]]>([
+      ['P has two ranks', { producerArgs: RANKS, transports: ['tcp', 'auto'] }, ['tcp', 'cuda-ipc']],
+      ['both have two stages', { producerArgs: STAGES, consumerArgs: STAGES }, ['cuda-ipc']],
+    ])('answer as one instance of one GPU does where %s', async (_, changes, used) => {
+      const cluster = await start('PUT_ASYNC', changes);
       try {
         await expectBlocksCome(cluster);
-        expect(await transportsOf(cluster.producers[0]!.url)).toEqual(['tcp', 'cuda-ipc']);
+        expect(await transportsOf(cluster.producers[0]!.url)).toEqual(used);
       } finally {
         await cluster.stop();
       }

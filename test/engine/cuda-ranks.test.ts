@@ -135,11 +135,7 @@ describe('a model on several GPUs', needsCudaEmulators, () => {
 
 describe('the start of several GPUs', needsCudaEmulators, () => {
   it.each([
-    [
-      'more ranks than GPUs',
-      { SVC_EMULATED_GPUS: '1' },
-      /tensor-parallel-size 2 needs 2 GPUs, .* shows 1: /,
-    ],
+    ['more ranks than GPUs', { SVC_EMULATED_GPUS: '1' }, /tensor-parallel-size 2 needs 2 GPUs, .* shows 1: /],
     ['no NCCL', { SVC_NCCL: '/nowhere/libnccl.so.2' }, /NCCL is not there .*libnccl2/],
   ])('says what is wrong with %s', async (_, variables, why) => {
     for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value);

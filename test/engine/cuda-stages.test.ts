@@ -60,19 +60,19 @@ async function start(numStages: number, options: Partial<EngineConfig> = {}): Pr
 }
 
 /** Prompts in chunks and with common beginnings, rules that look back, log-probabilities. */
-const REQUESTS = Array.from({ length: 6 }, (_, id) =>
+const REQUESTS = Array.from({ length: 4 }, (_, id) =>
   newRequest({
     id,
-    promptTokenIds: Array.from({ length: 5 + 9 * id }, (_, index) => (index * (7 + (id % 2))) % 90),
+    promptTokenIds: Array.from({ length: 5 + 14 * id }, (_, index) => (index * (7 + (id % 2))) % 90),
     sampling: { temperature: (id % 3) / 2, seed: id, numLogprobs: id % 3 === 0 ? 2 : null },
     rules: id % 2 === 0 ? { repetitionPenalty: 1.7 } : null,
     stop: { stopTokenIds: [], maxTokens: 3 + id },
   }),
 );
-const ARRIVALS = [0, 0, 1, 1, 3, 4];
+const ARRIVALS = [0, 0, 1, 3];
 
 /** Of each way to put layers together one; all of them are computed in stages on the processor. */
-const GOLDENS = ['qwen3', 'gemma2', 'mixtral', 'deepseek-v3', 'gpt2', 'olmo2'];
+const GOLDENS = ['gemma2', 'mixtral', 'olmo2'];
 
 describe('a model in stages on several GPUs', needsCudaEmulators, () => {
   it.each(architectureGoldens().filter(({ name }) => GOLDENS.includes(name)))(
@@ -86,13 +86,13 @@ describe('a model in stages on several GPUs', needsCudaEmulators, () => {
     },
   );
 
-  it('gives any mix of requests the bytes of one, with graphs and without, and cut over ranks', async () => {
+  it('gives a mix of requests the bytes of one, with CUDA graphs, and cut over ranks', async () => {
     const expected = generate(await start(1), REQUESTS, ARRIVALS);
-    for (const options of [{}, { enforceEager: true }, { tensorParallelSize: 2 } as const]) {
-      const core = await start(2, options);
+    for (const tensorParallelSize of [1, 2] as const) {
+      const core = await start(2, { tensorParallelSize });
       expect(generate(core, REQUESTS, ARRIVALS)).toEqual(expected);
       const { ranks, compute } = core.executor.info;
-      expect(ranks).toHaveLength('tensorParallelSize' in options ? 4 : 2);
+      expect(ranks).toHaveLength(2 * tensorParallelSize);
       expect(compute).toMatch(/^2 (ranks in 2 )?pipeline stages: emulated GPU, sm_90/);
     }
   });
@@ -117,32 +117,21 @@ describe('a model in stages on several GPUs', needsCudaEmulators, () => {
   });
 
   it('has as many blocks as the GPU with the least room for its layers, within the share of each', async () => {
-    const [MEMORY, SHARE] = [80 * 2 ** 20, 0.7];
+    const [MEMORY, SHARE, KEPT] = [80 * 2 ** 20, 0.6, 5 * 2 ** 20];
     vi.stubEnv('SVC_EMULATED_MEMORY_MB', `${MEMORY / 2 ** 20}`);
     const options = {
       kvCacheMemoryBytes: null,
       gpuMemoryUtilization: SHARE,
       maxModelLen: 'auto',
-      maxNumSeqs: 64,
+      maxNumSeqs: 256,
       maxNumBatchedTokens: 16,
+      enforceEager: true,
     } as const;
     const core = await start(2, options);
-    const after = [0, 1].map(freeOf);
-    for (const free of after) expect(MEMORY - free).toBeLessThanOrEqual(MEMORY * SHARE);
+    const mostTaken = MEMORY - Math.min(freeOf(0), freeOf(1));
+    expect(mostTaken).toBeLessThanOrEqual(MEMORY * SHARE);
+    expect(mostTaken).toBeGreaterThan(MEMORY * SHARE - KEPT);
     expect(generate(core, REQUESTS).size).toBe(REQUESTS.length);
-    // Nothing grows while steps are computed.
-    expect([0, 1].map(freeOf)).toEqual(after);
-  });
-
-  it('fails with the name of the stage whose GPU does', async () => {
-    const core = await start(3);
-    core.scheduler.add(newRequest({ id: 1, promptTokenIds: [5, 6], stop: { maxTokens: 60 } }));
-    core.step();
-    vi.stubEnv('SVC_EMULATED_BROKEN', '1');
-    const goOn = () => {
-      while (core.step() !== null) continue;
-    };
-    expect(goOn).toThrow(/^pipeline stage 2 of 3 failed: the GPU could not compute \(CUDA_ERROR_ILLEGAL_ADDRESS/);
   });
 
   it.each(MOMENTS)('ends with the rank that ends where $when', async (moment) => {
@@ -170,7 +159,9 @@ describe('several engines on GPUs', needsCudaEmulators, () => {
     ['one GPU', {}, 2],
     ['two stages', { pipelineParallelSize: 2 }, 4],
   ])('of %s each draw the tokens of one, on GPUs of their own', async (_, options, numGpus) => {
-    const texts = [1, 2, 3, 4].map((text) => Array.from({ length: 12 }, (_, index) => 1 + ((text * 37 + index * 11) % 80)));
+    const texts = [1, 2, 3, 4].map((text) =>
+      Array.from({ length: 12 }, (_, index) => 1 + ((text * 37 + index * 11) % 80)),
+    );
     const params = resolveSamplingParams({ max_tokens: 4, temperature: 1, ignore_eos: true });
     const answersOf = (engine: InferenceEngine) =>
       Promise.all(
@@ -185,7 +176,8 @@ describe('several engines on GPUs', needsCudaEmulators, () => {
     const before = [0, 1, 2, 3].map(freeOf);
     const engine = await startEngines({ ...options, dataParallelSize: 2 });
     expect(await answersOf(engine)).toEqual(expected);
-    for (const { generationTokens } of await engine.statsByEngine()) expect(generationTokens).toBeGreaterThan(0);
+    for (const { generationTokens } of await engine.statsByEngine())
+      expect(generationTokens).toBeGreaterThan(0);
     const taken = [0, 1, 2, 3].map((gpu) => before[gpu]! - freeOf(gpu));
     expect(taken.map((bytes) => bytes > 0)).toEqual([0, 1, 2, 3].map((gpu) => gpu < numGpus));
   });
@@ -196,6 +188,22 @@ describe('several engines on GPUs', needsCudaEmulators, () => {
     await expect(starting).rejects.toThrow(ConfigError);
     await expect(starting).rejects.toThrow(
       /^--data-parallel-size 2 and --pipeline-parallel-size 2 need 4 GPUs, and the NVIDIA driver shows 3: /,
+    );
+  });
+});
+
+// The last: a GPU that is broken is so for the rest of the process.
+describe('a stage whose GPU breaks', needsCudaEmulators, () => {
+  it('ends the engine with its name', async () => {
+    const core = await start(3);
+    core.scheduler.add(newRequest({ id: 1, promptTokenIds: [5, 6], stop: { maxTokens: 60 } }));
+    core.step();
+    vi.stubEnv('SVC_EMULATED_BROKEN', '1');
+    const goOn = () => {
+      while (core.step() !== null);
+    };
+    expect(goOn).toThrow(
+      /^pipeline stage 2 of 3 failed: the GPU could not compute \(CUDA_ERROR_ILLEGAL_ADDRESS/,
     );
   });
 });

@@ -80,11 +80,29 @@ describe('a link between the stages of two GPUs', needsCudaEmulators, () => {
     expect(second.scope(() => second.read(second.receiveHidden(link, 1, 2)))).toEqual(Float32Array.of(4, 2));
   });
 
+  it('has memory for as many of the largest tensor as may be on their way', () => {
+    const [first, second] = openStages();
+    const link = second.makeStageLink(2);
+    const carry = (rows: number): number => {
+      const before = first.freeMemory();
+      first.scope(() => first.sendHidden(link, first.tensor(new Float32Array(rows * K), rows, K, 'f32')));
+      second.scope(() => second.read(second.receiveHidden(link, rows, K)));
+      return before - first.freeMemory();
+    };
+    // Arrays of the host and the arena take theirs.
+    for (let step = 0; step < 2; step += 1) carry(1);
+    const large = carry(2048);
+    expect(large).toBeGreaterThanOrEqual(2048 * K * 4);
+    expect(carry(1)).toBeGreaterThan(2000 * K * 4);
+    for (const rows of [2048, 1, 2048]) expect(carry(rows)).toBe(0);
+  });
+
   it('gives nothing that was not sent, or has another shape, and takes nothing of another kind', () => {
     const [first, second] = openStages();
     const link = second.makeStageLink(2);
     expect(() => second.receiveHidden(link, 1, 2)).toThrow(/what was not sent/);
-    const send = (ops: Ops) => ops.scope(() => ops.sendHidden(link, ops.tensor(Float32Array.of(1, 2), 1, 2, 'f32')));
+    const send = (ops: Ops) =>
+      ops.scope(() => ops.sendHidden(link, ops.tensor(Float32Array.of(1, 2), 1, 2, 'f32')));
     send(first);
     expect(() => second.receiveHidden(link, 2, 1)).toThrow(/of another step/);
     const cpu = openBackend('cpu');
