@@ -329,7 +329,7 @@ export const SERVE_OPTIONS = new OptionTable({
       env: 'SVC_TENSOR_PARALLEL_SIZE',
     }),
     pipelineParallelSize: option(integer(1, 8), 1, {
-      help: 'stages that the layers are in, each with threads and memory of its own, which compute several steps at the same time; the answers are the same',
+      help: 'stages that the layers are in, each with threads and memory of its own, or with --device cuda a GPU, which compute several steps at the same time; the answers are the same',
       aliases: ['-pp'],
       env: 'SVC_PIPELINE_PARALLEL_SIZE',
     }),
@@ -339,7 +339,7 @@ export const SERVE_OPTIONS = new OptionTable({
       env: 'SVC_CPU_BIND',
     }),
     dataParallelSize: option(integer(1, 1024), 1, {
-      help: 'engines behind one port: each has a copy of the model and an equal part of the threads and of the KV memory',
+      help: 'engines behind one port: each has a copy of the model and an equal part of the threads and of the KV memory, or with --device cuda GPUs of its own',
       aliases: ['-dp'],
     }),
     attentionBackend: optional(text('<name>'), {

@@ -417,7 +417,7 @@ export interface Ops {
 
   /**
    * What is sent next over a link of this backend -> f32 [rows, cols]. Where it will never come, since the sender has failed or ended,
-   * this op fails.
+   * this op fails. On a GPU `sendHidden` is called before it, and whether the sender has failed only the marks of the sender tell.
    */
   receiveHidden(link: StageLink, rows: number, cols: number): Tensor;
 

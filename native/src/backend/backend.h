@@ -243,9 +243,9 @@ class Backend {
 
   /// A link that this backend receives from: so many tensors may be on their way.
   virtual std::shared_ptr<StageLink> makeStageLink(size_t capacity) = 0;
-  /// A copy of x f32 goes to the stage at the other end of the link, of a backend of the same kind, which is told where that will never come.
+  /// A copy of x f32 goes to the stage at the other end of the link, of a backend of the same kind.
   virtual StreamPosition sendHidden(std::shared_ptr<StageLink> link, Rows x, int64_t cols) = 0;
-  /// Waits for what is sent next, f32.
+  /// Waits for what is sent next, f32. A processor is told where that will never come; for a GPU it must have been sent.
   virtual StreamPosition receiveHidden(std::shared_ptr<StageLink> link, Rows out, int64_t cols) = 0;
 
   /// `values` is filled when the op runs.
