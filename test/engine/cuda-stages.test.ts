@@ -117,20 +117,21 @@ describe('a model in stages on several GPUs', needsCudaEmulators, () => {
   });
 
   it('has as many blocks as the GPU with the least room for its layers, within the share of each', async () => {
-    const [MEMORY, SHARE, KEPT] = [80 * 2 ** 20, 0.6, 5 * 2 ** 20];
+    // Of the share 4 MiB are kept for arrays of steps.
+    const [MEMORY, SHARE, USABLE] = [80 * 2 ** 20, 0.5, 36 * 2 ** 20];
     vi.stubEnv('SVC_EMULATED_MEMORY_MB', `${MEMORY / 2 ** 20}`);
     const options = {
       kvCacheMemoryBytes: null,
       gpuMemoryUtilization: SHARE,
       maxModelLen: 'auto',
-      maxNumSeqs: 256,
+      maxNumSeqs: 64,
       maxNumBatchedTokens: 16,
       enforceEager: true,
     } as const;
     const core = await start(2, options);
     const mostTaken = MEMORY - Math.min(freeOf(0), freeOf(1));
-    expect(mostTaken).toBeLessThanOrEqual(MEMORY * SHARE);
-    expect(mostTaken).toBeGreaterThan(MEMORY * SHARE - KEPT);
+    expect(mostTaken).toBeLessThanOrEqual(USABLE);
+    expect(mostTaken).toBeGreaterThan(USABLE - 2 ** 14);
     expect(generate(core, REQUESTS).size).toBe(REQUESTS.length);
   });
 
