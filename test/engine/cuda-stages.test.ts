@@ -135,10 +135,10 @@ describe('a model in stages on several GPUs', needsCudaEmulators, () => {
     expect(generate(core, REQUESTS).size).toBe(REQUESTS.length);
   });
 
-  it.each(MOMENTS)('ends with the rank that ends where $when', async (moment) => {
+  it('ends with the rank that ends while a result is awaited', async () => {
     const core = await start(2, { tensorParallelSize: 2 });
     for (const one of REQUESTS) core.scheduler.add({ ...one, stop: { ...one.stop, maxTokens: 60 } });
-    await endRank(core, threads[0]!, moment);
+    await endRank(core, threads[0]!, MOMENTS.at(-1)!);
   });
 });
 
@@ -156,10 +156,7 @@ describe('several engines on GPUs', needsCudaEmulators, () => {
     return engine;
   }
 
-  it.each<[string, Partial<EngineConfig>, number]>([
-    ['one GPU', {}, 2],
-    ['two stages', { pipelineParallelSize: 2 }, 4],
-  ])('of %s each draw the tokens of one, on GPUs of their own', async (_, options, numGpus) => {
+  it('of two stages each draw the tokens of one, on GPUs of their own', async () => {
     const texts = [1, 2, 3, 4].map((text) =>
       Array.from({ length: 12 }, (_, index) => 1 + ((text * 37 + index * 11) % 80)),
     );
@@ -175,12 +172,12 @@ describe('several engines on GPUs', needsCudaEmulators, () => {
     const expected = await answersOf(one);
     await one.close();
     const before = [0, 1, 2, 3].map(freeOf);
-    const engine = await startEngines({ ...options, dataParallelSize: 2 });
+    const engine = await startEngines({ pipelineParallelSize: 2, dataParallelSize: 2 });
     expect(await answersOf(engine)).toEqual(expected);
     for (const { generationTokens } of await engine.statsByEngine())
       expect(generationTokens).toBeGreaterThan(0);
     const taken = [0, 1, 2, 3].map((gpu) => before[gpu]! - freeOf(gpu));
-    expect(taken.map((bytes) => bytes > 0)).toEqual([0, 1, 2, 3].map((gpu) => gpu < numGpus));
+    expect(Math.min(...taken)).toBeGreaterThan(0);
   });
 
   it('are refused where there are too few GPUs', async () => {

@@ -19,7 +19,6 @@ DeviceLink::DeviceLink(std::shared_ptr<const Device> receiver, size_t capacity) 
 }
 
 char* DeviceLink::room(const std::shared_ptr<const Device>& sender, size_t bytes) {
-  if (!whyClosed_.empty()) throw std::runtime_error(whyClosed_);
   const size_t index = numSent_ % capacity();
   if (numSent_ - numReceived_ == capacity() || !taken_[index].isReached()) {
     throw std::runtime_error("a pipeline stage is given more steps than it may have waiting");
@@ -43,9 +42,7 @@ void DeviceLink::send(int64_t rows, int64_t cols, StreamHandle stream) {
 }
 
 void DeviceLink::receive(DeviceAddress to, int64_t rows, int64_t cols, StreamHandle stream) {
-  if (numReceived_ == numSent_) {
-    throw std::runtime_error(whyClosed_.empty() ? "a pipeline stage is to receive what was not sent" : whyClosed_);
-  }
+  if (numReceived_ == numSent_) throw std::runtime_error("a pipeline stage is to receive what was not sent");
   const size_t index = numReceived_ % capacity();
   const Slot& slot = slots_[index];
   if (slot.rows != rows || slot.cols != cols) throw std::runtime_error("a pipeline stage got hidden states of another step");
@@ -57,10 +54,6 @@ void DeviceLink::receive(DeviceAddress to, int64_t rows, int64_t cols, StreamHan
                "copy hidden states from another one");
   taken_[index].record(stream);
   ++numReceived_;
-}
-
-void DeviceLink::close(const std::string& why) {
-  if (whyClosed_.empty()) whyClosed_ = why;
 }
 
 }  // namespace svc::cuda

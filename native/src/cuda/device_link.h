@@ -19,14 +19,15 @@ class DeviceLink final : public StageLink {
   DeviceLink(std::shared_ptr<const Device> receiver, size_t capacity);
 
   /// Memory for the next tensor of so many bytes, on `sender`, which the calling thread uses: its ops write there, then comes `send`. Throws
-  /// std::runtime_error where the link is closed, or where as many are on their way as may be.
+  /// std::runtime_error where as many are on their way as may be.
   char* room(const std::shared_ptr<const Device>& sender, size_t bytes);
   /// The tensor f32 [rows, cols], which the ops so far in `stream` have written.
   void send(int64_t rows, int64_t cols, StreamHandle stream);
   /// Appends to `stream` of the receiver that it waits for the oldest tensor on its way and copies it to `to`, one row behind the other. Throws
   /// std::runtime_error where none was sent, or one of another shape.
   void receive(DeviceAddress to, int64_t rows, int64_t cols, StreamHandle stream);
-  void close(const std::string& why) override;
+  /// Nobody waits for it on the host.
+  void close(const std::string&) override {}
 
  private:
   /// Memory of one tensor, until it has been copied.
@@ -51,7 +52,6 @@ class DeviceLink final : public StageLink {
   size_t numSent_ = 0, numReceived_ = 0;
   /// A slot that is used again has room for the largest tensor so far: once each has been used, none grows.
   size_t largestBytes_ = 0;
-  std::string whyClosed_;
 };
 
 }  // namespace svc::cuda
