@@ -67,6 +67,13 @@ export function transferSize(groups: BlockGroups, numTokens: number): number {
   return numTransferred(groups, numTokens, Math.ceil(numTokens / groups.blockSize));
 }
 
+/** [blocks] The group of each of such a transfer. */
+export function transferGroups(groups: BlockGroups, numTokens: number): Uint8Array {
+  const end = Math.ceil(numTokens / groups.blockSize);
+  const tables = groups.windows.map((_, group) => new Array<number>(end).fill(group));
+  return Uint8Array.from(transferBlocks(groups, numTokens, tables, 0, end));
+}
+
 /** Tokens that the first `count` blocks of such a transfer hold, in all groups. */
 export function tokensInFirst(groups: BlockGroups, numTokens: number, count: number): number {
   let end = 0;

@@ -85,9 +85,9 @@ export interface Range {
   readonly end: number;
 }
 
-/** What of each block a part of the KV memory holds: keys and values of these heads in these rows. */
+/** What a part of the KV memory holds: keys and values of these heads of these layers. */
 export interface KvPartPlace {
-  /** Rows of a block, one a layer. */
+  /** A block has those of its group. */
   readonly layers: Range;
   /** Heads of keys and values. */
   readonly heads: Range;
@@ -117,11 +117,12 @@ export interface KvCompatibility {
   readonly blockSize: number;
   /** [groups of layers] See `BlockGroups`. */
   readonly windows: readonly (number | null)[];
-  /** Rows of a block: of one group, one a layer. */
   readonly layers: number;
+  /** [layers] The group of each; left out where there is one group. */
+  readonly layerGroups?: readonly number[] | undefined;
   /** Heads of keys and values, over all parts of the memory. */
   readonly heads: number;
-  /** Bytes of one row of one block, over all heads. */
+  /** Bytes of one layer of one block, over all heads. */
   readonly layerBlockBytes: number;
 }
 

@@ -365,7 +365,7 @@ export interface NativeLayerBlockShape {
   readonly tileBytes: readonly number[];
 }
 
-/** One part of the KV memory of an instance: the rows and the heads of each block that it holds. */
+/** One part of the KV memory of an instance: the layers and the heads that it holds. */
 export interface NativeKvPart {
   /** Of `share` or `shareKvMemory`; can be used once. */
   readonly token: bigint;
@@ -411,6 +411,8 @@ export type NativeTransferEvent =
   | { readonly type: 'loaded'; readonly load: number; readonly isIntact: boolean };
 
 interface NativeTransferOptions {
+  /** [layers] The group of layers that shares blocks, of each; left out, all are of one. */
+  readonly layerGroups?: readonly number[] | undefined;
   /** Bytes of the receive memory. */
   readonly receiveBytes: number;
   /** Address of the TCP listener, port 0 for any; null for none. */
@@ -455,8 +457,11 @@ export interface NativeTransferEngine {
   connect(kind: Transport, address: string, sockets: number, cut?: NativeCut): number;
   disconnect(link: number): void;
 
-  /** A transfer of `numBlocks` blocks, which leave as they are saved. `send` is the caller's number. */
-  openSend(send: number, numBlocks: number): void;
+  /**
+   * A transfer of `numBlocks` blocks, which leave as they are saved. `send` is the caller's number.
+   * @param groups [blocks] the group of layers of each; left out, all are of the first
+   */
+  openSend(send: number, numBlocks: number, groups?: Uint8Array): void;
   /**
    * Sends runs of tokens of the link's cut over `link`, from index `first` of the transfer up to `end`, those saved so far and those to
    * come; from the beginning where called again. Where blocks are not cut a run is a block. `end` left out, all.
@@ -468,8 +473,15 @@ export interface NativeTransferEngine {
   /**
    * Lets blocks `firstBlock` .. `firstBlock + offsets.length` of a transfer come into the receive memory, all layers of a block one
    * after the other. The last block has `lastTokens` tokens; left out, all.
+   * @param groups as of `openSend`, of these blocks
    */
-  openReceive(ticket: bigint, firstBlock: number, offsets: Float64Array, lastTokens?: number): void;
+  openReceive(
+    ticket: bigint,
+    firstBlock: number,
+    offsets: Float64Array,
+    lastTokens?: number,
+    groups?: Uint8Array,
+  ): void;
   /** Pieces that have come so far. */
   progress(ticket: bigint): number;
   /** Ends its loads; `receiveClosed` follows: nothing writes into its places or reads them any more. */

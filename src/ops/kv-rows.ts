@@ -3,13 +3,19 @@
 import { ShapeError } from '../errors.ts';
 import type { KvCacheShape, Tensor } from './ops.ts';
 
+/** Of the shape of a cache, what decides where its layers are. */
+interface LayerShape {
+  readonly layers: number;
+  readonly layerGroups?: KvCacheShape['layerGroups'] | undefined;
+}
+
 export interface LayerPlace {
   readonly group: number;
   readonly row: number;
 }
 
 /** [layers] Layers of a group have its rows in their order. */
-export function layerPlaces({ layers, layerGroups }: KvCacheShape): LayerPlace[] {
+export function layerPlaces({ layers, layerGroups }: LayerShape): LayerPlace[] {
   const numRows: number[] = [];
   return Array.from({ length: layers }, (_, layer) => {
     const group = layerGroups?.[layer] ?? 0;
@@ -20,7 +26,7 @@ export function layerPlaces({ layers, layerGroups }: KvCacheShape): LayerPlace[]
 }
 
 /** Rows of a block: as many as the largest group has layers. */
-export function numKvRows(shape: KvCacheShape): number {
+export function numKvRows(shape: LayerShape): number {
   return 1 + Math.max(...layerPlaces(shape).map(({ row }) => row));
 }
 

@@ -13,18 +13,6 @@ export function expectPossible(config: EngineConfig, model: ModelConfig): void {
   if (config.pipelineParallelSize > 1) expectStages(config, model);
 }
 
-/** @throws ConfigError where stages would send a part of a block's rows that differs by the windows of its layers. */
-export function expectTransferable(
-  { kvTransfer, pipelineParallelSize: numStages }: EngineConfig,
-  windows: readonly (number | null)[],
-): void {
-  if (kvTransfer === null || numStages === 1 || windows.length === 1) return;
-  throw refusalOfStages(
-    numStages,
-    'is not available with --kv-transfer-config for models with windows: leave one out',
-  );
-}
-
 function expectNoGeneration({ speculative, kvTransfer, lora }: EngineConfig): void {
   const given = { 'speculative-config': speculative, 'kv-transfer-config': kvTransfer, 'lora-modules': lora };
   const option = Object.entries(given).find(([, value]) => value !== null)?.[0];

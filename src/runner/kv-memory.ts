@@ -13,7 +13,7 @@ export interface KvMemory {
   /** It for a transfer engine, by stages; empty where no other instance may read it. */
   readonly parts: readonly KvMemoryPart[];
   /** That of all ranks and stages together. */
-  readonly layout: Pick<KvCompatibility, 'layers' | 'heads' | 'layerBlockBytes'>;
+  readonly layout: Pick<KvCompatibility, 'layers' | 'layerGroups' | 'heads' | 'layerBlockBytes'>;
 }
 
 /**
@@ -28,22 +28,23 @@ export function takeKvMemory(
 ): KvMemory {
   const cache = makeKvCache(stages, model, shape, isShared);
   const caches = cache instanceof StagedKvCache ? cache.stages : [cache];
-  const numRows = caches.map((one) => numKvRows(one.shape));
+  const numLayers = caches.map((one) => one.shape.layers);
   const { ranks } = stages[0]!;
   const numCuts = cutsOf(shape, model, ranks);
   const firstHead = numCuts === 1 ? 0 : ranks.rank * shape.kvHeads;
   const heads = { first: firstHead, end: firstHead + shape.kvHeads };
   const part = (one: KvCache, stage: number): KvMemoryPart => {
-    const first = sum(numRows.slice(0, stage));
-    const layers = { first, end: first + numRows[stage]! };
+    const first = sum(numLayers.slice(0, stage));
+    const layers = { first, end: first + numLayers[stage]! };
     return { layers, heads, token: stages[stage]!.shareKvMemory(one) };
   };
   return {
     cache,
-    bytes: caches.map((one, stage) => shape.blocks * numRows[stage]! * one.layerBlockBytes),
+    bytes: caches.map((one) => shape.blocks * numKvRows(one.shape) * one.layerBlockBytes),
     parts: isShared ? caches.map(part) : [],
     layout: {
-      layers: sum(numRows),
+      layers: shape.layers,
+      layerGroups: shape.layerGroups,
       heads: shape.kvHeads * numCuts,
       layerBlockBytes: cache.layerBlockBytes * numCuts,
     },

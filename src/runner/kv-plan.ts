@@ -71,11 +71,10 @@ export class KvPlan {
   #memories(model: ModelShape, { shape, stages }: StagedDesign): CacheMemory[] {
     const { draftBytes, weightBytes } = this;
     const numCuts = cutsOf(shape, model, this.#stages[0]!.ranks);
-    const bytes = stages.map(kvBlockBytes);
-    const bytesOfAll = bytes.reduce((sum, one) => sum + one) * numCuts;
+    const bytesOfAll = kvBlockBytes(shape) * numCuts;
     const memories = this.#stages.map((ops, stage) => {
       const taken = { draftBytes, weightBytes, activationBytes: this.activationBytes[stage] ?? 0 };
-      return cacheMemory(this.#config, ops, taken, { stage, ofBlock: bytes[stage]! / bytesOfAll });
+      return cacheMemory(this.#config, ops, taken, { stage, ofBlock: kvBlockBytes(stages[stage]!) / bytesOfAll });
     });
     return memories.some(({ stage }) => stage === null) ? memories.slice(-1) : memories;
   }

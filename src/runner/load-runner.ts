@@ -15,7 +15,7 @@ import { type SelectedStages, selectStages } from '../ops/select.ts';
 import { once } from '../util/once.ts';
 import { compatibilityOf, describe, describeStages } from './describe-engine.ts';
 import type { EngineInfo, Executor } from './executor.ts';
-import { expectPossible, expectTransferable } from './expect-possible.ts';
+import { expectPossible } from './expect-possible.ts';
 import { takeKvMemory } from './kv-memory.ts';
 import { KvPlan } from './kv-plan.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
@@ -116,7 +116,6 @@ async function loadOn(
   const maxModelLen = await agree(() => plan.maxModelLen(model));
   const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));
   const { shape, windows } = plan.design(model);
-  expectTransferable(config, windows);
   const kv = takeKvMemory(stages, model, { ...shape, blocks: numBlocks }, config.kvTransfer !== null);
   const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows };
   const info: EngineInfo = {

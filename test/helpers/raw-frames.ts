@@ -25,7 +25,7 @@ export function rawHello(shape: Shape, wrong: RawHello = {}): Buffer {
   const { tokens = 1 } = shape;
   const cut = [
     wrong.magic ?? 0x48435653,
-    wrong.version ?? 2,
+    wrong.version ?? 3,
     wrong.layers ?? shape.layers,
     wrong.shards ?? 1,
     wrong.pieceTokens ?? tokens,
@@ -47,7 +47,7 @@ export function rawHello(shape: Shape, wrong: RawHello = {}): Buffer {
 }
 
 export interface RawFrame {
-  readonly magic?: number;
+  readonly magic?: bigint;
   readonly layer?: number;
   readonly ticket: bigint;
   readonly firstBlock?: number;
@@ -63,16 +63,16 @@ export interface RawFrame {
 
 export function rawFrame(frame: RawFrame): Buffer {
   const { crc32c } = loadNative();
-  const head = Buffer.alloc(32 + 8 * frame.pieces.length);
-  head.writeUInt32LE(frame.magic ?? 0x46435653, 0);
-  head.writeUInt32LE(frame.layer ?? 0, 4);
+  const head = Buffer.alloc(32 + 12 * frame.pieces.length);
+  head.writeBigUInt64LE(frame.magic ?? 0x454d415246435653n, 0);
   head.writeBigUInt64LE(frame.ticket, 8);
-  head.writeUInt32LE(frame.firstBlock ?? 0, 16);
-  head.writeUInt32LE(frame.count ?? frame.pieces.length, 20);
-  head.writeUInt32LE(frame.shard ?? 0, 24);
+  head.writeUInt32LE(frame.layer ?? 0, 16);
+  head.writeUInt32LE(frame.shard ?? 0, 20);
+  head.writeUInt32LE(frame.count ?? frame.pieces.length, 24);
   for (const [i, piece] of frame.pieces.entries()) {
-    head.writeUInt32LE(frame.pieceChecksum ?? crc32c(piece), 32 + 8 * i);
-    head.writeUInt32LE(frame.sourceBlock ?? 0, 36 + 8 * i);
+    head.writeUInt32LE(frame.pieceChecksum ?? crc32c(piece), 32 + 12 * i);
+    head.writeUInt32LE(frame.sourceBlock ?? 0, 36 + 12 * i);
+    head.writeUInt32LE(((frame.firstBlock ?? 0) + i) >>> 0, 40 + 12 * i);
   }
   head.writeUInt32LE(frame.checksum ?? crc32c(head), 28);
   return Buffer.concat([head, ...frame.pieces]);

@@ -90,7 +90,7 @@ describe('a greeting', needsNative, () => {
 
 describe('a frame', needsNative, () => {
   it.each<[string, Partial<RawFrame>, string]>([
-    ['of another magic', { magic: 1 }, 'not a frame'],
+    ['of another magic', { magic: 1n }, 'not a frame'],
     ['of a layer that is not there', { layer: 2 }, 'not a frame'],
     ['of a shard that is not there', { shard: 1 }, 'not a frame'],
     ['without pieces', { count: 0 }, 'a frame of too many pieces'],

@@ -44,7 +44,7 @@ function lie(address: string, memory: Memory, memoryBytes: number, input: Uint8A
 /** A frame as it goes over shared memory: without the pieces. */
 function frame(firstBlock: number, sourceBlock: number): Buffer {
   const piece = new Uint8Array(SHAPE.layerBlockBytes);
-  return rawFrame({ ticket: 5n, firstBlock, pieces: [piece], sourceBlock }).subarray(0, 40);
+  return rawFrame({ ticket: 5n, firstBlock, pieces: [piece], sourceBlock }).subarray(0, 44);
 }
 
 describe('memory', needsNative, () => {

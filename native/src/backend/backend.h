@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/activation.h"
-#include "backend/layer_places.h"
+#include "memory/layer_places.h"
 #include "backend/lora.h"
 #include "backend/op_inputs.h"
 #include "backend/step_inputs.h"

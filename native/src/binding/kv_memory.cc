@@ -71,14 +71,14 @@ Napi::Value KvMemoryObject::onKvStep(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value KvMemoryObject::onKvLayerSaved(const Napi::CallbackInfo& info) {
-  const auto layer = integerArgument(info, 0, 0, table_->memory.layers - 1, "onKvLayerSaved: a layer");
+  const auto layer = integerArgument(info, 0, 0, table_->memory.rows - 1, "onKvLayerSaved: a layer");
   table_->onLayerSaved(static_cast<uint32_t>(layer));
   return info.Env().Undefined();
 }
 
 size_t KvMemoryObject::offsetOf(const Napi::CallbackInfo& info) const {
   const transfer::KvMemory& memory = table_->memory;
-  const auto layer = integerArgument(info, 0, 0, memory.layers - 1, "KvMemory: a layer");
+  const auto layer = integerArgument(info, 0, 0, memory.rows - 1, "KvMemory: a layer");
   const auto block = integerArgument(info, 1, 0, memory.blocks - 1, "KvMemory: a block");
   return memory.offsetOf(static_cast<uint32_t>(layer), static_cast<uint32_t>(block));
 }

@@ -126,10 +126,8 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   a.expectEqual("rows of k", step->tokens(), k.rows);
   a.expectEqual("rows of v", step->tokens(), v.rows);
   StreamPosition stored = backend().storeKv(step, layer, k, v);
-  const int rowsStored = shape.layers.of[layer].rowsStored;
-  if (isSending_ && rowsStored > 0) {
-    const auto row = static_cast<uint32_t>(rowsStored - 1);
-    stored = backend().callback([table = sendTable_, row] { table->onLayerSaved(row); });
+  if (isSending_) {
+    stored = backend().callback([table = sendTable_, layer] { table->onLayerSaved(static_cast<uint32_t>(layer)); });
   }
   return recorded(info, a, stored);
 }

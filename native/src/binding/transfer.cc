@@ -16,6 +16,7 @@ namespace {
 /// Saved blocks name their send by a signed integer of 32 bits.
 constexpr int64_t kMaxId = INT32_MAX;
 constexpr int64_t kMaxBlocks = 1 << 24;
+constexpr int64_t kMaxGroup = UINT8_MAX;
 constexpr int64_t kMaxSockets = 16;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
@@ -60,6 +61,29 @@ std::vector<transfer::KvPart> takeParts(const Napi::Array& list) {
     parts.push_back({place, std::move(table)});
   }
   return parts;
+}
+
+/// [layers] the group of each, empty where there is one.
+std::vector<int> layerGroupsFrom(const Napi::Object& options) {
+  std::vector<int> groups;
+  if (!options.Get("layerGroups").IsArray()) return groups;
+  const auto list = options.Get("layerGroups").As<Napi::Array>();
+  for (uint32_t i = 0; i < list.Length(); ++i) {
+    const int64_t group = list.Get(i).ToNumber().Int64Value();
+    if (group < 0 || group > kMaxGroup) throw std::runtime_error("a group of layers is a number from 0 to 255");
+    groups.push_back(static_cast<int>(group));
+  }
+  return groups;
+}
+
+/// [blocks] the group of layers of each; left out, all are of the first.
+std::vector<uint8_t> blockGroupsFrom(const Napi::CallbackInfo& info, size_t index, size_t blocks, const transfer::KvParts& memory) {
+  if (info[index].IsUndefined()) return std::vector<uint8_t>(blocks);
+  const auto array = info[index].As<Napi::Uint8Array>();
+  std::vector<uint8_t> groups(array.Data(), array.Data() + array.ElementLength());
+  const bool areKnown = std::ranges::all_of(groups, [&](uint8_t group) { return group < memory.places().groups; });
+  if (groups.size() != blocks || !areKnown) throw Napi::RangeError::New(info.Env(), "a group of layers for each block of the transfer");
+  return groups;
 }
 
 std::vector<transfer::Listener> listen(const Napi::Object& options, const transfer::KvParts& memory) {
@@ -191,7 +215,7 @@ TransferEngine::TransferEngine(const Info& info)
       })) {
   const auto options = info[1].As<Napi::Object>();
   checked(info, [&] {
-    transfer::KvParts memory(takeParts(info[0].As<Napi::Array>()));
+    transfer::KvParts memory(takeParts(info[0].As<Napi::Array>()), layerGroupsFrom(options));
     const double bytes = options.Get("receiveBytes").ToNumber().DoubleValue();
     if (!(bytes >= 0 && bytes <= static_cast<double>(kMaxBytes))) throw std::runtime_error("receiveBytes is no size");
     const double deviceBytes = options.Has("deviceBytes") ? options.Get("deviceBytes").ToNumber().DoubleValue() : 0;
@@ -269,8 +293,10 @@ Napi::Value TransferEngine::disconnect(const Info& info) {
 
 Napi::Value TransferEngine::openSend(const Info& info) {
   const uint32_t send = idArgument(info, 0, "openSend: a send");
-  const auto blocks = static_cast<uint32_t>(integerArgument(info, 1, 1, kMaxBlocks, "openSend: blocks"));
-  for (const transfer::KvPart& part : parts(info).memory.distinct()) part.table->open(send, blocks);
+  const auto blocks = static_cast<size_t>(integerArgument(info, 1, 1, kMaxBlocks, "openSend: blocks"));
+  const transfer::KvParts& memory = parts(info).memory;
+  const std::vector<uint8_t> groups = blockGroupsFrom(info, 2, blocks, memory);
+  for (const transfer::KvPart& part : memory.distinct()) part.table->open(send, groups);
   return info.Env().Undefined();
 }
 
@@ -309,8 +335,9 @@ Napi::Value TransferEngine::openReceive(const Info& info) {
     slots.push_back(static_cast<size_t>(offset) / all.memory.blockBytes());
   }
   const auto last = static_cast<uint32_t>(lastTokens);
-  all.receiver.open(
-      std::make_shared<transfer::Receive>(all.memory, all.devices, ticket, first, last, std::move(places), std::move(slots)));
+  auto groups = blockGroupsFrom(info, 4, places.size(), all.memory);
+  all.receiver.open(std::make_shared<transfer::Receive>(all.memory, all.devices, ticket, first, last, std::move(places), std::move(slots),
+                                                        std::move(groups)));
   return info.Env().Undefined();
 }
 

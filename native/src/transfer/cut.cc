@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace svc::transfer {
 namespace {
@@ -11,8 +12,8 @@ bool divides(uint32_t part, uint32_t whole) { return part > 0 && whole % part ==
 
 }  // namespace
 
-PartCut::PartCut(const Cut& cut, uint32_t heads, const KvPlace& place, const LayerBlockShape& shape)
-    : place_(place), shape_(shape), shardHeads_(divides(cut.shards, heads) ? heads / cut.shards : 0) {
+PartCut::PartCut(const Cut& cut, uint32_t heads, const KvPlace& place, LayerPlaces layers, const LayerBlockShape& shape)
+    : place_(place), layers_(std::move(layers)), shape_(shape), shardHeads_(divides(cut.shards, heads) ? heads / cut.shards : 0) {
   const bool isWithin = divides(shardHeads_, place.firstHead) && divides(shardHeads_, place.endHead) &&
                         place.firstHead < place.endHead && shape.tokens > 0 && divides(cut.tokens, shape.tokens) &&
                         divides(shape.tileTokens, cut.tokens);

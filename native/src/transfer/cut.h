@@ -4,11 +4,12 @@
 #include <cstdint>
 
 #include "memory/layer_block_shape.h"
+#include "memory/layer_places.h"
 #include "memory/piece.h"
 
 namespace svc::transfer {
 
-/// What of each block one part of the KV memory holds: these rows, and of them these heads. Ends are not in it.
+/// What one part of the KV memory holds: of these layers these heads. Ends are not in it.
 struct KvPlace {
   uint32_t firstLayer, endLayer, firstHead, endHead;
 
@@ -33,8 +34,9 @@ struct Cut {
 /// The pieces of a cut in the layer blocks of one part. In a piece its tiles follow each other in the order of the layer block.
 class PartCut {
  public:
-  /// `shape` is that of the part, `heads` those of all parts. Throws std::runtime_error where a piece does not lie within the part.
-  PartCut(const Cut& cut, uint32_t heads, const KvPlace& place, const LayerBlockShape& shape);
+  /// `layers` and `shape` are those of the part, `heads` those of all parts. Throws std::runtime_error where a piece does not lie within
+  /// the part.
+  PartCut(const Cut& cut, uint32_t heads, const KvPlace& place, LayerPlaces layers, const LayerBlockShape& shape);
 
   const KvPlace& place() const { return place_; }
   bool has(uint32_t layer, uint32_t shard) const {
@@ -43,14 +45,20 @@ class PartCut {
   uint32_t firstShard() const { return firstShard_; }
   uint32_t endShard() const { return endShard_; }
   uint32_t firstHead(uint32_t shard) const { return shard * shardHeads_; }
-  uint32_t layers() const { return place_.endLayer - place_.firstLayer; }
+  /// Of a layer that it has: whose blocks hold it, and in which of their rows in this part.
+  uint32_t groupOf(uint32_t layer) const { return static_cast<uint32_t>(placeOf(layer).group); }
+  uint32_t rowOf(uint32_t layer) const { return static_cast<uint32_t>(placeOf(layer).row); }
+  /// Layers that it has of a group.
+  uint32_t layersOf(uint32_t group) const { return group < layers_.layersOf.size() ? static_cast<uint32_t>(layers_.layersOf[group]) : 0; }
+  /// Of a block.
+  uint32_t rows() const { return static_cast<uint32_t>(layers_.rows); }
   uint32_t shards() const { return endShard_ - firstShard_; }
   /// Pieces of a shard in one layer block, one a run of tokens.
   uint32_t runs() const { return runs_; }
   size_t pieceBytes() const { return pieceBytes_; }
-  /// Of a piece among those of one block, which follow each other by their layers, shards and runs.
+  /// Of a piece among those of one block, which follow each other by their rows, shards and runs.
   size_t offsetOf(uint32_t layer, uint32_t shard, uint32_t run) const {
-    return ((static_cast<size_t>(layer - place_.firstLayer) * shards() + shard - firstShard_) * runs_ + run) * pieceBytes_;
+    return ((static_cast<size_t>(rowOf(layer)) * shards() + shard - firstShard_) * runs_ + run) * pieceBytes_;
   }
   bool isWhole() const { return shards() == 1 && runs_ == 1; }
 
@@ -80,10 +88,12 @@ class PartCut {
   void scatter(char* layerBlock, const char* piece, uint32_t shard, uint32_t run) const;
 
  private:
+  const LayerPlace& placeOf(uint32_t layer) const { return layers_.of[layer - place_.firstLayer]; }
   /// Of one head in a piece.
   uint32_t runTiles() const { return shape_.tokens / shape_.tileTokens / runs_; }
 
   KvPlace place_;
+  LayerPlaces layers_;
   LayerBlockShape shape_;
   uint32_t shardHeads_, firstShard_ = 0, endShard_ = 0, runs_ = 0;
   size_t pieceBytes_ = 0;

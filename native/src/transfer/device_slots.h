@@ -15,7 +15,7 @@ class DeviceSlots {
     if (count == 0) return;
     for (const KvPart& part : memory.all()) {
       const KvMemory& own = part.memory();
-      bytes_.push_back(own.layers * own.layerBlockBytes);
+      bytes_.push_back(own.rows * own.layerBlockBytes);
       areas_.push_back(own.memory.device->allocate(count * bytes_.back()));
     }
   }

@@ -9,8 +9,8 @@
 namespace svc::transfer {
 
 constexpr uint32_t kHelloMagic = 0x48435653;  // "SVCH"
-constexpr uint32_t kFrameMagic = 0x46435653;  // "SVCF"
-constexpr uint32_t kVersion = 2;
+constexpr uint64_t kFrameMagic = 0x454d415246435653;  // "SVCFRAME"
+constexpr uint32_t kVersion = 3;
 /// Most pieces of one frame.
 constexpr uint32_t kMaxPieces = 128;
 /// Most bytes of pieces in one frame, which has at least one of them. They fit in a core's cache, since they are
@@ -49,13 +49,11 @@ struct Hello {
 /// `count` entries follow, and as many pieces where the receiver does not read them itself: of one shard of one layer, one a run of
 /// tokens.
 struct FrameHeader {
-  uint32_t magic;
-  uint32_t layer;
+  uint64_t magic;
   uint64_t ticket;
-  /// Place of the first run in the transfer.
-  uint32_t first;
-  uint32_t count;
+  uint32_t layer;
   uint32_t shard;
+  uint32_t count;
   /// Checksum of the header, with 0 in this place, and of the entries.
   uint32_t checksum;
 };
@@ -65,9 +63,11 @@ struct FrameEntry {
   uint32_t checksum;
   /// The block of the sender's memory that it is in.
   uint32_t sourceBlock;
+  /// Place of its run in the transfer, in a block of the layer's group.
+  uint32_t run;
 };
 
-static_assert(sizeof(Hello) == 56 && sizeof(FrameHeader) == 32 && sizeof(FrameEntry) == 8);
+static_assert(sizeof(Hello) == 56 && sizeof(FrameHeader) == 32 && sizeof(FrameEntry) == 12);
 
 /// The value of the checksum field of `hello`, and of `header`.
 uint32_t helloChecksum(Hello hello);

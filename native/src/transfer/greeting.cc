@@ -27,7 +27,7 @@ PartCut partOf(const Hello& hello, const KvParts& memory) {
   LayerBlockShape shape = memory.all().front().memory().shape;
   shape.heads = place.endHead - place.firstHead;
   shape.tokens = hello.blockTokens;
-  return PartCut(cut, memory.heads(), place, shape);
+  return memory.cutPart(cut, place, shape);
 }
 
 PartCut devicePartOf(const Hello& hello, const KvParts& memory) {

@@ -101,20 +101,20 @@ bool Loader::copy(const Receive& receive, const Receive::Piece& piece, uint32_t 
     const PartCut& cut = cuts[part];
     if (!cut.has(piece.layer, piece.shard)) continue;
     const KvMemory& memory = memory_.all()[part].memory();
-    const uint32_t layer = piece.layer - cut.place().firstLayer, run = receive.runInBlock(piece);
+    const uint32_t row = cut.rowOf(piece.layer), run = receive.runInBlock(piece);
     // A copy of a piece is verified: what it was copied from may change meanwhile.
     if (!lanes_.empty()) {
       char* const staged = lanes_[part]->pinned() + copied * bytes;
       if (checksum.copy(staged, from) != receive.checksum(piece)) return false;
       cut.eachSpan(piece.shard, run, [&](size_t inBlock, size_t inPiece, size_t size) {
-        lanes_[part]->store(memory.deviceAddress(layer, block) + inBlock, staged + inPiece, size);
+        lanes_[part]->store(memory.deviceAddress(row, block) + inBlock, staged + inPiece, size);
       });
     } else if (cut.isWhole()) {
-      if (checksum.copy(memory.layerBlock(layer, block), from) != receive.checksum(piece)) return false;
+      if (checksum.copy(memory.layerBlock(row, block), from) != receive.checksum(piece)) return false;
     } else {
       scratch_.assign(from, from + bytes);
       if (checksum(scratch_.data()) != receive.checksum(piece)) return false;
-      cut.scatter(memory.layerBlock(layer, block), scratch_.data(), piece.shard, run);
+      cut.scatter(memory.layerBlock(row, block), scratch_.data(), piece.shard, run);
     }
   }
   return true;
@@ -125,7 +125,7 @@ bool Loader::copyOnDevice(const Receive& receive, const Receive::Piece& piece, u
   for (size_t part = 0; part < onDevice_.size(); ++part) {
     const PartCut& cut = receive.parts()[part];
     if (!cut.has(piece.layer, piece.shard)) continue;
-    const DeviceAddress layerBlock = memory_.all()[part].memory().deviceAddress(piece.layer - cut.place().firstLayer, block);
+    const DeviceAddress layerBlock = memory_.all()[part].memory().deviceAddress(cut.rowOf(piece.layer), block);
     Copies& copies = onDevice_[part];
     copies.from.push_back({receive.devicePlace(part, piece), 0});
     copies.to.push_back({layerBlock, cut.firstTile(piece.shard, receive.runInBlock(piece))});

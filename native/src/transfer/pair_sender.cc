@@ -140,8 +140,8 @@ struct PairSender::Work {
     for (size_t i = 0; i < portion.blocks.size(); ++i) to.places.push_back({room + i * cut().pieceBytes(), 0});
     const std::span<const uint32_t> sums = lane.copyPieces(shape, piecesOf(portion, table().memory, cut()), to);
     std::vector<FrameEntry> entries;
-    for (size_t i = 0; i < sums.size(); ++i) entries.push_back({sums[i], portion.blocks[i]});
-    return frameHead(portion.header(cut()), entries);
+    for (size_t i = 0; i < sums.size(); ++i) entries.push_back(portion.entry(i, sums[i]));
+    return frameHead(portion.header(), entries);
   }
 };
 
@@ -158,9 +158,7 @@ PairSender::~PairSender() {
 }
 
 void PairSender::connect(uint32_t id, const std::string& address, const Cut& cut) {
-  std::vector<PartCut> cuts;
-  for (const KvPart& part : memory_.distinct()) cuts.emplace_back(cut, memory_.heads(), part.place, part.memory().shape);
-  const auto whole = links_[id] = std::make_shared<Link>(id, memory_.distinct(), std::move(cuts), events_);
+  const auto whole = links_[id] = std::make_shared<Link>(id, memory_.distinct(), memory_.cutDistinct(cut), events_);
   for (size_t part = 0; part < whole->parts.size(); ++part) {
     const Hello hello = helloOf(memory_.layers(), cut, whole->cuts[part], memory_.tokens(), 0);
     const auto work = std::make_shared<Work>(Work{whole, part, hello, openPairs_, reading_, bytesSent_, address});

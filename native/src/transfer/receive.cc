@@ -1,5 +1,7 @@
 #include "transfer/receive.h"
 
+#include <algorithm>
+
 namespace svc::transfer {
 
 bool Receive::cutInto(const Cut& cut) {
@@ -9,15 +11,27 @@ bool Receive::cutInto(const Cut& cut) {
   perBlock_ = parts_.front().runs();
   pieceBytes_ = parts_.front().pieceBytes();
   firstRun_ = firstBlock * perBlock_;
+  const LayerPlaces& layers = memory_.places();
+  layers_.resize(static_cast<size_t>(layers.groups));
+  for (uint32_t layer = 0; layer < memory_.layers(); ++layer) layers_[static_cast<size_t>(layers.of[layer].group)].push_back(layer);
   const uint32_t inLast = (lastTokens_ + cut.tokens - 1) / cut.tokens;
-  numRuns_ = places.empty() ? 0 : static_cast<uint32_t>(places.size() - 1) * perBlock_ + inLast;
-  const size_t numPieces = static_cast<size_t>(memory_.layers()) * cut.shards * numRuns_;
+  starts_.push_back(0);
+  for (size_t block = 0; block < places.size(); ++block) {
+    const uint32_t runs = block + 1 < places.size() ? perBlock_ : inLast;
+    for (uint32_t run = 0; run < runs; ++run) starts_.push_back(starts_.back() + layers_[groups_[block]].size() * cut.shards);
+  }
+  const size_t numPieces = starts_.back();
   checksums_.resize(numPieces);
   hasCome_.resize(numPieces);
   isOnDevice_.resize(numPieces);
   arrivals_.resize(numPieces);
   numPieces_ = numPieces;
   return true;
+}
+
+bool Receive::has(const Piece& piece) const {
+  const bool isWithin = piece.run >= firstRun_ && piece.run - firstRun_ < starts_.size() - 1;
+  return isWithin && groups_[blockOf(piece) - firstBlock] == memory_.places().of[piece.layer].group;
 }
 
 bool Receive::arrived(const Piece& piece, uint32_t checksum, bool isOnDevice) {
@@ -29,19 +43,15 @@ bool Receive::arrived(const Piece& piece, uint32_t checksum, bool isOnDevice) {
   return ++numCome_ == numPieces_;
 }
 
-Receive::Piece Receive::pieceOf(size_t index) const {
-  const size_t row = index / numRuns_;
-  return {static_cast<uint32_t>(row / cut_.shards), static_cast<uint32_t>(row % cut_.shards),
-          firstRun_ + static_cast<uint32_t>(index % numRuns_)};
-}
-
-Receive::Piece Receive::inOrder(uint64_t number) const {
-  const size_t rows = static_cast<size_t>(memory_.layers()) * cut_.shards;
-  return pieceOf(number % rows * numRuns_ + number / rows);
+Receive::Piece Receive::inOrder(size_t number) const {
+  const auto run = static_cast<uint32_t>(std::ranges::upper_bound(starts_, number) - starts_.begin() - 1);
+  const size_t place = number - starts_[run];
+  const std::vector<uint32_t>& layers = layers_[groups_[run / perBlock_]];
+  return {layers[place / cut_.shards], static_cast<uint32_t>(place % cut_.shards), firstRun_ + run};
 }
 
 size_t Receive::offsetOf(const Piece& piece) const {
-  return ((static_cast<size_t>(piece.layer) * cut_.shards + piece.shard) * perBlock_ + runInBlock(piece)) * pieceBytes_;
+  return ((static_cast<size_t>(rowOf(piece.layer)) * cut_.shards + piece.shard) * perBlock_ + runInBlock(piece)) * pieceBytes_;
 }
 
 }  // namespace svc::transfer

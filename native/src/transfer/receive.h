@@ -15,22 +15,23 @@ namespace svc::transfer {
 /// The pieces that one ticket allows, each at its place in the receive memory. How blocks are cut into them the first frame says.
 class Receive {
  public:
-  /// A piece in the order of places: row of a block, shard of it, and run of tokens of the transfer.
+  /// A shard of a layer, in a run of tokens of the transfer.
   struct Piece {
     uint32_t layer, shard, run;
   };
 
-  /// `firstBlock` is the index in the transfer of the first block, `places` has the place of each in the receive memory and `slots` the
-  /// number of that place, and the last one has `lastTokens` tokens.
+  /// `firstBlock` is the index in the transfer of the first block, `places` has the place of each in the receive memory, `slots` the
+  /// number of that place and `groups` the group of layers that it is of, and the last one has `lastTokens` tokens.
   Receive(const KvParts& memory, const DeviceSlots& devices, uint64_t ticket, uint32_t firstBlock, uint32_t lastTokens,
-          std::vector<char*> places, std::vector<size_t> slots)
+          std::vector<char*> places, std::vector<size_t> slots, std::vector<uint8_t> groups)
       : ticket(ticket),
         firstBlock(firstBlock),
         places(std::move(places)),
         memory_(memory),
         devices_(devices),
         slots_(std::move(slots)),
-        lastTokens_(lastTokens) {}
+        lastTokens_(lastTokens),
+        groups_(std::move(groups)) {}
 
   const uint64_t ticket;
   const uint32_t firstBlock;
@@ -39,19 +40,16 @@ class Receive {
   // The receiver's.
   /// False where it was cut otherwise before. Throws std::runtime_error where blocks cannot be cut so.
   bool cutInto(const Cut& cut);
-  /// Whether all these runs are in it.
-  bool hasRuns(uint64_t first, uint64_t count) const { return first >= firstRun_ && first + count <= firstRun_ + numRuns_; }
-  size_t indexOf(const Piece& piece) const {
-    return (static_cast<size_t>(piece.layer) * cut_.shards + piece.shard) * numRuns_ + (piece.run - firstRun_);
-  }
+  /// Whether its run is one of this transfer, and in a block of its layer's group.
+  bool has(const Piece& piece) const;
   bool hasCome(const Piece& piece) const { return hasCome_[indexOf(piece)]; }
   /// It is in its place, of the host or of each device that it is for, with this checksum. @returns whether it was the last one.
   bool arrived(const Piece& piece, uint32_t checksum, bool isOnDevice);
 
   // Of those that numReadable says the loader may read these, which do not change any more.
-  Piece arrival(uint64_t number) const { return pieceOf(arrivals_[number]); }
+  Piece arrival(uint64_t number) const { return inOrder(arrivals_[number]); }
   /// All pieces in the order of their places.
-  Piece inOrder(uint64_t number) const;
+  Piece inOrder(size_t number) const;
   uint32_t checksum(const Piece& piece) const { return checksums_[indexOf(piece)]; }
   bool isOnDevice(const Piece& piece) const { return isOnDevice_[indexOf(piece)] != 0; }
   char* place(const Piece& piece) const { return places[blockOf(piece) - firstBlock] + offsetOf(piece); }
@@ -77,8 +75,13 @@ class Receive {
   bool isRead(uint64_t number) const { return numPieces_ > 0 && number == numPieces_; }
 
  private:
-  Piece pieceOf(size_t index) const;
   size_t slotOf(const Piece& piece) const { return slots_[blockOf(piece) - firstBlock]; }
+  /// Its number in the order of places.
+  size_t indexOf(const Piece& piece) const {
+    return starts_[piece.run - firstRun_] + static_cast<size_t>(rowOf(piece.layer)) * cut_.shards + piece.shard;
+  }
+  /// Of a layer in the place of its block.
+  int rowOf(uint32_t layer) const { return memory_.places().of[layer].row; }
   /// Of a piece in the place of its block.
   size_t offsetOf(const Piece& piece) const;
 
@@ -86,11 +89,16 @@ class Receive {
   const DeviceSlots& devices_;
   const std::vector<size_t> slots_;
   const uint32_t lastTokens_;
+  const std::vector<uint8_t> groups_;
   Cut cut_{};
   std::vector<PartCut> parts_;
   /// Of one block; of the transfer those that are in it.
-  uint32_t perBlock_ = 1, firstRun_ = 0, numRuns_ = 0;
+  uint32_t perBlock_ = 1, firstRun_ = 0;
   size_t pieceBytes_ = 0;
+  /// [runs + 1] Pieces of all runs before.
+  std::vector<size_t> starts_;
+  /// [groups][rows] The layer there.
+  std::vector<std::vector<uint32_t>> layers_;
   /// Checksums of the pieces that have arrived; the loader verifies them once more.
   std::vector<uint32_t> checksums_;
   /// Which have arrived intact; nothing is written there again.

@@ -21,8 +21,6 @@ constexpr size_t kMaxForeignBytes = size_t{1} << 46;
 constexpr int kReadsPerTurn = 16;
 constexpr size_t kMaxParts = 32;
 
-Receive::Piece pieceAt(const FrameHeader& header, uint32_t index) { return {header.layer, header.shard, header.first + index}; }
-
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
 
 }  // namespace
@@ -156,7 +154,7 @@ void Receiver::checkHello(Inbound& inbound) {
 void Receiver::map(Inbound& inbound, size_t layerBlockBytes) {
   const Hello& hello = inbound.hello;
   if (!inbound.memory.isOpen() || hello.blocks == 0 || hello.blocks > INT32_MAX) refuse("no KV memory to read from");
-  size_t bytes = static_cast<size_t>(inbound.part->layers()) * hello.blocks;
+  size_t bytes = static_cast<size_t>(inbound.part->rows()) * hello.blocks;
   const bool isHuge = __builtin_mul_overflow(bytes, layerBlockBytes, &bytes) || bytes > kMaxForeignBytes;
   if (isHuge) refuse("more KV memory than there can be");
   const int fd = inbound.memory.get();
@@ -185,7 +183,9 @@ void Receiver::beginPieces(Inbound& inbound) {
   inbound.receive = find(header.ticket);
   if (inbound.receive) {
     if (!inbound.receive->cutInto({inbound.hello.shards, inbound.hello.pieceTokens})) refuse("a transfer that was cut otherwise");
-    if (!inbound.receive->hasRuns(header.first, header.count)) refuse("a frame outside of its transfer");
+    for (uint32_t index = 0; index < header.count; ++index) {
+      if (!inbound.receive->has(pieceAt(inbound, index))) refuse("a frame outside of its transfer");
+    }
   }
   inbound.isCorrupt = false;
   inbound.state = State::Pieces;
@@ -203,8 +203,12 @@ void Receiver::endPieces(Inbound& inbound) {
   inbound.state = State::Header;
 }
 
+Receive::Piece Receiver::pieceAt(const Inbound& inbound, uint32_t index) {
+  return {inbound.header.layer, inbound.header.shard, inbound.entries[index].run};
+}
+
 char* Receiver::placeOf(const Inbound& inbound, uint32_t index) const {
-  const Receive::Piece piece = pieceAt(inbound.header, index);
+  const Receive::Piece piece = pieceAt(inbound, index);
   if (!inbound.receive || inbound.receive->hasCome(piece)) return nullptr;
   return inbound.receive->place(piece);
 }
@@ -245,7 +249,7 @@ size_t Receiver::sourceOffset(const Inbound& inbound, uint32_t index) const {
   const uint32_t source = inbound.entries[index].sourceBlock;
   if (source >= inbound.hello.blocks) refuse("a block outside of the peer's KV memory");
   const PartCut& part = *inbound.part;
-  const size_t row = inbound.header.layer - part.place().firstLayer, layerBlockBytes = part.pieceBytes() * part.shards() * part.runs();
+  const size_t row = part.rowOf(inbound.header.layer), layerBlockBytes = part.pieceBytes() * part.shards() * part.runs();
   return (row * inbound.hello.blocks + source) * layerBlockBytes;
 }
 
@@ -260,7 +264,7 @@ void Receiver::copyPieces(Inbound& inbound) {
     if (part.isWhole()) {
       arrived(inbound, index, inbound.checksum->copy(place, layerBlock));
     } else {
-      part.gather(place, layerBlock, header.shard, (header.first + index) % part.runs());
+      part.gather(place, layerBlock, header.shard, inbound.entries[index].run % part.runs());
       arrived(inbound, index, (*inbound.checksum)(place));
     }
   }
@@ -273,7 +277,7 @@ void Receiver::copyOnDevices(Inbound& inbound) {
   std::vector<uint32_t> indices;
   for (uint32_t index = 0; index < header.count; ++index) {
     if (placeOf(inbound, index) == nullptr) continue;
-    if (inbound.receive->hasDevicePlace(pieceAt(header, index))) indices.push_back(index);
+    if (inbound.receive->hasDevicePlace(pieceAt(inbound, index))) indices.push_back(index);
     else copyToHost(inbound, index, holders.front());
   }
   std::vector<bool> areIntact(indices.size(), true);
@@ -287,7 +291,7 @@ void Receiver::copyOnDevices(Inbound& inbound) {
 std::span<const uint32_t> Receiver::copyOnDevice(const Inbound& inbound, std::span<const uint32_t> indices, size_t part) {
   const PieceShape shape = inbound.part->piece();
   Pieces to{shape.grid, {}};
-  for (const uint32_t index : indices) to.places.push_back({inbound.receive->devicePlace(part, pieceAt(inbound.header, index)), 0});
+  for (const uint32_t index : indices) to.places.push_back({inbound.receive->devicePlace(part, pieceAt(inbound, index)), 0});
   return lane(part).copyPieces(shape, sourcesOf(inbound, indices, part), to);
 }
 
@@ -297,7 +301,7 @@ Pieces Receiver::sourcesOf(const Inbound& inbound, std::span<const uint32_t> ind
   const bool isMapped = !inbound.deviceMemory.empty();
   Pieces from{isMapped ? theirs.grid() : theirs.piece().grid, {}};
   for (const uint32_t index : indices) {
-    const uint32_t firstTile = theirs.firstTile(header.shard, (header.first + index) % theirs.runs());
+    const uint32_t firstTile = theirs.firstTile(header.shard, inbound.entries[index].run % theirs.runs());
     if (isMapped) from.places.push_back({inbound.deviceMemory[part]->address() + sourceOffset(inbound, index), firstTile});
     else from.places.push_back({inbound.pieces[part] + index * theirs.pieceBytes(), 0});
   }
@@ -349,7 +353,7 @@ void Receiver::arrived(Inbound& inbound, uint32_t index, bool isIntact, Kept kep
     inbound.isCorrupt = true;
     return;
   }
-  const bool isLast = receive.arrived(pieceAt(inbound.header, index), kept.checksum, kept.isOnDevice);
+  const bool isLast = receive.arrived(pieceAt(inbound, index), kept.checksum, kept.isOnDevice);
   if (isLast) events_.push({EventKind::Received, receive.ticket});
   receive.numReadable = receive.numCome();
 }

@@ -107,6 +107,8 @@ class Receiver {
     arrived(inbound, index, checksum == inbound.entries[index].checksum, {checksum, false});
   }
   void arrived(Inbound& inbound, uint32_t index, bool isIntact, Kept kept);
+  /// A piece of the frame.
+  static Receive::Piece pieceAt(const Inbound& inbound, uint32_t index);
   /// Null if the piece is thrown away.
   char* placeOf(const Inbound& inbound, uint32_t index) const;
 

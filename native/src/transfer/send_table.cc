@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace svc::transfer {
 
 Pieces piecesOf(const Portion& portion, const KvMemory& memory, const PartCut& cut) {
   Pieces pieces{cut.grid(), {}};
-  uint32_t run = portion.first;
-  for (const uint32_t block : portion.blocks) {
-    pieces.places.push_back({memory.deviceAddress(portion.layer, block), cut.firstTile(portion.shard, run++ % cut.runs())});
+  for (size_t i = 0; i < portion.blocks.size(); ++i) {
+    const uint32_t firstTile = cut.firstTile(portion.shard, portion.runs[i] % cut.runs());
+    pieces.places.push_back({memory.deviceAddress(portion.row, portion.blocks[i]), firstTile});
   }
   return pieces;
 }
@@ -44,7 +45,7 @@ void SendTable::onStep(std::span<const int32_t> entries) {
     if (found == sends_.end() || count == 0) continue;
     Send& send = found->second;
     const uint64_t end = static_cast<uint64_t>(first) + blocks.size();
-    require(static_cast<uint32_t>(first) >= send.numFed && end <= send.numBlocks);
+    require(static_cast<uint32_t>(first) >= send.numFed && end <= send.groups.size());
     send.numFed = static_cast<uint32_t>(end);
     send.batches.push_back({static_cast<uint32_t>(first), {blocks.begin(), blocks.end()}});
     step_.emplace_back(found->first, send.batches.size() - 1);
@@ -63,11 +64,11 @@ void SendTable::onLayerSaved(uint32_t layer) {
   if (isWanted) wake_();
 }
 
-void SendTable::open(uint32_t id, uint32_t numBlocks) {
+void SendTable::open(uint32_t id, std::vector<uint8_t> groups) {
   const std::lock_guard lock(mutex_);
   leaveStep(id);
   Send& send = sends_[id] = Send{};
-  send.numBlocks = numBlocks;
+  send.groups = std::move(groups);
 }
 
 void SendTable::grant(uint32_t id, uint32_t link, uint64_t ticket, uint32_t first, uint32_t end) {
@@ -78,7 +79,8 @@ void SendTable::grant(uint32_t id, uint32_t link, uint64_t ticket, uint32_t firs
   send.grant = Grant{link, ticket, first, end};
   send.generation = ++lastGeneration_;
   send.numSent = 0;
-  for (Batch& batch : send.batches) batch.layer = batch.shard = batch.piece = 0;
+  send.numGranted.reset();
+  for (Batch& batch : send.batches) batch.layer = batch.shard = batch.run = 0;
   wake_();
 }
 
@@ -110,22 +112,32 @@ std::optional<Portion> SendTable::take(uint32_t link, const PartCut& cut, size_t
 
 std::optional<Portion> SendTable::takeFrom(uint32_t id, Send& send, const PartCut& cut, size_t mostBytes) {
   const size_t most = std::clamp<size_t>(mostBytes / cut.pieceBytes(), 1, kMaxPieces);
-  const Grant& grant = *send.grant;
   for (Batch& batch : send.batches) {
-    const uint32_t start = batch.firstBlock * cut.runs();
-    const uint32_t first = std::max(start, grant.first);
-    const uint32_t end = std::min(start + static_cast<uint32_t>(batch.blocks.size()) * cut.runs(), grant.end);
-    if (first >= end || batch.layer >= batch.layersReady) continue;
-    const uint32_t begin = std::max(start + batch.piece, first);
-    Portion portion{id, send.generation, grant.ticket, batch.layer, cut.firstShard() + batch.shard, begin, {}};
-    const uint32_t stop = static_cast<uint32_t>(std::min<size_t>(begin + most, end));
-    for (uint32_t run = begin; run < stop; ++run) portion.blocks.push_back(batch.blocks[(run - start) / cut.runs()]);
-    batch.piece = stop == end ? 0 : stop - start;
-    if (stop == end) batch.shard = (batch.shard + 1) % cut.shards();
-    if (stop == end && batch.shard == 0) batch.layer += 1;
-    return portion;
+    while (batch.layer < batch.layersReady) {
+      Portion portion = takeNext(id, send, batch, cut, most);
+      if (!portion.blocks.empty()) return portion;
+    }
   }
   return std::nullopt;
+}
+
+Portion SendTable::takeNext(uint32_t id, const Send& send, Batch& batch, const PartCut& cut, size_t most) {
+  const Grant& grant = *send.grant;
+  const uint32_t layer = cut.place().firstLayer + batch.layer;
+  Portion portion{id, send.generation, grant.ticket, layer, cut.rowOf(layer), cut.firstShard() + batch.shard, {}, {}};
+  const uint32_t endBlock = batch.firstBlock + static_cast<uint32_t>(batch.blocks.size());
+  const uint32_t end = std::min(endBlock * cut.runs(), grant.end);
+  uint32_t run = std::max({batch.firstBlock * cut.runs(), grant.first, batch.run});
+  for (; run < end && portion.runs.size() < most; ++run) {
+    const uint32_t block = run / cut.runs();
+    if (send.groups[block] != cut.groupOf(layer)) continue;
+    portion.runs.push_back(run);
+    portion.blocks.push_back(batch.blocks[block - batch.firstBlock]);
+  }
+  batch.run = run < end ? run : 0;
+  if (run >= end) batch.shard = (batch.shard + 1) % cut.shards();
+  if (run >= end && batch.shard == 0) batch.layer += 1;
+  return portion;
 }
 
 bool SendTable::finish(const Portion& portion) {
@@ -140,9 +152,16 @@ bool SendTable::isSent(uint32_t id, const PartCut& cut) {
   const std::lock_guard lock(mutex_);
   const auto found = sends_.find(id);
   if (found == sends_.end() || !found->second.grant) return false;
-  const Send& send = found->second;
-  const uint32_t end = std::min(send.grant->end, send.numBlocks * cut.runs()), first = std::min(send.grant->first, end);
-  return send.numSent == uint64_t{end - first} * cut.layers() * cut.shards();
+  Send& send = found->second;
+  if (!send.numGranted) send.numGranted = countGranted(send, cut);
+  return send.numSent == *send.numGranted;
+}
+
+uint64_t SendTable::countGranted(const Send& send, const PartCut& cut) {
+  const uint32_t end = std::min(send.grant->end, static_cast<uint32_t>(send.groups.size()) * cut.runs());
+  uint64_t count = 0;
+  for (uint32_t run = send.grant->first; run < end; ++run) count += cut.layersOf(send.groups[run / cut.runs()]);
+  return count * cut.shards();
 }
 
 }  // namespace svc::transfer

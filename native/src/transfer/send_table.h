@@ -22,16 +22,16 @@ struct Portion {
   /// Number of its grant: a later grant begins anew.
   uint32_t generation;
   uint64_t ticket;
-  /// Row of this part.
   uint32_t layer;
+  /// That of the layer in this part.
+  uint32_t row;
   uint32_t shard;
-  /// Place of the first piece among the runs of the transfer.
-  uint32_t first;
-  /// [pieces] The block that each is in.
-  std::vector<uint32_t> blocks;
+  /// [pieces] The place of each among the runs of the transfer, and the block that it is in.
+  std::vector<uint32_t> runs, blocks;
 
   /// Of its frame, but for what `frameHead` fills in.
-  FrameHeader header(const PartCut& part) const { return {kFrameMagic, part.place().firstLayer + layer, ticket, first, 0, shard, 0}; }
+  FrameHeader header() const { return {kFrameMagic, ticket, layer, shard, 0, 0}; }
+  FrameEntry entry(size_t piece, uint32_t checksum) const { return {checksum, blocks[piece], runs[piece]}; }
 };
 
 /// The pieces of `portion` where the device has them.
@@ -51,10 +51,12 @@ class SendTable {
   /// Entries `[send, firstIndex, count, block * count]`; ignores unknown sends. Throws std::range_error if they are
   /// malformed, or name a block a second time.
   void onStep(std::span<const int32_t> entries);
+  /// `layer` counts those of this part.
   void onLayerSaved(uint32_t layer);
 
   // JavaScript thread.
-  void open(uint32_t send, uint32_t numBlocks);
+  /// `groups` [blocks]: the group of layers of each.
+  void open(uint32_t send, std::vector<uint8_t> groups);
   /// Of the runs of the link's cut those from `first` up to `end`.
   void grant(uint32_t send, uint32_t link, uint64_t ticket, uint32_t first, uint32_t end);
   void erase(uint32_t send);
@@ -73,10 +75,10 @@ class SendTable {
     uint32_t firstBlock;
     std::vector<uint32_t> blocks;
     uint32_t layersReady = 0;
-    /// Progress of the grant: the next layer, the next shard of it, and the next piece of that.
+    /// Progress of the grant: the next layer, the next shard of it, and the run from which pieces of that are left.
     uint32_t layer = 0;
     uint32_t shard = 0;
-    uint32_t piece = 0;
+    uint32_t run = 0;
   };
   struct Grant {
     uint32_t link;
@@ -84,17 +86,22 @@ class SendTable {
     uint32_t first, end;
   };
   struct Send {
-    uint32_t numBlocks = 0;
+    /// [blocks]
+    std::vector<uint8_t> groups;
     /// End of the saved blocks.
     uint32_t numFed = 0;
     std::vector<Batch> batches;
     std::optional<Grant> grant;
     uint32_t generation = 0;
-    /// Pieces of the grant that were sent.
+    /// Pieces of the grant that were sent, and how many there are, once it was asked.
     uint64_t numSent = 0;
+    std::optional<uint64_t> numGranted;
   };
 
   static std::optional<Portion> takeFrom(uint32_t id, Send& send, const PartCut& cut, size_t mostBytes);
+  /// The next pieces of what `batch` has computed, at most `most`; empty where its next layer has none left.
+  static Portion takeNext(uint32_t id, const Send& send, Batch& batch, const PartCut& cut, size_t most);
+  static uint64_t countGranted(const Send& send, const PartCut& cut);
   void leaveStep(uint32_t send);
 
   std::mutex mutex_;

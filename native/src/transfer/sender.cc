@@ -30,8 +30,8 @@ void advance(std::vector<iovec>& parts, size_t& next, size_t size) {
 std::vector<char> gather(const KvMemory& memory, const PartCut& cut, const Portion& portion) {
   std::vector<char> pieces(portion.blocks.size() * cut.pieceBytes());
   for (size_t i = 0; i < portion.blocks.size(); ++i) {
-    const uint32_t run = (portion.first + static_cast<uint32_t>(i)) % cut.runs();
-    cut.gather(pieces.data() + i * cut.pieceBytes(), memory.layerBlock(portion.layer, portion.blocks[i]), portion.shard, run);
+    const char* layerBlock = memory.layerBlock(portion.row, portion.blocks[i]);
+    cut.gather(pieces.data() + i * cut.pieceBytes(), layerBlock, portion.shard, portion.runs[i] % cut.runs());
   }
   return pieces;
 }
@@ -39,7 +39,7 @@ std::vector<char> gather(const KvMemory& memory, const PartCut& cut, const Porti
 }  // namespace
 
 Sender::Sender(const KvParts& memory, PairSender::OpenPairs openPairs, EventQueue& events)
-    : parts_(memory.distinct()), layers_(memory.layers()), heads_(memory.heads()), events_(events), pairs_(memory, std::move(openPairs), events) {
+    : memory_(memory), parts_(memory.distinct()), events_(events), pairs_(memory, std::move(openPairs), events) {
   for (const KvPart& part : parts_) {
     if (memory.isOfDevice()) staging_.push_back(std::make_unique<Staging>(part.memory(), [this] { poller_.wake(); }));
   }
@@ -55,8 +55,7 @@ Sender::~Sender() {
 }
 
 uint32_t Sender::connect(const Transport& transport, std::string address, int sockets, const Cut& cut) {
-  std::vector<PartCut> cuts;
-  for (const KvPart& part : parts_) cuts.emplace_back(cut, heads_, part.place, part.memory().shape);
+  std::vector<PartCut> cuts = memory_.cutDistinct(cut);
   const uint32_t id = nextLink_++;
   if (&transport == &ncclTransport()) {
     poller_.post([this, id, address = std::move(address), cut] { pairs_.connect(id, address, cut); });
@@ -131,7 +130,7 @@ void Sender::greet(Outbound& outbound) {
   Link& link = links_.at(outbound.link);
   const PartCut& cut = link.parts[outbound.part];
   const uint32_t readable = link.transport->maps(memory) ? memory.blocks : 0;
-  const Hello hello = helloOf(layers_, link.cut, cut, memory.shape.tokens, readable);
+  const Hello hello = helloOf(memory_.layers(), link.cut, cut, memory.shape.tokens, readable);
   if (!link.transport->sendHello(outbound.socket.get(), hello, memory)) {
     closeLink(outbound.link, std::string("the connection does not carry a greeting: ") + std::strerror(errno));
     return;
@@ -220,17 +219,17 @@ Sender::Writing Sender::makeFrame(Portion portion, const Link& link, size_t part
   else if (!cut.isWhole()) copies = gather(memory, cut, portion);
   const auto piece = [&](size_t i) {
     if (place) return place->data() + i * cut.pieceBytes();
-    return cut.isWhole() ? memory.layerBlock(portion.layer, portion.blocks[i]) : copies.data() + i * cut.pieceBytes();
+    return cut.isWhole() ? memory.layerBlock(portion.row, portion.blocks[i]) : copies.data() + i * cut.pieceBytes();
   };
   std::vector<FrameEntry> entries;
-  for (size_t i = 0; i < count; ++i) entries.push_back({sums.empty() ? link.checksum(piece(i)) : sums[i], portion.blocks[i]});
+  for (size_t i = 0; i < count; ++i) entries.push_back(portion.entry(i, sums.empty() ? link.checksum(piece(i)) : sums[i]));
   std::vector<iovec> parts;
   const auto append = [&](char* data, size_t size) {
     // What is adjacent is sent as one.
     if (!parts.empty() && static_cast<char*>(parts.back().iov_base) + parts.back().iov_len == data) parts.back().iov_len += size;
     else parts.push_back({data, size});
   };
-  std::vector<char> head = frameHead(portion.header(cut), entries);
+  std::vector<char> head = frameHead(portion.header(), entries);
   append(head.data(), head.size());
   if (!isMapped) {
     for (size_t i = 0; i < count; ++i) append(piece(i), cut.pieceBytes());

@@ -23,7 +23,7 @@ namespace svc::transfer {
 
 class Sender {
  public:
-  /// `openPairs` is called, on any thread, where a link is one of NCCL; it may throw std::runtime_error.
+  /// `memory` outlives it. `openPairs` is called, on any thread, where a link is one of NCCL; it may throw std::runtime_error.
   Sender(const KvParts& memory, PairSender::OpenPairs openPairs, EventQueue& events);
   ~Sender();
 
@@ -93,9 +93,9 @@ class Sender {
   void closeLink(uint32_t id, const std::string& reason);
   void finishClosing(uint32_t send);
 
+  const KvParts& memory_;
   /// Each place once: parts that hold the same take no turns.
-  const std::vector<KvPart> parts_;
-  const uint32_t layers_, heads_;
+  const std::vector<KvPart>& parts_;
   EventQueue& events_;
   mutable std::mutex sentMutex_;
   std::map<const Transport*, uint64_t> bytesSent_;

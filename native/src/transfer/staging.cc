@@ -26,9 +26,8 @@ Staging::Place Staging::fetch(const Portion& portion, const PartCut& cut) {
   free_.pop_back();
   char* to = place.data();
   for (size_t i = 0; i < portion.blocks.size(); ++i, to += cut.pieceBytes()) {
-    const DeviceAddress layerBlock = memory_.deviceAddress(portion.layer, portion.blocks[i]);
-    const uint32_t run = (portion.first + static_cast<uint32_t>(i)) % cut.runs();
-    cut.eachSpan(portion.shard, run, [&](size_t inBlock, size_t inPiece, size_t bytes) {
+    const DeviceAddress layerBlock = memory_.deviceAddress(portion.row, portion.blocks[i]);
+    cut.eachSpan(portion.shard, portion.runs[i] % cut.runs(), [&](size_t inBlock, size_t inPiece, size_t bytes) {
       lane_->fetch(to + inPiece, layerBlock + inBlock, bytes);
     });
   }

@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { PairedRequestId } from '../../cluster/request-id.ts';
-import { type BlockGroups, transferSize } from '../../kv-cache/block-groups.ts';
+import { type BlockGroups, transferGroups, transferSize } from '../../kv-cache/block-groups.ts';
 import type {
   KvTransferEvent,
   KvTransferStats,
@@ -259,10 +259,11 @@ export class KvConsumer {
   }
 
   #openBuffer(entry: Receipt, { buffer: { ticket, firstBlock, slots } }: EffectOf<'openBuffer'>): void {
-    const { blockSize } = this.#options.groups;
+    const { mover, groups: ofModel } = this.#options;
     const { numTokens } = entry.transfer;
-    const lastTokens = numTokens - (Math.ceil(numTokens / blockSize) - 1) * blockSize;
-    this.#options.mover.openReceive(ticket, { firstBlock, offsets: slots.offsets, lastTokens }, (kind) => {
+    const lastTokens = numTokens - (Math.ceil(numTokens / ofModel.blockSize) - 1) * ofModel.blockSize;
+    const groups = transferGroups(ofModel, numTokens).subarray(firstBlock);
+    mover.openReceive(ticket, { firstBlock, offsets: slots.offsets, lastTokens, groups }, (kind) => {
       if (kind === 'corrupt') this.#counts.corruptLayerBlocks += 1;
       const isClosed = kind === 'receiveClosed';
       this.transfers.push(

@@ -10,7 +10,7 @@ import type { KvCompatibility, KvPartPlace } from '../connector.ts';
 import { divideEachOther, endsOf, makeUpOneMemory } from './cut.ts';
 
 /** Instances with another number do not understand each other. */
-const PROTOCOL = 4;
+const PROTOCOL = 5;
 /** Bytes of the longest message. */
 export const MAX_MESSAGE_BYTES = 8192;
 

@@ -23,6 +23,8 @@ const CLOSED = 'this instance is closing';
 
 interface MoverOptions {
   readonly parts: readonly KvMemoryPart[];
+  /** See `KvCompatibility`. */
+  readonly layerGroups?: readonly number[] | undefined;
   readonly receiveBytes: number;
   /** What of it, from its beginning, is memory of the GPUs where something comes from others. */
   readonly deviceBytes?: number;
@@ -52,6 +54,8 @@ export interface ReceivePlaces {
   readonly offsets: Float64Array;
   /** Left out, the last block is full. */
   readonly lastTokens?: number;
+  /** [blocks] The group of layers of each; left out, all are of the first. */
+  readonly groups?: Uint8Array;
 }
 
 /** What the rest of KV transfer needs of the native threads. */
@@ -148,11 +152,14 @@ export class NativeMover {
     return this.#up.has(link);
   }
 
-  /** A transfer of `numBlocks` blocks, which the engine thread saves under the same number. */
-  openSend(transferId: number, numBlocks: number, onEvent: OnSend): void {
+  /**
+   * A transfer of `numBlocks` blocks, which the engine thread saves under the same number.
+   * @param groups [blocks] the group of layers of each; left out, all are of the first
+   */
+  openSend(transferId: number, numBlocks: number, onEvent: OnSend, groups?: Uint8Array): void {
     if (this.#isClosed) return;
     this.#sends.set(transferId, onEvent);
-    this.#engine.openSend(transferId, numBlocks);
+    this.#engine.openSend(transferId, numBlocks, groups);
   }
 
   /** Sends runs of the link's cut from `first` up to `end` over `link`: those that are computed, and the others when they are. */
@@ -166,10 +173,11 @@ export class NativeMover {
   }
 
   /** Lets blocks from `firstBlock` on come to these byte offsets of the receive memory; the last one has `lastTokens` tokens. */
-  openReceive(ticket: bigint, { firstBlock, offsets, lastTokens }: ReceivePlaces, onEvent: OnReceive): void {
+  openReceive(ticket: bigint, places: ReceivePlaces, onEvent: OnReceive): void {
     if (this.#isClosed) return;
     this.#receives.set(ticket, onEvent);
-    this.#engine.openReceive(ticket, firstBlock, offsets, lastTokens);
+    const { firstBlock, offsets, lastTokens, groups } = places;
+    this.#engine.openReceive(ticket, firstBlock, offsets, lastTokens, groups);
   }
 
   /** How many pieces have come so far. */
@@ -278,6 +286,7 @@ function engineOptions(options: MoverOptions) {
   const cudaIpc = !listens('cuda-ipc') || !isOnGpu ? 'no' : transport === 'auto' ? 'possible' : 'required';
   const at = { host: listenIp ?? '', port: 0 };
   return {
+    layerGroups: options.layerGroups,
     receiveBytes,
     deviceBytes,
     tcp: listens('tcp') ? at : null,

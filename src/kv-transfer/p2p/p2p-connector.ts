@@ -7,6 +7,7 @@ import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.t
 import { curveKeys } from '../../cluster/zmq.ts';
 import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
 import { type BlockGroups, transferSize } from '../../kv-cache/block-groups.ts';
+import { numKvRows } from '../../ops/kv-rows.ts';
 import type { ConnectorContext, KvTransferStats, RequestTransfer, TransferRequest } from '../connector.ts';
 import { KvConsumer } from './consumer-driver.ts';
 import { DEADLINES, type Deadlines } from './deadlines.ts';
@@ -45,9 +46,9 @@ export class P2pConnector {
 
   private constructor(config: KvTransferConfig, context: ConnectorContext, deadlines: Deadlines) {
     const { compatibility, parts, engine, warn = () => {} } = context;
-    const { layers, layerBlockBytes } = compatibility;
+    const { layerGroups, layerBlockBytes } = compatibility;
     const { ip, port, secret, sendType, bufferBytes } = config;
-    const slotBytes = layers * layerBlockBytes;
+    const slotBytes = numKvRows(compatibility) * layerBlockBytes;
     const receives = config.role !== 'kv_producer';
     const slots = new SlotPool(receives ? bufferBytes : 0, receives ? config.poolBytes : 0, slotBytes);
     this.#config = config;
@@ -56,6 +57,7 @@ export class P2pConnector {
     this.#mover = new NativeMover(
       {
         parts,
+        layerGroups,
         receiveBytes: slots.bytes,
         deviceBytes: slots.bufferBytes,
         isOnGpu: context.isOnGpu ?? false,

@@ -3,7 +3,7 @@
 
 import type { PairedRequestId } from '../../cluster/request-id.ts';
 import type { SendType } from '../../config/kv-transfer-config.ts';
-import { type BlockGroups, transferSize } from '../../kv-cache/block-groups.ts';
+import { type BlockGroups, transferGroups, transferSize } from '../../kv-cache/block-groups.ts';
 import type { KvTransferStats, RequestTransfer, SendOutcome, TransferringEngine } from '../connector.ts';
 import type { Cut } from './cut.ts';
 import type { Deadlines } from './deadlines.ts';
@@ -29,7 +29,7 @@ interface KvProducerOptions {
   readonly sendType: SendType;
   /** Bytes that are held at most for pulls (GET). */
   readonly holdBytes: number;
-  /** Of one block over all layers. */
+  /** Of one block over all its layers. */
   readonly slotBytes: number;
   readonly groups: BlockGroups;
 }
@@ -82,14 +82,15 @@ export class KvProducer {
   /** Null where the blocks of this request are not sent: another one has its key, or they are too many to be held. */
   open(about: SendDescription, numSamples: number): RequestTransfer | null {
     const { transferId, key, numTokens, numBlocks } = about;
-    const { mover, sendType } = this.#options;
+    const { groups, mover, sendType } = this.#options;
     if (this.transfers.get(key) !== undefined) return null;
     if (sendType === 'GET' && !this.#makeRoom(numBlocks)) {
       this.transfers.markOver(key);
       return null;
     }
     const entry: Send = { transfer: newSend(about, sendType, Date.now()), peer: null, answers: [] };
-    mover.openSend(transferId, numBlocks, (kind) => this.transfers.push(entry, { kind }));
+    const blockGroups = transferGroups(groups, numTokens);
+    mover.openSend(transferId, numBlocks, (kind) => this.transfers.push(entry, { kind }), blockGroups);
     this.#numHeldBlocks += heldBlocks(entry.transfer);
     this.#byId.set(transferId, entry);
     this.transfers.add(entry);
