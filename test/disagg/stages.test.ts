@@ -1,20 +1,65 @@
 // Instances whose models are in pipeline stages, some of them of ranks: each stage sends, or takes, the blocks of its layers, and what comes through the
-// pair is what one plain instance answers.
+// pair is what one plain instance answers, also where some layers see a window alone.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { Cluster, readMetrics } from '../helpers/cluster.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { answersOf, mixedRequests } from './mixed-requests.ts';
 
 const REQUESTS = mixedRequests(40, 5);
 const AT_ONCE = 8;
 const IN_STAGES = ['--pipeline-parallel-size', '2', '--num-threads', '2'];
 const OF_RANKS = ['-pp', '2', '-tp', '2', '--num-threads', '4'];
-const model = await modelFolder('');
+const IN_FOUR = ['-pp', '4', '--num-threads', '4'];
+const plainModel = await modelFolder('');
+const withWindows = temporaryFolders()();
+beforeAll(() =>
+  writeTinyModel(withWindows, {
+    architecture: 'MistralForCausalLM',
+    seed: 2,
+    config: {
+      num_hidden_layers: 7,
+      sliding_window: 24,
+      layer_types: Array.from({ length: 7 }, (_, i) =>
+        i % 3 === 2 ? 'full_attention' : 'sliding_attention',
+      ),
+    },
+  }),
+);
 
-describe('mixed requests', needsNative, () => {
+interface Pair {
+  readonly name: string;
+  readonly transport: 'shm' | 'tcp';
+  readonly producerArgs?: readonly string[];
+  readonly consumerArgs?: readonly string[];
+}
+
+describe.each<{ readonly kind: string; readonly model: string; readonly pairs: readonly Pair[] }>([
+  {
+    kind: 'a plain model',
+    model: plainModel,
+    pairs: [
+      { name: 'from two stages of two ranks to one of one', producerArgs: OF_RANKS, transport: 'tcp' },
+      { name: 'from one stage to two', consumerArgs: IN_STAGES, transport: 'shm' },
+    ],
+  },
+  {
+    kind: 'a model with windows',
+    model: withWindows,
+    pairs: [
+      {
+        name: 'from four stages to two of two ranks',
+        producerArgs: IN_FOUR,
+        consumerArgs: OF_RANKS,
+        transport: 'tcp',
+      },
+    ],
+  },
+])('mixed requests of $kind', needsNative, ({ model, pairs }) => {
   let expected: unknown[];
   beforeAll(async () => {
     const plain = await startServeProcess([model, '--num-threads', '1']);
@@ -25,10 +70,7 @@ describe('mixed requests', needsNative, () => {
     }
   });
 
-  describe.each([
-    { name: 'from two stages of two ranks to one of one', producerArgs: OF_RANKS, transport: 'tcp' },
-    { name: 'from one stage to two', consumerArgs: IN_STAGES, transport: 'shm' },
-  ] as const)('$name over $transport', ({ name: _, ...options }) => {
+  describe.each(pairs)('$name over $transport', ({ name: _, ...options }) => {
     let cluster: Cluster;
     beforeAll(async () => {
       cluster = await Cluster.start({

@@ -10,6 +10,7 @@ import {
   type NativeTransferEvent,
   type Transport,
 } from '../../src/native/native.ts';
+import { numKvRows } from '../../src/ops/kv-rows.ts';
 
 export interface Shape {
   readonly layers: number;
@@ -17,6 +18,8 @@ export interface Shape {
   readonly layerBlockBytes: number;
   /** Of a block; left out, one. */
   readonly tokens?: number;
+  /** [layers] The group of each; left out, all are of one. */
+  readonly layerGroups?: readonly number[];
 }
 
 export const SHAPE: Shape = { layers: 3, blocks: 64, layerBlockBytes: 4096 };
@@ -58,11 +61,13 @@ export class TransferNode {
   ) {
     const { KvMemory, TransferEngine } = loadNative();
     this.shape = shape;
-    const { layers, blocks, layerBlockBytes, tokens = 1 } = shape;
+    const { layers, layerGroups, blocks, layerBlockBytes, tokens = 1 } = shape;
     const layerBlock = { heads: 1, tokens, tileTokens: tokens, tileBytes: [layerBlockBytes] };
-    this.memory = new KvMemory(layers, blocks, layerBlock, gpu?.SVC_CUDA_DRIVER, gpu?.SVC_CUDA_KERNELS);
+    const rows = numKvRows(shape);
+    this.memory = new KvMemory(rows, blocks, layerBlock, gpu?.SVC_CUDA_DRIVER, gpu?.SVC_CUDA_KERNELS);
     const tcp = { host: '127.0.0.1', port: 0 };
     const options = {
+      layerGroups,
       receiveBytes,
       deviceBytes,
       tcp,

@@ -111,6 +111,18 @@ describe('a frame', needsNative, () => {
     await expectService(d);
   });
 
+  it('of a layer that a block does not hold is refused', async () => {
+    const d = node({ ...SHAPE, layerGroups: [0, 1] });
+    d.engine.openReceive(5n, 0, Float64Array.of(0, 256), 1, Uint8Array.of(0, 1));
+    const peer = await connect(d.address('tcp'));
+    peer.write(rawHello(SHAPE));
+    peer.write(rawFrame({ ticket: 5n, layer: 1, firstBlock: 1, pieces: pieces(1) }));
+    await until(() => d.engine.progress(5n) === 1);
+    peer.write(rawFrame({ ticket: 5n, layer: 0, firstBlock: 1, pieces: pieces(1) }));
+    await until(() => peer.hasEnded);
+    expect([peer.said, d.engine.progress(5n)]).toEqual(['a frame outside of its transfer', 1]);
+  });
+
   it('of a wrong piece counts for nothing, and is told of', async () => {
     const d = node(SHAPE);
     d.receive(5n, 3);
