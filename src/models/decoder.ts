@@ -58,7 +58,7 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const finalNorm = isLast ? (design.norm ?? rmsNorm)(layerContext, names.finalNorm!) : null;
   const loadOutput = () => (isTied ? (embedding ?? loadTable()) : loadHead(context));
   const head = pooling || !isLast ? null : loadOutput();
-  const poolingHead = pooling && loadPoolingHead(context, pooling);
+  const poolingHead = isLast && pooling ? loadPoolingHead(context, pooling) : null;
   await done(end - first + 2, 'output head');
   if (servedLength !== null) makeRopeTables(context, await servedLength(), ropeTables);
   return new Decoder(context, { embedding, positions, layers, finalNorm, head, poolingHead });

@@ -32,8 +32,10 @@ interface EncoderDesign {
 /** Loads an encoder, in the order in which a step uses it. */
 export async function loadEncoder(context: LoadContext, design: EncoderDesign): Promise<Model> {
   const { config, weights, names, progress } = context;
-  const { hiddenSize, numLayers, pooling } = config;
-  const done = (steps: number, what: string) => progress(steps / (numLayers + 2), what);
+  const { numLayers, pooling } = config;
+  const { first, end } = context.layers;
+  const isLast = end === numLayers;
+  const done = (steps: number, what: string) => progress(steps / (end - first + 2), what);
   const layerContext: LayerContext = {
     config,
     weights,
@@ -42,32 +44,36 @@ export async function loadEncoder(context: LoadContext, design: EncoderDesign): 
     kvLayerOf: () => 0,
   };
   const root = names.layers.slice(0, -config.tensorNames.layers.length);
-  const embedding = weights.embedding({ name: names.embedding, n: config.vocabSize }, hiddenSize);
-  const learned = loadLearned(context, root);
-  const norm = layerNormInPlace(layerContext, names.embeddingNorm!, design.hasNormBias);
+  const embeddings = first === 0 ? loadEmbeddings(context, layerContext, root, design) : null;
   await done(1, 'embeddings');
   const layers: Layer[] = [];
-  for (let layer = 0; layer < numLayers; layer++) {
+  for (let layer = first; layer < end; layer++) {
     layers.push(design.layer(layerContext, layer, `${names.layers}.${layer}`));
-    await done(layer + 2, `layer ${layer + 1} of ${numLayers}`);
+    await done(layer - first + 2, `layer ${layer + 1} of ${numLayers}`);
   }
-  const finalNorm = design.finalNorm?.(layerContext, names.finalNorm!) ?? null;
-  const poolingHead = pooling?.task === 'embed' ? loadDense(weights, pooling) : design.head(context, root);
-  await done(numLayers + 2, 'output');
-  return new Encoder(context, { embedding, ...learned, norm, layers, finalNorm, poolingHead });
+  const finalNorm = isLast ? (design.finalNorm?.(layerContext, names.finalNorm!) ?? null) : null;
+  const loadHead = () =>
+    pooling?.task === 'embed' ? loadDense(weights, pooling) : design.head(context, root);
+  const poolingHead = isLast ? loadHead() : null;
+  await done(end - first + 2, 'output');
+  return new Encoder(context, { embeddings, layers, finalNorm, poolingHead });
 }
 
-/** What is added to the embeddings of words: small tables, which each rank has. */
-function loadLearned(
+/** What is added to the embeddings of words are small tables, which each rank has. */
+function loadEmbeddings(
   { config, weights, names }: LoadContext,
+  layerContext: LayerContext,
   root: string,
-): Pick<EncoderParts, 'positions' | 'tokenTypes'> {
+  { hasNormBias }: EncoderDesign,
+): Embeddings {
   const { hiddenSize, encoder } = config;
   const { positions, numTokenTypes } = encoder!;
   const types = { name: `${root}embeddings.token_type_embeddings`, n: numTokenTypes, shared: null };
   return {
+    words: weights.embedding({ name: names.embedding, n: config.vocabSize }, hiddenSize),
     positions: positions && weights.embedding(positionRows(names.positions!, positions), hiddenSize),
     tokenTypes: numTokenTypes > 0 ? weights.embedding(types, hiddenSize) : null,
+    norm: layerNormInPlace(layerContext, names.embeddingNorm!, hasNormBias),
   };
 }
 
@@ -75,15 +81,20 @@ function positionRows(name: string, { count, offset }: NonNullable<EncoderConfig
   return { name, n: count, within: { rows: offset + count, first: offset }, shared: null };
 }
 
-interface EncoderParts {
+interface Embeddings {
   /** [vocab, hidden] */
-  readonly embedding: LinearWeight;
+  readonly words: LinearWeight;
   /** [max positions, hidden]; null where they are not learned. */
   readonly positions: LinearWeight | null;
   /** [kinds, hidden]; null where there are none. */
   readonly tokenTypes: LinearWeight | null;
   /** Of the sum of the three. */
   readonly norm: Layer;
+}
+
+interface EncoderParts {
+  /** Null where an earlier stage has them. */
+  readonly embeddings: Embeddings | null;
   readonly layers: readonly Layer[];
   readonly finalNorm: Norm | null;
   readonly poolingHead: PoolingHead | null;
@@ -121,8 +132,7 @@ class Encoder implements Model {
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {
     const ops = this.#ops;
     const step: Step = { ops, inputs: ops.beginStep(cache, inputs) };
-    const x = this.#embed(inputs);
-    this.#parts.norm(x, step);
+    const x = inputs.hidden ?? this.#embed(inputs, step);
     for (const [index, layer] of this.#parts.layers.entries()) {
       ops.scope(() => layer(x, step));
       inputs.onLayer?.(index);
@@ -136,11 +146,12 @@ class Encoder implements Model {
     return this.#parts.finalNorm?.({ ops }, wanted, 'f32') ?? wanted;
   }
 
-  #embed({ tokens, positions, tokenTypes }: ForwardInputs): Tensor {
+  #embed({ tokens, positions, tokenTypes }: ForwardInputs, step: Step): Tensor {
     const ops = this.#ops;
-    const parts = this.#parts;
+    const parts = this.#parts.embeddings;
+    if (parts === null) throw new Error('the embeddings are with an earlier stage');
     const total = this.config.vocabSize;
-    const x = ops.embedding(tokens, parts.embedding, { first: this.#share.of(total).first, total });
+    const x = ops.embedding(tokens, parts.words, { first: this.#share.of(total).first, total });
     ops.sumRanks(x);
     const add = (ids: Int32Array, table: LinearWeight): void =>
       ops.scope(() => ops.addScaled(x, ops.embedding({ ids, sampled: null }, table), 1));
@@ -149,6 +160,7 @@ class Encoder implements Model {
       add(isOne ? new Int32Array(positions.length) : tokenTypes, parts.tokenTypes);
     }
     if (parts.positions !== null) add(positions, parts.positions);
+    parts.norm(x, step);
     return x;
   }
 }

@@ -3,7 +3,7 @@
 
 import type { ModelConfig } from './model-config.ts';
 
-/** Layers `first` to `end - 1`. With the first one go the embeddings, with the last one the output head. */
+/** Layers `first` to `end - 1`. With the first one go the embeddings, with the last one what is after the layers. */
 export interface LayerRange {
   readonly first: number;
   readonly end: number;
@@ -27,9 +27,10 @@ export function divideLayers(config: ModelConfig, numStages: number): LayerRange
 
 /**
  * How many layers the output head counts for: half of what its weights are, since it multiplies one row of a sequence and a layer
- * each of its tokens.
+ * each of its tokens. What makes numbers of states is small.
  */
 function headCost(config: ModelConfig): number {
+  if (config.pooling !== null) return 0;
   const { vocabSize, hiddenSize, numHeads, numKvHeads, headDim, experts } = config;
   const columns =
     experts === null ? config.intermediateSize : experts.routing.topK * experts.intermediateSize;

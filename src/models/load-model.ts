@@ -33,7 +33,7 @@ export interface LoadOptions {
    * Asked once the weights are in memory: the longest context that will be served, at most `maxModelLen`; null or absent is that.
    */
   readonly servedLength?: ((model: ModelShape) => Promise<number>) | null;
-  /** Of a decoder, the layers to load, with what is before the first one and after the last; absent is all. */
+  /** The layers to load, with what is before the first one and after the last; absent is all. */
   readonly layers?: LayerRange;
   /** What it is to be served as; absent is what its files say. */
   readonly choice?: PoolingChoice;
@@ -130,7 +130,7 @@ async function loadFrom(
 /** A model that pools has other weights packed than one that generates, of the same files, and a stage those of its layers. */
 function kindOf({ pooling, numLayers }: ModelConfig, { first, end }: LayerRange): string[] {
   const stage = end - first < numLayers ? [`layers ${first} to ${end}`] : [];
-  return pooling === null ? stage : [pooling.task];
+  return pooling === null ? stage : [pooling.task, ...stage];
 }
 
 /** Each rank has other weights packed, of the same files. */

@@ -8,6 +8,7 @@ import { divideLayers, type LayerRange } from './layer-range.ts';
 import { type LoadOptions, loadModel } from './load-model.ts';
 import type { ForwardInputs, Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
+import type { PoolingHead } from './pooling/pooling-head.ts';
 import type { ModelSource } from './source/model-source.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
 
@@ -42,7 +43,8 @@ export class StagedKvCache implements KvCache {
 export function stageShape(shape: KvCacheShape, layers: LayerRange): KvCacheShape {
   const groups = groupsOf(shape, layers);
   const layerGroups = ofStage(shape, layers).map((group) => groups.indexOf(group));
-  return { ...shape, layers: layers.end - layers.first, layerGroups };
+  // Those of an encoder share the memory of one.
+  return { ...shape, layers: Math.min(shape.layers, layers.end - layers.first), layerGroups };
 }
 
 /** The groups of all layers that a stage has layers of, in order. */
@@ -56,7 +58,7 @@ function ofStage({ layerGroups }: KvCacheShape, { first, end }: LayerRange): rea
 }
 
 /**
- * Loads a model in as many stages as there are places, all at the same time; the last one samples. In one place it is in one piece.
+ * Loads a model in as many stages as there are places, all at the same time; the last one samples, or pools. In one place it is in one piece.
  * @throws ModelLoadError and ConfigError as `loadModel`, once no stage reads any more.
  */
 export async function loadStages(
@@ -148,7 +150,7 @@ export class StagedModel implements Model {
   readonly weightBytes: number;
   readonly shortContext: number | null;
   readonly loraTargets: readonly LoraTarget[];
-  readonly poolingHead = null;
+  readonly poolingHead: PoolingHead | null;
   readonly #stages: readonly Stage[];
 
   constructor(stages: readonly Stage[]) {
@@ -161,6 +163,7 @@ export class StagedModel implements Model {
     this.weightFormat = [...new Set(models.flatMap((one) => one.weightFormat.split('+')))].join('+');
     this.weightBytes = models.reduce((sum, one) => sum + one.weightBytes, 0);
     this.loraTargets = models.flatMap((one) => one.loraTargets);
+    this.poolingHead = models.at(-1)!.poolingHead;
     this.#stages = stages;
   }
 

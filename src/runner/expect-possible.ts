@@ -10,7 +10,7 @@ import type { ModelConfig } from '../models/model-config.ts';
  */
 export function expectPossible(config: EngineConfig, model: ModelConfig): void {
   if (model.pooling !== null) expectNoGeneration(config);
-  if (config.pipelineParallelSize > 1) expectStages(config, model);
+  expectStages(config, model);
 }
 
 function expectNoGeneration({ speculative, kvTransfer, lora }: EngineConfig): void {
@@ -23,19 +23,10 @@ function expectNoGeneration({ speculative, kvTransfer, lora }: EngineConfig): vo
   );
 }
 
-function expectStages(
-  { pipelineParallelSize: numStages }: EngineConfig,
-  { numLayers, pooling }: ModelConfig,
-): void {
-  const refuse = (why: string): ConfigError => refusalOfStages(numStages, why);
-  if (numStages > numLayers) {
-    throw refuse(`is more than the ${numLayers} layers of the model: use at most ${numLayers}`);
-  }
-  if (pooling !== null) {
-    throw refuse('is for models that generate text, and this one gives embeddings or scores: leave it out');
-  }
-}
-
-function refusalOfStages(numStages: number, why: string): ConfigError {
-  return new ConfigError(`--pipeline-parallel-size ${numStages} ${why}`, { param: 'pipeline-parallel-size' });
+function expectStages({ pipelineParallelSize: numStages }: EngineConfig, { numLayers }: ModelConfig): void {
+  if (numStages <= numLayers) return;
+  throw new ConfigError(
+    `--pipeline-parallel-size ${numStages} is more than the ${numLayers} layers of the model: use at most ${numLayers}`,
+    { param: 'pipeline-parallel-size' },
+  );
 }

@@ -128,7 +128,7 @@ async function loadOn(
   // One of several engines writes what all of them read.
   if ((config.share?.rank ?? 0) === 0) for (const { packedCache } of places) void packedCache?.keep();
   const { pooling } = model.config;
-  if (pooling !== null) return new PoolingRunner(info, ops, model, kv, pooling);
+  if (pooling !== null) return new PoolingRunner(info, stages, model, kv, pooling);
   return new ModelRunner(info, stages, model, kv, draft?.draftModel ?? null, adapters, tell);
 }
 

@@ -15,6 +15,7 @@ import { numSampledRows, type ScheduledStep, type StepResult } from '../schedule
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { DraftModel } from './draft-model.ts';
 import type { EngineInfo, Executor } from './executor.ts';
+import { failureOf } from './failure-of-stages.ts';
 import type { KvMemory } from './kv-memory.ts';
 import { type LaunchedForward, launchForward } from './launch-forward.ts';
 import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
@@ -24,19 +25,6 @@ import { type InFlightStep, readStep } from './step-result.ts';
 
 /** What a rank that is not the first knows of them. */
 const NO_LOGPROBS: Pending<readonly null[]> = { read: () => [] };
-
-/** The failure of the first stage that has failed: those after it only say that it did not go on. */
-function failedStage(stages: readonly Ops[], error: unknown): unknown {
-  for (const [index, ops] of stages.entries()) {
-    try {
-      ops.mark().read();
-    } catch (cause) {
-      const reason = cause instanceof Error ? cause.message : String(cause);
-      return new Error(`pipeline stage ${index + 1} of ${stages.length} failed: ${reason}`, { cause });
-    }
-  }
-  return error;
-}
 
 /** A forward pass that has been started and not sampled yet. */
 interface ForwardPass extends LaunchedForward {
@@ -130,7 +118,7 @@ export class ModelRunner implements Executor {
     try {
       return readStep(oldest);
     } catch (error) {
-      throw this.#stages.length > 1 ? failedStage(this.#stages, error) : error;
+      throw failureOf(this.#stages, error);
     }
   }
 

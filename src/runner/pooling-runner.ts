@@ -8,6 +8,7 @@ import type { Ops, Pending, Tensor } from '../ops/ops.ts';
 import type { ScheduledStep, SequenceOutput, StepResult } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { EngineInfo, Executor } from './executor.ts';
+import { failureOf } from './failure-of-stages.ts';
 import type { KvMemory } from './kv-memory.ts';
 import { type LaunchedForward, launchForward } from './launch-forward.ts';
 import { RequestStates } from './request-states.ts';
@@ -37,7 +38,9 @@ export class PoolingRunner implements Executor {
   readonly kvParts = [];
   readonly draftModel = null;
   readonly adapters = [];
+  /** That of the stage that pools. */
   readonly #ops: Ops;
+  readonly #stages: readonly Ops[];
   readonly #model: Model;
   readonly #kv: KvMemory;
   readonly #pooling: PoolingConfig;
@@ -46,16 +49,19 @@ export class PoolingRunner implements Executor {
   /** The oldest first. */
   readonly #inFlight: InFlightStep[] = [];
 
-  constructor(info: EngineInfo, ops: Ops, model: Model, kv: KvMemory, pooling: PoolingConfig) {
+  /** @param stages what the stages of the model are computed on; one where it is in one piece */
+  constructor(info: EngineInfo, stages: readonly Ops[], model: Model, kv: KvMemory, pooling: PoolingConfig) {
     this.info = info;
-    this.#ops = ops;
+    this.#ops = stages.at(-1)!;
+    this.#stages = stages;
     this.#model = model;
     this.#kv = kv;
     this.#pooling = pooling;
   }
 
   get busySeconds(): number | null {
-    return this.#ops.busySeconds;
+    // Later stages wait for it.
+    return this.#stages[0]!.busySeconds;
   }
 
   forward(step: ScheduledStep, planPoint: number): void {
@@ -89,7 +95,7 @@ export class PoolingRunner implements Executor {
     const oldest = this.#inFlight.shift();
     if (oldest === undefined) throw new Error('no step is in flight to be read');
     const { sequences } = oldest.step;
-    const numbers = oldest.pooled.read();
+    const numbers = this.#numbersOf(oldest);
     const size = pooledSize(this.#pooling);
     let end = 0;
     const outputs = sequences.map(({ pooling }): SequenceOutput | null => {
@@ -114,14 +120,24 @@ export class PoolingRunner implements Executor {
   unloadAdapter(): void {}
 
   close(): void {
-    this.#ops.close();
+    for (const ops of this.#stages) ops.close();
+  }
+
+  #numbersOf({ pooled }: InFlightStep): Float32Array {
+    try {
+      return pooled.read();
+    } catch (error) {
+      throw failureOf(this.#stages, error);
+    }
   }
 
   #pool({ step, hidden, queryStarts }: ForwardPass): Pending<Float32Array> {
     const complete = step.sequences.flatMap(({ pooling }, index) =>
       pooling ? [{ start: queryStarts[index]!, end: queryStarts[index + 1]! }] : [],
     );
-    if (complete.length === 0) return { read: () => NOTHING };
+    // With several stages no step is over before it is computed: so many are on their way.
+    if (complete.length === 0)
+      return this.#stages.length > 1 ? this.#onceComputed() : { read: () => NOTHING };
     if (this.#ops.ranks.rank > 0) return this.#onceComputed();
     const states = this.#statesOf(hidden, complete);
     return this.#ops.readLater(this.#model.poolingHead?.(this.#ops, states) ?? states);

@@ -1,5 +1,5 @@
 // How much of the work a step takes where several are in flight, one for each stage of layers: all stages are busy when each step has
-// as much of it as the others. A single stage takes what there is.
+// as much of it as the others. A single stage takes what there is. Prompts that are not cut are shared by their number alone.
 
 import type { Request } from './request.ts';
 
@@ -7,6 +7,13 @@ import type { Request } from './request.ts';
 export interface StepShare {
   readonly maxSequences: number;
   readonly maxTokens: number;
+}
+
+/** See `SchedulerConfig`. */
+interface StepLimits {
+  readonly maxNumSeqs: number;
+  readonly maxNumBatchedTokens: number;
+  readonly computesWholePrompts?: boolean;
 }
 
 /** What there is to compute beside the prompts in flight. */
@@ -24,11 +31,12 @@ const PIECES_PER_STAGE = 2;
 export function shareOfStep(
   { running, numWaiting, numWaitingTokens }: Work,
   numStages: number,
-  { maxNumSeqs, maxNumBatchedTokens }: { readonly maxNumSeqs: number; readonly maxNumBatchedTokens: number },
+  { maxNumSeqs, maxNumBatchedTokens, computesWholePrompts = false }: StepLimits,
 ): StepShare {
   if (numStages === 1) return { maxSequences: Number.POSITIVE_INFINITY, maxTokens: maxNumBatchedTokens };
   const numSequences = Math.min(maxNumSeqs, running.length + numWaiting);
   const maxSequences = Math.ceil(numSequences / numStages);
+  if (computesWholePrompts) return { maxSequences, maxTokens: maxNumBatchedTokens };
   const numTokens = running.reduce(
     (sum, { tokens, numComputedTokens, numPendingTokens }) =>
       sum + Math.max(numPendingTokens, tokens.length - numComputedTokens),

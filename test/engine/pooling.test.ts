@@ -103,24 +103,32 @@ describe.each(availableBackends)('on the %s backend', (device) => {
 /** Whose keys and values have one head. */
 const CANNOT_BE_SHARED = 'embedding-gemma';
 
-describe.each(POOLING_MODELS.filter((name) => name !== CANNOT_BE_SHARED))('%s', (name) => {
+/** How a model can be in parts. */
+const PARTS = [
+  { tensorParallelSize: 2, pipelineParallelSize: 1 },
+  { tensorParallelSize: 1, pipelineParallelSize: 2 },
+  { tensorParallelSize: 2, pipelineParallelSize: 2 },
+] as const;
+
+describe.each(POOLING_MODELS)('%s', (name) => {
+  const ways = PARTS.filter((parts) => name !== CANNOT_BE_SHARED || parts.tensorParallelSize === 1);
   it.each(['float32', 'bfloat16'] as const)(
-    'has the same bits over two ranks: %s',
+    'has the same bits over ranks, stages, and stages of ranks: %s',
     needsNative,
     async (dtype) => {
       const prompts = poolingCases(name).map((one) => ({
         promptTokenIds: one.ids,
         secondTextStart: 'types' in one && one.types !== null ? one.types.indexOf(1) : null,
       }));
-      const [expected, actual] = await Promise.all(
-        ([1, 2] as const).map((tensorParallelSize) =>
-          withCore(name, { device: 'cpu', numThreads: 2, dtype, tensorParallelSize }, (core) => {
-            expect(core.executor.info.ranks).toHaveLength(tensorParallelSize);
-            return poolOn(core, prompts);
-          }),
-        ),
-      );
-      expect(actual).toEqual(expected);
+      const options = { device: 'cpu', numThreads: 4, dtype, maxNumBatchedTokens: 64 } as const;
+      const expected = await withCore(name, options, (core) => poolOn(core, prompts));
+      for (const parts of ways) {
+        await withCore(name, { ...options, ...parts }, (core) => {
+          const { ranks } = core.executor.info;
+          expect(ranks).toHaveLength(parts.tensorParallelSize * parts.pipelineParallelSize);
+          expect(poolOn(core, prompts), JSON.stringify(parts)).toEqual(expected);
+        });
+      }
     },
   );
 });

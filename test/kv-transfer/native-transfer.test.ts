@@ -376,45 +376,41 @@ it('sends a block of a backend layer by layer, as its keys and values are stored
   }
 });
 
-it(
-  'sends the rows of blocks in their order, each once the layers of all groups are stored',
-  needsNative,
-  async () => {
-    const cpu = openCpu('portable', 1);
-    // Of group 0 the last layer alone, in row 0; of group 1 the two before, in rows 0 and 1.
-    const layerGroups = [1, 1, 0];
-    const shape = { layers: 3, blocks: 3, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
-    const cache = cpu.makeKvCache({ ...shape, layerGroups }, true);
-    const d = node({ layers: 2, blocks: 3, layerBlockBytes: cache.layerBlockBytes, tokens: 16 });
-    const options = { receiveBytes: 0, tcp: null, shm: false };
-    const p = new (loadNative().TransferEngine)(wholeMemory(cpu.shareKvMemory(cache), 2), options, () => {});
-    try {
-      d.receive(7n, 2);
-      p.openSend(1, 2);
-      p.grant(1, p.connect('shm', d.address('shm'), 1), 7n, 0);
-      const batch = {
-        numSequences: 1,
-        queryStarts: Int32Array.of(0, 16),
-        contextLengths: Int32Array.of(16),
-        blockTables: Int32Array.of(2, 1),
-        maxBlocks: 1,
-      };
-      const slotMapping = Int32Array.from({ length: 32 }, (_, i) => (i < 16 ? 2 : 1) * 16 + (i % 16));
-      const step = beginStep(cpu, cache, 16, { batch, slotMapping, sends: Int32Array.of(1, 0, 2, 2, 1) });
-      for (const layer of [0, 1, 2]) {
-        cpu.mark().read();
-        expect(d.engine.progress(7n)).toBe(0);
-        const rows = cpu.tensor(new Float32Array(16 * 8).fill(layer + 0.5), 16, 8, 'f32');
-        cpu.storeKv(rows, rows, step, layer);
-      }
-      await d.event('received');
-      expect(await d.load(7n, [0, 1])).toBe(true);
-      const firstOf = (bytes: Buffer, row: number) => bytes.readFloatLE(row * cache.layerBlockBytes);
-      expect(firstOf(d.read([0]), 0)).toBe(2.5);
-      expect([firstOf(d.read([1]), 0), firstOf(d.read([1]), 1)]).toEqual([0.5, 1.5]);
-    } finally {
-      p.close();
-      cpu.close();
+it('sends each layer once it is stored, in the blocks of its group alone', needsNative, async () => {
+  const cpu = openCpu('portable', 1);
+  // Of group 0 the last layer alone, in row 0; of group 1 the two before, in rows 0 and 1.
+  const layerGroups = [1, 1, 0];
+  const shape = { layers: 3, blocks: 3, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'f32' } as const;
+  const cache = cpu.makeKvCache({ ...shape, layerGroups }, true);
+  const d = node({ layers: 3, layerGroups, blocks: 3, layerBlockBytes: cache.layerBlockBytes, tokens: 16 });
+  const options = { layerGroups, receiveBytes: 0, tcp: null, shm: false };
+  const p = new (loadNative().TransferEngine)(wholeMemory(cpu.shareKvMemory(cache), 3), options, () => {});
+  try {
+    const groups = Uint8Array.of(0, 1);
+    d.engine.openReceive(7n, 0, Float64Array.of(0, 2 * cache.layerBlockBytes), 16, groups);
+    p.openSend(1, 2, groups);
+    p.grant(1, p.connect('shm', d.address('shm'), 1), 7n, 0);
+    const batch = {
+      numSequences: 1,
+      queryStarts: Int32Array.of(0, 16),
+      contextLengths: Int32Array.of(16),
+      blockTables: Int32Array.of(2, 1),
+      maxBlocks: 1,
+    };
+    const slotMapping = Int32Array.from({ length: 32 }, (_, i) => (i < 16 ? 2 : 1) * 16 + (i % 16));
+    const step = beginStep(cpu, cache, 16, { batch, slotMapping, sends: Int32Array.of(1, 0, 2, 2, 1) });
+    for (const layer of [0, 1, 2]) {
+      const rows = cpu.tensor(new Float32Array(16 * 8).fill(layer + 0.5), 16, 8, 'f32');
+      cpu.storeKv(rows, rows, step, layer);
+      await until(() => d.engine.progress(7n) === layer + 1);
     }
-  },
-);
+    await d.event('received');
+    expect(await d.load(7n, [0, 1])).toBe(true);
+    const firstOf = (bytes: Buffer, row: number) => bytes.readFloatLE(row * cache.layerBlockBytes);
+    expect(firstOf(d.read([0]), 0)).toBe(2.5);
+    expect([firstOf(d.read([1]), 0), firstOf(d.read([1]), 1)]).toEqual([0.5, 1.5]);
+  } finally {
+    p.close();
+    cpu.close();
+  }
+});
