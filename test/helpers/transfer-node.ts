@@ -145,11 +145,11 @@ export class TransferNode {
     return (await this.event('loaded', (event) => event.load === load)).isIntact;
   }
 
-  /** The bytes of these blocks, [layer][block]. */
+  /** The bytes of these blocks, [row][block]. */
   read(blocks: readonly number[]): Buffer {
     const pieces = [];
-    for (let layer = 0; layer < this.shape.layers; layer++) {
-      for (const block of blocks) pieces.push(this.memory.read(layer, block));
+    for (let row = 0; row < numKvRows(this.shape); row++) {
+      for (const block of blocks) pieces.push(this.memory.read(row, block));
     }
     return Buffer.concat(pieces);
   }

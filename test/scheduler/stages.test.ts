@@ -121,4 +121,10 @@ describe('a step of several stages', () => {
     const limits = { maxNumSeqs: 1000, maxNumBatchedTokens: 4096 };
     expect(shareOfStep(work, 2, limits)).toEqual({ maxSequences: 500, maxTokens: 500 });
   });
+
+  it('is of their number alone where prompts are not cut', () => {
+    const work = { running: [], numWaiting: 4, numWaitingTokens: 400 };
+    const limits = { maxNumSeqs: 8, maxNumBatchedTokens: 512, computesWholePrompts: true };
+    expect(shareOfStep(work, 2, limits)).toEqual({ maxSequences: 2, maxTokens: 512 });
+  });
 });
