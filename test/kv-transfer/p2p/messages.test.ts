@@ -60,7 +60,7 @@ describe('a message', () => {
       for (const type of ['hello', 'welcome']) {
         expect(readFields({ type, seq: 1, ...older, protocol })).toEqual({
           isValid: false,
-          why: `a ${type} in protocol ${protocol}, this instance has 4: run one version of svc on both`,
+          why: `a ${type} in protocol ${protocol}, this instance has 5: run one version of svc on both`,
         });
       }
     },
