@@ -12,6 +12,8 @@ import { sharedAbortController } from '../../src/util/abortable.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
 import { availableBackends } from '../helpers/backends.ts';
 import { needsNative } from '../helpers/needs.ts';
+import { newRequest } from '../helpers/new-request.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import {
   embeddingCases,
   POOLING_MODELS,
@@ -24,6 +26,7 @@ import {
 } from './pooling-models.ts';
 
 const TOLERANCE = 1e-4;
+const newFolder = temporaryFolders();
 
 it.each(POOLING_MODELS)(
   'texts and pairs of %s become the tokens of the original implementation',
@@ -129,6 +132,47 @@ describe.each(POOLING_MODELS)('%s', (name) => {
       expect(actual).toEqual(expected);
     },
   );
+});
+
+describe('in stages', needsNative, () => {
+  const IN_STAGES = { device: 'cpu', numThreads: 2, pipelineParallelSize: 2 } as const;
+  const prompt = { promptTokenIds: [5, 6, 7], secondTextStart: null };
+
+  it.each(['bert-cls', 'qwen3-embedding'])(
+    'packed weights of each are kept for the next start: %s',
+    async (name) => {
+      const options = { ...IN_STAGES, packedCache: newFolder(), dtype: 'bfloat16' } as const;
+      const starts: (readonly [boolean, readonly Float32Array[]])[] = [];
+      for (const _ of [1, 2]) {
+        const start = await withCore(name, options, (core) => {
+          return [core.executor.info.isFromPackedCache, poolOn(core, [prompt])] as const;
+        });
+        starts.push(start);
+      }
+      expect(starts).toEqual([
+        [false, starts[0]![1]],
+        [true, starts[0]![1]],
+      ]);
+    },
+  );
+
+  it('a stage that fails is named', async () => {
+    await withCore('bert-cls', IN_STAGES, ({ scheduler, executor }) => {
+      const { promptTokenIds } = prompt;
+      const request = newRequest({ id: 1, promptTokenIds, stop: { maxTokens: 1 } });
+      scheduler.add({ ...request, pooling: { secondTextStart: null } });
+      const step = scheduler.schedule();
+      const steps = Array.from({ length: 500 }, (_, index) => index);
+      // More steps than stages, of which none is read: there is no room for the next.
+      for (const index of steps) {
+        executor.forward({ ...step, releasedRequestIds: index === 0 ? [] : [1] }, 0);
+        executor.sample([]);
+      }
+      expect(() => {
+        for (const _ of steps) executor.read();
+      }).toThrow(/^pipeline stage 1 of 2 failed: a pipeline stage is given more steps/);
+    });
+  });
 });
 
 it('refuses ranks for a model whose heads they cannot share', needsNative, async () => {
