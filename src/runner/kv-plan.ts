@@ -74,7 +74,10 @@ export class KvPlan {
     const bytesOfAll = kvBlockBytes(shape) * numCuts;
     const memories = this.#stages.map((ops, stage) => {
       const taken = { draftBytes, weightBytes, activationBytes: this.activationBytes[stage] ?? 0 };
-      return cacheMemory(this.#config, ops, taken, { stage, ofBlock: kvBlockBytes(stages[stage]!) / bytesOfAll });
+      return cacheMemory(this.#config, ops, taken, {
+        stage,
+        ofBlock: kvBlockBytes(stages[stage]!) / bytesOfAll,
+      });
     });
     return memories.some(({ stage }) => stage === null) ? memories.slice(-1) : memories;
   }
