@@ -56,17 +56,22 @@ describe('on the CUDA backend', needsCudaEmulator, () => {
 });
 
 describe('over two GPUs', needsCudaEmulators, () => {
-  it.each(['bert-cls', 'bert-reranker'])('%s has the numbers of one', async (name) => {
+  it.each([
+    ['bert-cls', { tensorParallelSize: 2 }],
+    ['bert-reranker', { tensorParallelSize: 2 }],
+    ['bert-cls', { pipelineParallelSize: 2 }],
+    ['qwen3-embedding', { pipelineParallelSize: 2 }],
+  ] as const)('%s has the numbers of one with %o', async (name, parts) => {
     vi.stubEnv('SVC_EMULATED_GPUS', '2');
     const prompts = [3, 17].map((length) => ({
       promptTokenIds: Array.from({ length }, (_, i) => 1 + ((5 * i) % 90)),
       secondTextStart: null,
     }));
     const numbers = [];
-    for (const tensorParallelSize of [1, 2] as const) {
-      const core = await startPoolingCore(name, { device: 'cuda', dtype: 'bfloat16', tensorParallelSize });
+    for (const [options, numParts] of [[{}, 1] as const, [parts, 2] as const]) {
+      const core = await startPoolingCore(name, { device: 'cuda', dtype: 'bfloat16', ...options });
       numbers.push(poolOn(core, prompts));
-      expect(core.executor.info.ranks).toHaveLength(tensorParallelSize);
+      expect(core.executor.info.ranks).toHaveLength(numParts);
       core.close();
     }
     expect(numbers[1]).toEqual(numbers[0]);
