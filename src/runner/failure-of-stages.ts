@@ -2,9 +2,20 @@
 
 import type { Ops } from '../ops/ops.ts';
 
-/** The failure of the first stage that has failed: those after it only say that it did not go on. @param error what reading a step threw */
-export function failureOf(stages: readonly Ops[], error: unknown): unknown {
-  if (stages.length === 1) return error;
+/**
+ * What `compute` gives.
+ * @throws the failure of the first stage that has failed, where one has: those after it only say that they did not go on, and a GPU may
+ *   tell of what it could not compute at any later call.
+ */
+export function amongStages<T>(stages: readonly Ops[], compute: () => T): T {
+  try {
+    return compute();
+  } catch (error) {
+    throw stages.length === 1 ? error : failureOf(stages, error);
+  }
+}
+
+function failureOf(stages: readonly Ops[], error: unknown): unknown {
   for (const [index, ops] of stages.entries()) {
     try {
       ops.mark().read();

@@ -15,7 +15,7 @@ import { numSampledRows, type ScheduledStep, type StepResult } from '../schedule
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { DraftModel } from './draft-model.ts';
 import type { EngineInfo, Executor } from './executor.ts';
-import { failureOf } from './failure-of-stages.ts';
+import { amongStages } from './failure-of-stages.ts';
 import type { KvMemory } from './kv-memory.ts';
 import { type LaunchedForward, launchForward } from './launch-forward.ts';
 import { computeKnownLogprobs, type KnownLogprobs } from './prompt-logprobs.ts';
@@ -81,7 +81,9 @@ export class ModelRunner implements Executor {
   forward(step: ScheduledStep, planPoint: number): void {
     this.#requests.apply(step);
     const inputs = buildForwardInputs(step, this.info, this.#requests, this.#batchSize(step));
-    const launched = launchForward(this.#ops, this.#model, this.#kv.cache, inputs, planPoint);
+    const launched = amongStages(this.#stages, () =>
+      launchForward(this.#ops, this.#model, this.#kv.cache, inputs, planPoint),
+    );
     const { queryStarts } = inputs.batch;
     const knownLogprobs = computeKnownLogprobs(this.#ops, this.#model, launched.hidden, step, queryStarts);
     this.#pass = { ...launched, step, queryStarts, knownLogprobs };
@@ -92,7 +94,7 @@ export class ModelRunner implements Executor {
     if (pass === null) throw new Error('no forward pass has been started to sample from');
     this.#pass = null;
     try {
-      const sampled = this.#sampleLastRows(pass, edits);
+      const sampled = amongStages(this.#stages, () => this.#sampleLastRows(pass, edits));
       if (sampled !== null) this.#requests.noteSampled(pass.step, sampled.tokens);
       const { step, planPoint, knownLogprobs } = pass;
       // With several stages no step is over before it is computed, even if nothing is sampled: so many are on their way. Nor is it one where a
@@ -115,11 +117,7 @@ export class ModelRunner implements Executor {
     }
     const oldest = this.#inFlight.shift();
     if (oldest === undefined) throw new Error('no step is in flight to be read');
-    try {
-      return readStep(oldest);
-    } catch (error) {
-      throw failureOf(this.#stages, error);
-    }
+    return amongStages(this.#stages, () => readStep(oldest));
   }
 
   loadAdapter(spec: AdapterSpec): Generator<void, LoadedAdapter, void> {

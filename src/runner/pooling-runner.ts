@@ -8,7 +8,7 @@ import type { Ops, Pending, Tensor } from '../ops/ops.ts';
 import type { ScheduledStep, SequenceOutput, StepResult } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { EngineInfo, Executor } from './executor.ts';
-import { failureOf } from './failure-of-stages.ts';
+import { amongStages } from './failure-of-stages.ts';
 import type { KvMemory } from './kv-memory.ts';
 import { type LaunchedForward, launchForward } from './launch-forward.ts';
 import { RequestStates } from './request-states.ts';
@@ -21,8 +21,10 @@ interface ForwardPass extends LaunchedForward {
 interface InFlightStep {
   readonly step: ScheduledStep;
   readonly planPoint: Pending<void>;
-  /** The numbers of each sequence that the step completes, one after the other. */
-  readonly pooled: Pending<Float32Array>;
+  /** The numbers of each sequence that the step completes, one after the other; null where this rank makes none. */
+  readonly pooled: Pending<Float32Array> | null;
+  /** What else is to be awaited. */
+  readonly computed: readonly Pending<void>[];
 }
 
 /** Of one sequence. */
@@ -70,7 +72,9 @@ export class PoolingRunner implements Executor {
     const { queryStarts } = inputs.batch;
     const tokenTypes = this.#model.config.encoder === null ? undefined : typesOf(step, queryStarts);
     const withTypes = { ...inputs, tokenTypes };
-    const launched = launchForward(this.#ops, this.#model, this.#kv.cache, withTypes, planPoint);
+    const launched = amongStages(this.#stages, () =>
+      launchForward(this.#ops, this.#model, this.#kv.cache, withTypes, planPoint),
+    );
     this.#pass = { ...launched, step, queryStarts };
   }
 
@@ -81,7 +85,8 @@ export class PoolingRunner implements Executor {
     this.#pass = null;
     try {
       const { step, planPoint } = pass;
-      this.#inFlight.push({ step, planPoint, pooled: this.#pool(pass) });
+      const pooled = amongStages(this.#stages, () => this.#pool(pass));
+      this.#inFlight.push({ step, planPoint, pooled, computed: this.#marks() });
     } finally {
       pass.scope.close();
     }
@@ -123,35 +128,30 @@ export class PoolingRunner implements Executor {
     for (const ops of this.#stages) ops.close();
   }
 
-  #numbersOf({ pooled }: InFlightStep): Float32Array {
-    try {
-      return pooled.read();
-    } catch (error) {
-      throw failureOf(this.#stages, error);
-    }
+  #numbersOf({ pooled, computed }: InFlightStep): Float32Array {
+    return amongStages(this.#stages, () => {
+      for (const mark of computed) mark.read();
+      return pooled?.read() ?? NOTHING;
+    });
   }
 
-  #pool({ step, hidden, queryStarts }: ForwardPass): Pending<Float32Array> {
+  /** Every rank has the states of all layers: the first one alone makes the numbers. */
+  #pool({ step, hidden, queryStarts }: ForwardPass): Pending<Float32Array> | null {
     const complete = step.sequences.flatMap(({ pooling }, index) =>
       pooling ? [{ start: queryStarts[index]!, end: queryStarts[index + 1]! }] : [],
     );
-    // With several stages no step is over before it is computed: so many are on their way.
-    if (complete.length === 0)
-      return this.#stages.length > 1 ? this.#onceComputed() : { read: () => NOTHING };
-    if (this.#ops.ranks.rank > 0) return this.#onceComputed();
+    if (complete.length === 0 || this.#ops.ranks.rank > 0) return null;
     const states = this.#statesOf(hidden, complete);
     return this.#ops.readLater(this.#model.poolingHead?.(this.#ops, states) ?? states);
   }
 
-  /** Every rank has the states of all layers: the first one alone makes the numbers. */
-  #onceComputed(): Pending<Float32Array> {
-    const computed = this.#ops.mark();
-    return {
-      read: () => {
-        computed.read();
-        return NOTHING;
-      },
-    };
+  /**
+   * With several stages no step is over before it is computed: so many are on their way. Nor is it one where a stage has failed, which on
+   * a GPU the next ones do not notice, or one of another rank, which reads no numbers.
+   */
+  #marks(): Pending<void>[] {
+    const isWaitedFor = this.#stages.length > 1 || this.#ops.ranks.rank > 0;
+    return isWaitedFor ? this.#stages.map((ops) => ops.mark()) : [];
   }
 
   /** What stands for each sequence, [sequences, hidden]. */

@@ -78,3 +78,17 @@ describe('over two GPUs', needsCudaEmulators, () => {
     vi.unstubAllEnvs();
   });
 });
+
+// The last: a GPU that is broken is so for the rest of the process.
+describe('a stage whose GPU breaks', needsCudaEmulators, () => {
+  it('ends the engine with its name, whatever the stages after it compute', async () => {
+    vi.stubEnv('SVC_EMULATED_GPUS', '2');
+    const stages = { device: 'cuda', dtype: 'bfloat16', pipelineParallelSize: 2 } as const;
+    const core = await startPoolingCore('bert-cls', stages);
+    vi.stubEnv('SVC_EMULATED_BROKEN', '0');
+    const pool = () => poolOn(core, [{ promptTokenIds: [5, 6, 7], secondTextStart: null }]);
+    expect(pool).toThrow(/^pipeline stage 1 of 2 failed: the GPU could not compute/);
+    core.close();
+    vi.unstubAllEnvs();
+  });
+});
