@@ -122,9 +122,9 @@ struct PairSender::Work {
     }
     const size_t bytes = portion->blocks.size() * cut().pieceBytes();
     link.write(frame.data(), frame.size());
-    const uint32_t layer = cut().place().firstLayer + portion->layer, head = cut().firstHead(portion->shard);
+    const uint32_t head = cut().firstHead(portion->shard);
     for (const Target& target : targets) {
-      if (target.place.has(layer, head)) target.pair->send(room, bytes);
+      if (target.place.has(portion->layer, head)) target.pair->send(room, bytes);
     }
     *bytesSent += bytes;
     // One of all parts sees that it was the last.
