@@ -4,7 +4,7 @@
 // The sum of one output is one chain over the steps, in order, whatever R and P are: that is batch invariance.
 
 /// How far ahead of their use panels of weights are fetched, in bytes.
-constexpr int kFetchAhead = 2048;
+constexpr int kFetchAhead = 4096;
 /// Steps that one row tile of a block takes before the next tile does: the panels stay in the first-level cache.
 constexpr int kChunkSteps = 32;
 /// Rows of a block: a product of so many rows is bound by reading weights, and reads them once.
