@@ -421,6 +421,10 @@ SVC_EXPORT cuDevicePrimaryCtxRetain(Context* context, DeviceOrdinal device) {
 }
 
 SVC_EXPORT cuDevicePrimaryCtxRelease_v2(DeviceOrdinal) { return kSuccess; }
+SVC_EXPORT cuCtxGetCurrent(Context* context) {
+  *context = current;
+  return kSuccess;
+}
 SVC_EXPORT cuCtxSetCurrent(Context context) {
   current = context;
   return kSuccess;

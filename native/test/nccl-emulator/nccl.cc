@@ -161,15 +161,21 @@ void allGather(NcclCommState& comm, const char* own, char* parts, size_t bytes) 
   finish(comm, !(isLast && isWanted("fail:gather")) && gather(comm, parts, bytes));
 }
 
-/// Lets `body` run in the order of the stream, by the emulated driver.
+/// Calls a function of the emulated driver, which is not to refuse it.
+template <class... Arguments>
+void callDriver(const char* name, Arguments... arguments) {
+  static void* const driver = dlopen(std::getenv("SVC_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL);
+  const auto function = reinterpret_cast<Result (*)(Arguments...)>(dlsym(driver, name));
+  if (function(arguments...) != kSuccess) std::abort();
+}
+
+/// Lets `body` run in the order of the stream.
 void appendTo(StreamHandle stream, std::function<void()> body) {
-  using Append = Result (*)(StreamHandle, HostFunction, void*);
-  static const auto append = reinterpret_cast<Append>(dlsym(dlopen(std::getenv("SVC_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL), "cuLaunchHostFunc"));
   const HostFunction call = [](void* data) {
     const std::unique_ptr<std::function<void()>> taken(static_cast<std::function<void()>*>(data));
     (*taken)();
   };
-  append(stream, call, new std::function<void()>(std::move(body)));
+  callDriver("cuLaunchHostFunc", stream, call, static_cast<void*>(new std::function<void()>(std::move(body))));
 }
 
 char* hostOf(const void* memory) { return reinterpret_cast<char*>(reinterpret_cast<DeviceAddress>(memory) - kDeviceBits); }
@@ -250,7 +256,10 @@ SVC_EXPORT NcclResult ncclAllGather(const void* from, void* to, size_t count, in
     return kNcclSuccess;
   }
   comm->state = kNcclInProgress;
-  std::thread([comm = comm->self, append] {
+  Context context = nullptr;
+  callDriver("cuCtxGetCurrent", &context);
+  std::thread([comm = comm->self, append, context] {
+    callDriver("cuCtxSetCurrent", context);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     append();
     comm->state = kNcclSuccess;
