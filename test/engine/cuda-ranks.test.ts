@@ -1,19 +1,19 @@
 // A model cut over ranks on a GPU each, over emulated GPUs: the answers of one GPU, and one end for all of them.
 
 import { fileURLToPath } from 'node:url';
-import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { EngineConfig, TensorParallelSize } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
-import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { startedThreads } from '../helpers/started-threads.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { tinyModels } from '../helpers/tiny-models.ts';
 import { until } from '../helpers/until.ts';
 import { endRank, MOMENTS } from './rank-end.ts';
 
@@ -21,27 +21,14 @@ const newFolder = temporaryFolders();
 
 const fixture = (path: string) => fileURLToPath(new URL(`../fixtures/${path}`, import.meta.url));
 
-const models = new Map<string, string>();
-function modelOf(architecture: string): string {
-  const folder = models.get(architecture) ?? newFolder();
-  if (!models.has(architecture)) writeTinyModel(folder, { architecture, seed: 1 });
-  models.set(architecture, folder);
-  return folder;
-}
+const modelOf = tinyModels();
 
-/** Threads that this one has started. */
-const threads: Worker[] = [];
-const note = (worker: Worker): void => void threads.push(worker);
-beforeEach(() => {
-  process.on('worker', note);
-  vi.stubEnv('SVC_EMULATED_GPUS', '2');
-});
+const threads = startedThreads();
+beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '2'));
 
 const open: EngineCore[] = [];
-afterEach(async () => {
-  process.off('worker', note);
+afterEach(() => {
   for (const core of open.splice(0)) core.close();
-  await Promise.all(threads.splice(0).map((thread) => thread.terminate()));
   vi.unstubAllEnvs();
 });
 

@@ -1,6 +1,5 @@
 // A model in stages on a GPU each, and several engines on GPUs of their own, over emulated GPUs: the answers of one GPU.
 
-import type { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { collectSamples } from '../../src/engine/completed-sample.ts';
@@ -9,37 +8,22 @@ import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
-import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
-import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { startedThreads } from '../helpers/started-threads.ts';
+import { tinyModels } from '../helpers/tiny-models.ts';
 import { architectureGoldens } from '../models/golden-cases.ts';
 import { endRank, MOMENTS } from './rank-end.ts';
 
-const newFolder = temporaryFolders();
-const models = new Map<string, string>();
-function modelOf(architecture: string): string {
-  const folder = models.get(architecture) ?? newFolder();
-  if (!models.has(architecture)) writeTinyModel(folder, { architecture, seed: 1 });
-  models.set(architecture, folder);
-  return folder;
-}
-
-/** Threads that this one has started. */
-const threads: Worker[] = [];
-const note = (worker: Worker): void => void threads.push(worker);
-beforeEach(() => {
-  process.on('worker', note);
-  vi.stubEnv('SVC_EMULATED_GPUS', '4');
-});
+const modelOf = tinyModels();
+const threads = startedThreads();
+beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '4'));
 
 const open: { close(): unknown }[] = [];
 afterEach(async () => {
-  process.off('worker', note);
   await Promise.all(open.splice(0).map((one) => one.close()));
-  await Promise.all(threads.splice(0).map((thread) => thread.terminate()));
   vi.unstubAllEnvs();
 });
 

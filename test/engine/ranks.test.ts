@@ -20,6 +20,7 @@ import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { startedThreads } from '../helpers/started-threads.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
 import { endRank, MOMENTS } from './rank-end.ts';
@@ -39,16 +40,10 @@ beforeAll(() =>
   }),
 );
 
-/** Threads that this one has started. */
-const threads: Worker[] = [];
-const note = (worker: Worker): void => void threads.push(worker);
-beforeEach(() => void process.on('worker', note));
-
+const threads = startedThreads();
 const open: EngineCore[] = [];
-afterEach(async () => {
-  process.off('worker', note);
+afterEach(() => {
   for (const core of open.splice(0)) core.close();
-  await Promise.all(threads.splice(0).map((thread) => thread.terminate()));
 });
 
 const KV_BYTES = 1_400_000;
