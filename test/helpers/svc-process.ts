@@ -81,6 +81,11 @@ async function isHealthy({ url }: SvcProcess): Promise<boolean> {
 /** Where the kernel begins to hand out ports for outgoing connections: one of those may be taken at any moment. */
 const FIRST_EPHEMERAL_PORT = 32_768;
 const FIRST_PORT = 10_240;
+/** Each of the processes that test at the same time has as many of its own, and gives them out in turn. */
+const PORTS_OF_WORKER = 2048;
+const MOST_WORKERS = (FIRST_EPHEMERAL_PORT - FIRST_PORT) / PORTS_OF_WORKER;
+const firstPort = FIRST_PORT + (Number(process.env.VITEST_POOL_ID ?? 0) % MOST_WORKERS) * PORTS_OF_WORKER;
+let turn = randomInt(PORTS_OF_WORKER);
 
 /** A port that nobody listened on a moment ago. */
 export async function freePort(): Promise<number> {
@@ -93,7 +98,8 @@ export async function freePorts(count: number): Promise<number[]> {
   const probes: Server[] = [];
   const ports: number[] = [];
   while (ports.length < count) {
-    const port = randomInt(FIRST_PORT, FIRST_EPHEMERAL_PORT);
+    turn = (turn + 1) % PORTS_OF_WORKER;
+    const port = firstPort + turn;
     const probe = createServer().listen(port, '127.0.0.1');
     if (!(await isListening(probe))) continue;
     probes.push(probe);
