@@ -48,9 +48,16 @@ const PULLED: readonly Scenario[] = [
   { fault: 'flip', side: 'D', step: 'data' },
   { fault: 'end of rank 1', side: 'P', step: 'data' },
 ];
+/** The first layer leaves when the prompt is computed. */
+const AFTERWARDS: readonly Scenario[] = [
+  { fault: 'end of rank 1', side: 'P', step: 'reserve' },
+  { fault: 'end of rank 1', side: 'P', step: 'granted' },
+  { fault: 'end of rank 1', side: 'P', step: 'data' },
+];
 
 const TCP = { sendType: 'PUT_ASYNC', transport: 'tcp' } as const;
 const SHM = { sendType: 'PUT_ASYNC', transport: 'shm' } as const;
+const PUT = { sendType: 'PUT', transport: 'tcp' } as const;
 const GET = { sendType: 'GET', transport: 'tcp' } as const;
 const RANKS = ['--tensor-parallel-size', '2', '--num-threads', '2'];
 const RANK_KILLER = new URL('../helpers/rank-killer.mjs', import.meta.url).href;
@@ -73,6 +80,7 @@ describe.concurrent('a fault in a transfer', needsNative, () => {
     { name: 'from 2 ranks to 1', producerArgs: RANKS, ...TCP, scenarios: FROM_RANKS },
     { name: 'from 1 rank to 2', consumerArgs: RANKS, ...TCP, scenarios: TO_RANKS },
     { name: 'from 1 rank to 2', consumerArgs: RANKS, ...SHM, scenarios: IN_MEMORY },
+    { name: 'from 2 ranks to 1', producerArgs: RANKS, ...PUT, scenarios: AFTERWARDS },
     { name: 'from 2 ranks to 1', producerArgs: RANKS, ...GET, scenarios: PULLED },
   ])('$name with $sendType over $transport', ({ name: _, scenarios, ...args }) => {
     const tap = new Wiretap();
