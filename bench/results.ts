@@ -11,21 +11,37 @@ export interface Printed {
   readonly text: string;
 }
 
-/** Writes what was printed; the sections of earlier runs stay where they are not made anew. */
+interface SavedSection {
+  /** Up to a colon: what follows it, such as the instruction set, may change. */
+  readonly heading: string;
+  readonly processor: string;
+  readonly text: string;
+}
+
+/** Writes what was printed in the place of what the same processor has printed under the same heading; figures of others stay beside it. */
 export function saveResults(printed: readonly Printed[]): void {
-  const kept = existsSync(FILE) ? splitSections(readFileSync(FILE, 'utf8')) : new Map<string, string>();
-  for (const { command, text: all } of printed) {
+  const saved = existsSync(FILE) ? splitText(readFileSync(FILE, 'utf8')).map(toSection) : [];
+  for (const { command, text } of printed) {
     const origin = `\`${command}\`, ${machine()}`;
-    for (const [key, text] of splitSections(all)) kept.set(key, text.replace('\n', `\n\n${origin}\n`));
+    for (const part of splitText(text)) place(saved, toSection(part.replace('\n', `\n\n${origin}\n`)));
   }
   const head = [
     '# Results',
     '',
-    '`npm run bench -- --save`, or section by section with `npm run bench -- <section> --save`. Machines are noisy: read the ratios, ' +
-      'not the digits, and compare sections only where the machine is the same.',
+    '`npm run bench -- --save`, or section by section with `npm run bench -- <section> --save`. Each processor keeps its own. Machines are ' +
+      'noisy: read the ratios, not the digits, and compare sections only where the machine is the same.',
     '',
   ];
-  writeFileSync(FILE, [...head, ...kept.values()].join('\n'));
+  writeFileSync(FILE, [...head, ...saved.map(({ text }) => text)].join('\n'));
+}
+
+function place(saved: SavedSection[], section: SavedSection): void {
+  const own = saved.findIndex(
+    ({ heading, processor }) => heading === section.heading && processor === section.processor,
+  );
+  const last = saved.findLastIndex(({ heading }) => heading === section.heading);
+  if (own !== -1) saved[own] = section;
+  else saved.splice(last === -1 ? saved.length : last + 1, 0, section);
 }
 
 /** Where and when a section was measured. */
@@ -44,8 +60,15 @@ function processor(): string {
   return family === undefined || model === undefined ? name : `${name} (family ${family}, model ${model})`;
 }
 
-/** By heading, up to a colon: what follows it, such as the instruction set, may change. */
-function splitSections(text: string): Map<string, string> {
+/** Into parts that begin with a heading each. */
+function splitText(text: string): string[] {
   const parts = text.split(/^(?=## )/m).filter((part) => part.startsWith('## '));
-  return new Map(parts.map((part) => [part.split(/[:\n]/, 1)[0] ?? '', `${part.trimEnd()}\n`]));
+  return parts.map((part) => `${part.trimEnd()}\n`);
+}
+
+/** @param text with the line of its origin */
+function toSection(text: string): SavedSection {
+  const heading = text.split(/[:\n]/, 1)[0] ?? '';
+  const processor = /^`.+`, [\d-]+: (.+), \d+ cores/m.exec(text)?.[1] ?? '';
+  return { heading, processor, text };
 }
