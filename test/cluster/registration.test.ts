@@ -1,19 +1,17 @@
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { Router } from 'zeromq';
 import { type RegistrationMessage, readRegistration } from '../../src/cluster/discovery-message.ts';
 import { Registration } from '../../src/cluster/registration.ts';
 import { curveKeys, serverOptions } from '../../src/cluster/zmq.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
 import { freePort } from '../helpers/svc-process.ts';
 
 const SECRET = 'a secret of our own';
 const LOAD = { running: 1, waiting: 2, free_blocks: 3, num_blocks: 4 };
-const opened: { close(): void }[] = [];
 
-afterEach(() => {
-  for (const one of opened.splice(0)) one.close();
-});
+const opened = closedAfterwards();
 
 /** The discovery port of a proxy: what comes in, by the identity it comes from. */
 async function listen(port: number, secret: string | null = null) {
@@ -23,7 +21,7 @@ async function listen(port: number, secret: string | null = null) {
     handover: true,
     ...serverOptions(curveKeys(secret)),
   });
-  opened.push(router);
+  opened(router);
   await router.bind(`tcp://127.0.0.1:${port}`);
   void (async () => {
     for await (const [identity, payload] of router) {
@@ -38,8 +36,7 @@ function register(config: KvTransferConfig, warn?: (message: string) => void): R
   const about = { model: 'small', proxyToken: 'a token', load: async () => LOAD, ...(warn && { warn }) };
   const registration = Registration.start(config, about);
   if (registration === null) throw new Error('no proxy is named');
-  opened.push(registration);
-  return registration;
+  return opened(registration);
 }
 
 async function behind(port: number, more: Partial<KvTransferConfig> = {}): Promise<KvTransferConfig> {

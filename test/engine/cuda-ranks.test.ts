@@ -7,6 +7,7 @@ import { EngineCore } from '../../src/engine/engine-core.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
@@ -26,11 +27,8 @@ const modelOf = tinyModels();
 const threads = startedThreads();
 beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '2'));
 
-const open: EngineCore[] = [];
-afterEach(() => {
-  for (const core of open.splice(0)) core.close();
-  vi.unstubAllEnvs();
-});
+afterEach(() => void vi.unstubAllEnvs());
+const opened = closedAfterwards();
 
 async function start(
   tensorParallelSize: TensorParallelSize,
@@ -46,8 +44,7 @@ async function start(
     tensorParallelSize,
     ...options,
   });
-  open.push(core);
-  return core;
+  return opened(core);
 }
 
 /** Prompts in chunks and with common beginnings, rules that look back, log-probabilities. */

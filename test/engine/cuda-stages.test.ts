@@ -8,6 +8,7 @@ import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
@@ -21,11 +22,8 @@ const modelOf = tinyModels();
 const threads = startedThreads();
 beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '4'));
 
-const open: { close(): unknown }[] = [];
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((one) => one.close()));
-  vi.unstubAllEnvs();
-});
+afterEach(() => void vi.unstubAllEnvs());
+const opened = closedAfterwards();
 
 const configOf = (options: Partial<EngineConfig>): EngineConfig => ({
   ...ENGINE_DEFAULTS,
@@ -38,9 +36,7 @@ const configOf = (options: Partial<EngineConfig>): EngineConfig => ({
 });
 
 async function start(numStages: number, options: Partial<EngineConfig> = {}): Promise<EngineCore> {
-  const core = await EngineCore.start(configOf({ pipelineParallelSize: numStages, ...options }));
-  open.push(core);
-  return core;
+  return opened(await EngineCore.start(configOf({ pipelineParallelSize: numStages, ...options })));
 }
 
 /** Prompts in chunks and with common beginnings, rules that look back, log-probabilities. */
@@ -135,9 +131,7 @@ function freeOf(gpu: number): number {
 
 describe('several engines on GPUs', needsCudaEmulators, () => {
   async function startEngines(options: Partial<EngineConfig>): Promise<InferenceEngine> {
-    const engine = await InferenceEngine.start(configOf(options));
-    open.push(engine);
-    return engine;
+    return opened(await InferenceEngine.start(configOf(options)));
   }
 
   it('of two stages each draw the tokens of one, on GPUs of their own', async () => {

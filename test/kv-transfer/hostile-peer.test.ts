@@ -2,11 +2,12 @@
 
 import { once } from 'node:events';
 import { connect, createServer, type Server } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
 import type { Message } from '../../src/kv-transfer/p2p/messages.ts';
 import { promptHash } from '../../src/kv-transfer/p2p/messages.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { HostilePeer } from '../helpers/hostile-peer.ts';
 import { COMPATIBILITY, expectedLayerBlock, type KvInstance } from '../helpers/kv-instance.ts';
 import {
@@ -37,17 +38,12 @@ const PULL = {
   hash: RESERVE.hash,
   ticket: '0'.repeat(16),
 } as const;
-const opened: { close(): unknown }[] = [];
 
 closeInstancesAfterEach();
-afterEach(async () => {
-  await Promise.all(opened.splice(0).map((one) => one.close()));
-});
+const opened = closedAfterwards();
 
 async function hostilePeer(): Promise<HostilePeer> {
-  const one = await HostilePeer.start();
-  opened.push(one);
-  return one;
+  return opened(await HostilePeer.start());
 }
 
 const startD = (deadlines = {}) =>
@@ -388,7 +384,7 @@ describe('a block that is damaged on the way', needsNative, () => {
     });
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
-    opened.push(server);
+    opened(server);
     const address = server.address();
     return typeof address === 'object' && address !== null ? `127.0.0.1:${address.port}` : '';
   }

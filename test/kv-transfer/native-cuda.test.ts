@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
 import { ByteRelay } from '../helpers/byte-relay.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { CUDA_EMULATOR, needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
 import { range, type Shape, transferNodes, wholeMemory } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
@@ -15,16 +16,11 @@ const BIG = { layers: 2, blocks: 16, layerBlockBytes: 4 << 20 };
 
 const makeNode = transferNodes();
 const node = (shape: Shape) => makeNode(shape, undefined, CUDA_EMULATOR);
-const relays: ByteRelay[] = [];
-afterEach(() => {
-  vi.unstubAllEnvs();
-  for (const relay of relays.splice(0)) relay.close();
-});
+afterEach(() => void vi.unstubAllEnvs());
+const opened = closedAfterwards();
 
 async function relayTo(address: string): Promise<ByteRelay> {
-  const relay = await ByteRelay.start(address);
-  relays.push(relay);
-  return relay;
+  return opened(await ByteRelay.start(address));
 }
 
 describe('blocks of a GPU', needsCudaEmulator, () => {

@@ -1,8 +1,9 @@
 // What damages, delays and cuts connections between two transfer engines is noticed, and never becomes wrong data.
 
 import fc from 'fast-check';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { ByteRelay } from '../helpers/byte-relay.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { range, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
@@ -13,17 +14,12 @@ const HEADER_BYTES = 32;
 const ENTRY_BYTES = 8;
 
 const node = transferNodes();
-const relays: ByteRelay[] = [];
 
 async function relayTo(target: TransferNode): Promise<ByteRelay> {
-  const relay = await ByteRelay.start(target.address('tcp'));
-  relays.push(relay);
-  return relay;
+  return opened(await ByteRelay.start(target.address('tcp')));
 }
 
-afterEach(() => {
-  for (const relay of relays.splice(0)) relay.close();
-});
+const opened = closedAfterwards();
 
 function flipAt(relay: ByteRelay, place: number, mask = 0xff): void {
   relay.change = (bytes, offset) => {

@@ -2,7 +2,8 @@
 
 import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { type RawFrame, type RawHello, RawPeer, rawFrame, rawHello } from '../helpers/raw-frames.ts';
 import { KINDS, pieceOf, range, type TransferNode, transferNodes } from '../helpers/transfer-node.ts';
@@ -10,17 +11,12 @@ import { until } from '../helpers/until.ts';
 
 const SHAPE = { layers: 2, blocks: 8, layerBlockBytes: 256 };
 const node = transferNodes();
-const peers: RawPeer[] = [];
 
 async function connect(address: string): Promise<RawPeer> {
-  const peer = await RawPeer.connect(address);
-  peers.push(peer);
-  return peer;
+  return opened(await RawPeer.connect(address));
 }
 
-afterEach(() => {
-  for (const peer of peers.splice(0)) peer.close();
-});
+const opened = closedAfterwards();
 
 function pieces(count: number): Uint8Array[] {
   return range(count).map((block) => pieceOf(SHAPE, 1, 0, block));

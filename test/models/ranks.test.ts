@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { ConfigError } from '../../src/errors.ts';
 import { loadAdapter } from '../../src/models/adapters/load-adapter.ts';
@@ -14,6 +14,7 @@ import { openModelSource } from '../../src/models/source/model-source.ts';
 import { PackedCache } from '../../src/models/weights/packed-cache.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { isas } from '../ops/native-backends.ts';
@@ -24,15 +25,10 @@ import { SharedModel, type SharedOptions } from './shared-model.ts';
 const newFolder = temporaryFolders();
 const fixture = (path: string) => fileURLToPath(new URL(`../fixtures/${path}`, import.meta.url));
 
-const open: SharedModel[] = [];
-afterEach(() => {
-  for (const model of open.splice(0)) model.close();
-});
+const opened = closedAfterwards();
 
 async function load(folder: string, size: number, options: SharedOptions): Promise<SharedModel> {
-  const model = await SharedModel.load(folder, size, options);
-  open.push(model);
-  return model;
+  return opened(await SharedModel.load(folder, size, options));
 }
 
 /** Logits of the last 4 tokens of a prompt, the first of which are computed before. */

@@ -6,12 +6,13 @@ import { connect, createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
 import { Agent, fetch } from 'undici';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { TlsConfig } from '../../src/config/serve-config.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { readTls } from '../../src/http/tls.ts';
 import { Server } from '../../src/server/server.ts';
 import type { ServerOptions } from '../../src/server/server-context.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { needsIpv6 } from '../helpers/needs.ts';
 
 const file = (name: string) => fileURLToPath(new URL(`../fixtures/tls/${name}`, import.meta.url));
@@ -24,23 +25,16 @@ const TLS: TlsConfig = {
 };
 const FOR_CLIENTS: TlsConfig = { ...TLS, caFile: file('ca.pem'), needsClientCert: true };
 
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const it of open.splice(0).reverse()) await it.close();
-});
+const opened = closedAfterwards();
 
 /** No engine: every route of its own answers 503. */
 async function listen(options: Partial<ServerOptions> = {}): Promise<Server> {
-  const server = await Server.listen({ host: '127.0.0.1', port: 0, version: '9.9.9', ...options });
-  open.push(server);
-  return server;
+  return opened(await Server.listen({ host: '127.0.0.1', port: 0, version: '9.9.9', ...options }));
 }
 
 describe('a server with --ssl-certfile', () => {
   const client = (identity: { cert?: string; key?: string } = {}) => {
-    const agent = new Agent({ connect: { ca: pem('ca.pem'), ...identity } });
-    open.push(agent);
-    return agent;
+    return opened(new Agent({ connect: { ca: pem('ca.pem'), ...identity } }));
   };
 
   it('answers over HTTPS, and nothing over HTTP', async () => {
@@ -102,7 +96,7 @@ describe('a server on localhost', needsIpv6, () => {
   it('answers over HTTPS at both', async () => {
     const { port } = await listen({ host: 'localhost', tls: await readTls(TLS) });
     const agent = new Agent({ connect: { ca: pem('ca.pem'), servername: 'localhost' } });
-    open.push(agent);
+    opened(agent);
     const ask = (host: string) => fetch(`https://${host}:${port}/health`, { dispatcher: agent });
     expect((await Promise.all(BOTH.map(ask))).map(({ status }) => status)).toEqual([503, 503]);
   });
@@ -110,7 +104,7 @@ describe('a server on localhost', needsIpv6, () => {
   it('does not start where another program has its port at one of them', async () => {
     const other = createServer().listen(0, '::1');
     await once(other, 'listening');
-    open.push({ close: async () => void other.close() });
+    opened({ close: async () => void other.close() });
     const address = other.address();
     const port = typeof address === 'object' && address !== null ? address.port : 0;
     const starting = listen({ host: 'localhost', port });

@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { EngineDeadError, InvalidRequestError, OverloadedError } from '../../src/errors.ts';
 import { JinjaChatTemplate, type SpecialTokens } from '../../src/tokenizer/chat-template.ts';
 import { RENDER_LIMITS } from '../../src/tokenizer/render-queue.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 
 const CHATML =
   '{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}';
@@ -15,15 +16,10 @@ const ENDLESS =
 const MOODY = `{% if messages[0].content == 'hang' %}${ENDLESS}{% endif %}fine`;
 const HANG = [{ role: 'user', content: 'hang' }];
 
-const opened: JinjaChatTemplate[] = [];
-afterEach(async () => {
-  await Promise.all(opened.splice(0).map((template) => template.close()));
-});
+const opened = closedAfterwards();
 
 function template(source: string, specialTokens: SpecialTokens = {}, limits = {}): JinjaChatTemplate {
-  const made = new JinjaChatTemplate(source, specialTokens, { limits: { ...RENDER_LIMITS, ...limits } });
-  opened.push(made);
-  return made;
+  return opened(new JinjaChatTemplate(source, specialTokens, { limits: { ...RENDER_LIMITS, ...limits } }));
 }
 
 /** Its thread may take a while to start. */

@@ -1,19 +1,19 @@
 import { readdirSync } from 'node:fs';
 import { encode } from '@msgpack/msgpack';
 import fc from 'fast-check';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
 import { curveKeys } from '../../../src/cluster/zmq.ts';
 import { ConfigError } from '../../../src/errors.ts';
 import { ControlChannel, NoAnswerError, type Route } from '../../../src/kv-transfer/p2p/control-channel.ts';
 import type { Message } from '../../../src/kv-transfer/p2p/messages.ts';
+import { closedAfterwards } from '../../helpers/closed-afterwards.ts';
 import { freePort } from '../../helpers/svc-process.ts';
 import { until } from '../../helpers/until.ts';
 
 const SECRET = 'a secret of our own';
 const OTHER = 'a secret of theirs';
 const nothing = () => {};
-const opened: { close(): unknown }[] = [];
 
 /** A channel that answers pings and remembers what it heard. */
 class Listener {
@@ -47,7 +47,7 @@ class Listener {
   static async start(secret: string | null = null, answerDeadline = 300): Promise<Listener> {
     const listener = new Listener(await freePort(), secret, answerDeadline);
     await listener.channel.listen();
-    opened.push(listener.channel);
+    opened(listener.channel);
     return listener;
   }
 
@@ -67,9 +67,7 @@ function channelAt(ip: string, port: number): ControlChannel {
   return new ControlChannel({ ip, port, keys: null, answerDeadline: 1 }, handlers);
 }
 
-afterEach(async () => {
-  await Promise.all(opened.splice(0).map((one) => one.close()));
-});
+const opened = closedAfterwards();
 
 describe('the control channel', () => {
   it('carries requests and their answers, many at once', async () => {
@@ -186,7 +184,7 @@ describe('what is no message', () => {
   /** Over a connection that stays until the end of the test. */
   async function sendRaw(listener: Listener, ...messages: (Uint8Array | Uint8Array[])[]): Promise<Dealer> {
     const socket = new Dealer({ linger: 0 });
-    opened.push(socket);
+    opened(socket);
     socket.connect(`tcp://${listener.address}`);
     for (const message of messages) await socket.send(message);
     return socket;

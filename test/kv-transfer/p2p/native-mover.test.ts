@@ -1,9 +1,10 @@
 // Blocks between two movers, with native threads. What the threads do among themselves is tested in ../native-*.test.ts.
 
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../../src/errors.ts';
 import { NativeMover } from '../../../src/kv-transfer/p2p/native-mover.ts';
 import { loadNative, type NativeKvMemory } from '../../../src/native/native.ts';
+import { closedAfterwards } from '../../helpers/closed-afterwards.ts';
 import { needsNative } from '../../helpers/needs.ts';
 import { until } from '../../helpers/until.ts';
 
@@ -11,11 +12,8 @@ const NUM_LAYERS = 2;
 const LAYER_BLOCK_BYTES = 64;
 const SLOT_BYTES = NUM_LAYERS * LAYER_BLOCK_BYTES;
 const TICKET = 0xabcn;
-const opened: { close(): unknown }[] = [];
 
-afterEach(() => {
-  for (const one of opened.splice(0)) one.close();
-});
+const opened = closedAfterwards();
 
 type Options = Partial<ConstructorParameters<typeof NativeMover>[0]>;
 
@@ -42,7 +40,7 @@ class Node {
       },
       (link) => void this.told.push(['linkDown', link]),
     );
-    opened.push(this.mover);
+    opened(this.mover);
   }
 
   openSend(transferId: number, numBlocks: number): void {

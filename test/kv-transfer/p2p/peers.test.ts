@@ -1,23 +1,21 @@
 // Peers over real control connections; the other end is a loopback instance, or a process that writes its own messages.
 
 import { encode } from '@msgpack/msgpack';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
 import { ControlChannel, type Route } from '../../../src/kv-transfer/p2p/control-channel.ts';
 import { type Identity, identityOf } from '../../../src/kv-transfer/p2p/messages.ts';
 import { Peer, PeerError } from '../../../src/kv-transfer/p2p/peers.ts';
+import { closedAfterwards } from '../../helpers/closed-afterwards.ts';
 import { freePort } from '../../helpers/svc-process.ts';
 import { until } from '../../helpers/until.ts';
 import { COMPATIBILITY, closeLoopbacksAfterEach, Loopback, type LoopbackOptions, WHOLE } from './loopback.ts';
 import { MemoryMover } from './memory-mover.ts';
 
 const RESERVE = { type: 'reserve', key: 'k', hash: '0'.repeat(32), num_tokens: 4, num_blocks: 1 } as const;
-const opened: { close(): unknown }[] = [];
 
 closeLoopbacksAfterEach();
-afterEach(async () => {
-  await Promise.all(opened.splice(0).map((one) => one.close()));
-});
+const opened = closedAfterwards();
 
 /** This end: a channel that listens to nobody, and all that the peer tells. */
 class Near {
@@ -40,7 +38,7 @@ class Near {
         onDisconnect: nothing,
       },
     );
-    opened.push(channel);
+    opened(channel);
     const about = { epoch: 'near', address: `127.0.0.1:${port}`, endpoints: this.mover.endpoints };
     this.own = identityOf(COMPATIBILITY, [WHOLE], about);
     this.peer = new Peer(
@@ -177,7 +175,7 @@ async function startSilent(): Promise<string> {
       ...{ onMalformed: nothing, onDown: nothing, onDisconnect: nothing },
     },
   );
-  opened.push(channel);
+  opened(channel);
   await channel.listen();
   return address;
 }
@@ -324,7 +322,7 @@ async function startTwo(deadlines = {}) {
 /** A process that writes its own messages. */
 function connectRaw(node: Loopback): { send(fields: unknown): Promise<void>; bytes(): Promise<Uint8Array> } {
   const socket = new Dealer({ linger: 0, receiveTimeout: 5000 });
-  opened.push(socket);
+  opened(socket);
   socket.connect(`tcp://${node.address}`);
   return { send: (fields) => socket.send(encode(fields)), bytes: async () => (await socket.receive())[0]! };
 }
