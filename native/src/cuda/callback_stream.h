@@ -4,22 +4,18 @@
 #include <functional>
 #include <memory>
 
-#include "cuda/device.h"
+#include "cuda/event.h"
 
 namespace svc::cuda {
 
 class CallbackStream {
  public:
-  explicit CallbackStream(const Device& device) : driver_(device.driver()) {
+  explicit CallbackStream(const Device& device) : driver_(device.driver()), before_(device) {
     driver_.check(driver_.cuStreamCreate(&stream_, kStreamNonBlocking), "make a stream");
-    const Result made = driver_.cuEventCreate(&event_, kEventDisableTiming);
-    if (made != kSuccess) driver_.cuStreamDestroy_v2(stream_);
-    driver_.check(made, "make an event");
   }
   /// Waits for the calls.
   ~CallbackStream() {
     driver_.cuStreamSynchronize(stream_);
-    driver_.cuEventDestroy_v2(event_);
     driver_.cuStreamDestroy_v2(stream_);
   }
   CallbackStream(const CallbackStream&) = delete;
@@ -28,8 +24,8 @@ class CallbackStream {
   /// Calls `body`, on a thread of the driver, when all that is in `ops` has run, and after the calls before.
   void callAfter(StreamHandle ops, std::function<void()> body) {
     // A wait is for the record before it: the next one does not disturb it.
-    driver_.check(driver_.cuEventRecord(event_, ops), "record an event");
-    driver_.check(driver_.cuStreamWaitEvent(stream_, event_, 0), "wait for an event");
+    before_.record(ops);
+    before_.letWait(stream_);
     auto owned = std::make_unique<std::function<void()>>(std::move(body));
     const HostFunction call = [](void* data) {
       const std::unique_ptr<std::function<void()>> taken(static_cast<std::function<void()>*>(data));
@@ -41,8 +37,8 @@ class CallbackStream {
 
  private:
   const Driver& driver_;
+  Event before_;
   StreamHandle stream_ = nullptr;
-  EventHandle event_ = nullptr;
 };
 
 }  // namespace svc::cuda

@@ -20,7 +20,7 @@ DeviceLink::DeviceLink(std::shared_ptr<const Device> receiver, size_t capacity) 
 
 char* DeviceLink::room(const std::shared_ptr<const Device>& sender, size_t bytes) {
   const size_t index = numSent_ % capacity();
-  if (numSent_ - numReceived_ == capacity() || !taken_[index].isReached()) {
+  if (numSent_ - numReceived_ == capacity() || !taken_[index].isReached("compute")) {
     throw std::runtime_error("a pipeline stage is given more steps than it may have waiting");
   }
   if (index == slots_.size()) slots_.emplace_back(sender);

@@ -19,10 +19,10 @@ class Event {
   void record(StreamHandle stream) { driver_.check(driver_.cuEventRecord(event_, stream), "record an event"); }
   /// What comes next in `stream`, of whatever device, waits for what was recorded last.
   void letWait(StreamHandle stream) const { driver_.check(driver_.cuStreamWaitEvent(stream, event_, 0), "wait for an event"); }
-  /// Whether that has been reached; so where nothing was recorded. Throws DriverError where the device failed.
-  bool isReached() const {
+  /// Whether that has been reached; so where nothing was recorded. Throws DriverError where the device failed at what it was `doing`.
+  bool isReached(const char* doing) const {
     const Result reached = driver_.cuEventQuery(event_);
-    if (reached != kErrorNotReady) driver_.check(reached, "compute");
+    if (reached != kErrorNotReady) driver_.check(reached, doing);
     return reached == kSuccess;
   }
   /// Waits for it on the host.

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cuda/communicator.h"
+#include "cuda/event.h"
 #include "cuda/transfer_memory.h"
 
 namespace svc::cuda {
@@ -32,14 +33,11 @@ class Pair final : public DevicePair {
  public:
   Pair(std::shared_ptr<const TransferMemory> memory, const Nccl& nccl, const PairId& id, int rank, int channels,
        std::function<bool()> shouldStop)
-      : memory_(std::move(memory)), nccl_(nccl), shouldStop_(std::move(shouldStop)), other_(1 - rank) {
-    memory_->device().enter();
+      : memory_(std::move(memory)), nccl_(nccl), shouldStop_(std::move(shouldStop)), other_(1 - rank),
+        done_((memory_->device().enter(), memory_->device())) {
     const Driver& driver = memory_->device().driver();
     driver.check(driver.cuStreamCreate(&stream_, kStreamNonBlocking), "make a stream for NCCL");
-    const Result made = driver.cuEventCreate(&event_, kEventDisableTiming);
-    if (made != kSuccess) event_ = nullptr;
     try {
-      driver.check(made, "make an event for NCCL");
       NcclId ncclId;
       std::memcpy(&ncclId, &id, sizeof ncclId);
       communicator_.emplace(nccl_, ncclId, 2, rank, channels);
@@ -65,14 +63,8 @@ class Pair final : public DevicePair {
   /// Until the stream has done what a call has begun.
   void await(const char* doing, NcclResult begun) {
     communicator_->finish(begun, doing, patience(doing, kTransferDeadline));
-    const Driver& driver = memory_->device().driver();
-    driver.check(driver.cuEventRecord(event_, stream_), "record an event");
-    for (const auto wait = patience(doing, kTransferDeadline);; wait()) {
-      const Result reached = driver.cuEventQuery(event_);
-      if (reached == kSuccess) return;
-      if (reached != kErrorNotReady) driver.check(reached, doing);
-      communicator_->expectWell(doing);
-    }
+    done_.record(stream_);
+    for (const auto wait = patience(doing, kTransferDeadline); !done_.isReached(doing); wait()) communicator_->expectWell(doing);
   }
 
   /// Waits a little; throws where it has waited for `atMost`, or nobody wants the link any more.
@@ -92,7 +84,6 @@ class Pair final : public DevicePair {
     const Driver& driver = memory_->device().driver();
     communicator_.reset();
     driver.cuStreamSynchronize(stream_);
-    if (event_ != nullptr) driver.cuEventDestroy_v2(event_);
     driver.cuStreamDestroy_v2(stream_);
   }
 
@@ -100,8 +91,8 @@ class Pair final : public DevicePair {
   const Nccl& nccl_;
   const std::function<bool()> shouldStop_;
   const int other_;
+  Event done_;
   StreamHandle stream_ = nullptr;
-  EventHandle event_ = nullptr;
   std::optional<Communicator> communicator_;
 };
 

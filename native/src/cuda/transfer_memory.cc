@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "cuda/event.h"
 #include "cuda/launch.h"
 #include "cuda/nccl.h"
 
@@ -26,16 +27,13 @@ class Lane final : public CopyLane {
  public:
   Lane(std::shared_ptr<const TransferMemory> memory, size_t pinnedBytes)
       : memory_(std::move(memory)), driver_((memory_->device().enter(), memory_->device().driver())),
-        pinned_(memory_->device(), pinnedBytes), sums_(memory_->device(), kMostCopies * kMostCopyParts * sizeof(uint64_t)) {
+        pinned_(memory_->device(), pinnedBytes), sums_(memory_->device(), kMostCopies * kMostCopyParts * sizeof(uint64_t)),
+        done_(memory_->device()) {
     driver_.check(driver_.cuStreamCreate(&stream_, kStreamNonBlocking), "make a stream for transfers");
-    const Result made = driver_.cuEventCreate(&event_, kEventDisableTiming);
-    if (made != kSuccess) driver_.cuStreamDestroy_v2(stream_);
-    driver_.check(made, "make an event for transfers");
   }
   ~Lane() override {
     memory_->device().tryToEnter();
     driver_.cuStreamSynchronize(stream_);
-    driver_.cuEventDestroy_v2(event_);
     driver_.cuStreamDestroy_v2(stream_);
   }
   Lane(const Lane&) = delete;
@@ -58,8 +56,8 @@ class Lane final : public CopyLane {
   const Driver& driver_;
   const PinnedMemory pinned_, sums_;
   std::vector<uint32_t> pieceSums_;
+  Event done_;
   StreamHandle stream_ = nullptr;
-  EventHandle event_ = nullptr;
 };
 
 uint32_t folded(uint64_t sum) { return static_cast<uint32_t>(sum ^ sum >> 32); }
@@ -110,11 +108,8 @@ std::span<const uint32_t> Lane::copyPieces(const PieceShape& shape, const Pieces
 void Lane::finish() {
   using Clock = std::chrono::steady_clock;
   memory_->device().enter();
-  driver_.check(driver_.cuEventRecord(event_, stream_), "record an event");
-  for (const Clock::time_point start = Clock::now();;) {
-    const Result reached = driver_.cuEventQuery(event_);
-    if (reached == kSuccess) return;
-    if (reached != kErrorNotReady) driver_.check(reached, "copy blocks");
+  done_.record(stream_);
+  for (const Clock::time_point start = Clock::now(); !done_.isReached("copy blocks");) {
     const auto waited = Clock::now() - start;
     if (waited > kDeadline) throw std::runtime_error("the GPU does not copy blocks any more");
     if (waited > kSpin) std::this_thread::sleep_for(kPause);
