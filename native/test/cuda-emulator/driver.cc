@@ -230,8 +230,8 @@ constexpr Result kErrorLaunchFailed = 719;
 constexpr DeviceAddress kDeviceBits = DeviceAddress{0x7ff4} << 48;
 constexpr size_t kPage = 4096;
 constexpr size_t kGranularity = size_t{2} << 20;
-/// Larger memory is left as it is: filling it takes time.
-constexpr size_t kMostFilled = size_t{64} << 20;
+/// Of large memory only so many bytes are filled: it takes time.
+constexpr size_t kMostFilled = size_t{256} << 10;
 constexpr unsigned kMostSharedBytes = 227 << 10, kMostBlocksYZ = 65535;
 
 size_t roundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -333,8 +333,8 @@ std::vector<uint64_t> addressesIn(const std::vector<char>& params) {
   return found;
 }
 
-void fillWithNaN(char* data, size_t bytes) {
-  if (bytes <= kMostFilled) std::memset(data, 0xff, bytes);
+void fillWithNaN(void* data, size_t bytes) {
+  std::memset(data, 0xff, std::min(bytes, kMostFilled));
 }
 
 /// As arguments of kernels may have to be aligned.
@@ -527,10 +527,25 @@ SVC_EXPORT cuMemcpyPeerAsync(DeviceAddress to, Context toContext, DeviceAddress 
   return kSuccess;
 }
 
+/// Whole pages that others may share are given back: they are zeros when they are read, and writing them would take time.
+void clear(char* data, size_t bytes) {
+  char* const begin = data + (kPage - reinterpret_cast<uintptr_t>(data) % kPage) % kPage;
+  const size_t whole = begin < data + bytes ? static_cast<size_t>(data + bytes - begin) / kPage * kPage : 0;
+  if (whole == 0 || madvise(begin, whole, MADV_REMOVE) != 0) {
+    std::memset(data, 0, bytes);
+    return;
+  }
+  std::memset(data, 0, static_cast<size_t>(begin - data));
+  std::memset(begin + whole, 0, static_cast<size_t>(data + bytes - begin) - whole);
+}
+
 SVC_EXPORT cuMemsetD8Async(DeviceAddress to, unsigned char value, size_t count, StreamHandle stream) {
   if (current == nullptr) return kErrorInvalidContext;
   if (!stream->device->memory.contains(to, count)) return kErrorInvalidValue;
-  stream->append([=] { std::memset(hostOf(to), value, count); });
+  stream->append([=] {
+    if (value == 0) clear(hostOf(to), count);
+    else std::memset(hostOf(to), value, count);
+  });
   return kSuccess;
 }
 
@@ -560,12 +575,11 @@ SVC_EXPORT cuMemCreate(AllocationHandle* handle, size_t bytes, const AllocationP
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return kErrorOutOfMemory;
   const bool hasDescriptor = properties->requestedHandleTypes == kHandleDescriptor;
   auto allocation = std::make_shared<Allocation>(file, bytes, &device, hasDescriptor);
-  if (bytes <= kMostFilled) {
-    void* const data = mmap(nullptr, bytes, PROT_WRITE, MAP_SHARED, file, 0);
-    if (data == MAP_FAILED) return kErrorOutOfMemory;
-    std::memset(data, 0xff, bytes);
-    munmap(data, bytes);
-  }
+  const size_t filled = std::min(bytes, kMostFilled);
+  void* const data = mmap(nullptr, filled, PROT_WRITE, MAP_SHARED, file, 0);
+  if (data == MAP_FAILED) return kErrorOutOfMemory;
+  fillWithNaN(data, filled);
+  munmap(data, filled);
   *handle = keep(std::move(allocation));
   return kSuccess;
 }
