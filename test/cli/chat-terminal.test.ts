@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -169,8 +170,11 @@ describe.skipIf(noTerminal)('svc chat on a terminal', () => {
     await command(terminal, '/set max_tokens 4000', '/set min_tokens 4000');
     terminal.type('Hello', enter);
     await terminal.says(/Hello\n\S+/);
+    const ended = once(mortal.child, 'exit');
     mortal.child.kill('SIGKILL');
     await terminal.says(/\nerror: the connection to http:\S+ broke\s+off\s+before/);
+    // Its port is the last that a process lets go.
+    await ended;
     await terminal.says(PROMPT);
     terminal.type('Are you there?', enter);
     await terminal.says(/\nerror: nothing\s+answers\s+at\s+http:\S+\s+start\s+a\s+server/);

@@ -76,8 +76,8 @@ describe('a constraint', () => {
     ],
     ['root ::= root2\nroot2 ::= "x" root2', 'allows no text'],
   ])('names what is wrong with a grammar: %#', (ebnf, message) => {
-    expect(() => compile({ kind: 'grammar', ebnf })).toThrow(ConstraintError);
-    expect(() => compile({ kind: 'grammar', ebnf })).toThrow(message);
+    const isNamed = (error: unknown) => error instanceof ConstraintError && error.message.includes(message);
+    expect(() => compile({ kind: 'grammar', ebnf })).toThrow(expect.toSatisfy(isNamed));
   });
 });
 
