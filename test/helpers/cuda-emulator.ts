@@ -1,29 +1,17 @@
 // The CUDA backend where no GPU is: over a stand-in for NVIDIA's driver, with the kernels compiled for the processor.
 
-import { spawnSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { probeNative } from '../../src/native/native.ts';
 import { openCudaDevice } from '../../src/ops/native/cuda-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import type { RankSeat } from '../../src/ops/ranks.ts';
+import { buildEmulators, NCCL_EMULATOR } from './emulator-files.ts';
 import { needs } from './needs.ts';
-
-const native = fileURLToPath(new URL('../../native', import.meta.url));
-
-export const CUDA_EMULATOR = {
-  SVC_CUDA_DRIVER: `${native}/build/cuda-emulator.so`,
-  SVC_CUDA_KERNELS: `${native}/build/cuda-kernels-emulated.so`,
-};
-
-/** The same with a stand-in for NCCL. */
-export const NCCL_EMULATOR = { ...CUDA_EMULATOR, SVC_NCCL: `${native}/build/nccl-emulator.so` };
 
 /** With SVC_TEST_GPU the tests of GPUs run on the one of this machine: scripts/gpu-check does that. */
 const isReal = process.env.SVC_TEST_GPU !== undefined;
 
 /** Null where the emulator is built; else why it is not. */
-const obstacle = isReal ? null : build();
+const obstacle = isReal ? null : buildEmulators();
 
 /** Where it is met, this process computes on the emulator wherever it asks for a GPU. */
 export const needsCudaEmulator = needs(obstacle === null, `no emulator of a GPU: ${obstacle}`);
@@ -45,17 +33,4 @@ export function openCuda(isScheduled = false, seat?: RankSeat): NativeOps {
   };
   const place = seat && { gpu: seat.rank, count: seat.size, options: { 'tensor-parallel-size': seat.size } };
   return new NativeOps(openCudaDevice(addon, options, place, seat));
-}
-
-function build(): string | null {
-  if (probeNative() === null) return 'the native addon is not built';
-  mkdirSync(`${native}/build`, { recursive: true });
-  const targets = ['build/cuda-emulator.so', 'build/cuda-kernels-emulated.so', 'build/nccl-emulator.so'];
-  // Another test file may be building it at the same time.
-  const lock = `${native}/build/cuda-emulator.lock`;
-  const make = ['make', '--silent', '-j2', '-C', native, 'WERROR=-Werror', ...targets];
-  const built = spawnSync('flock', [lock, ...make], { encoding: 'utf8' });
-  if (built.error !== undefined) return built.error.message;
-  if (built.status !== 0) throw new Error(built.stderr);
-  return null;
 }

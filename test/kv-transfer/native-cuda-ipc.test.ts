@@ -3,7 +3,8 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
-import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { CUDA_EMULATOR } from '../helpers/emulator-files.ts';
 import {
   range,
   type Shape,

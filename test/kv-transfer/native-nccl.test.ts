@@ -5,7 +5,8 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
-import { CUDA_EMULATOR, NCCL_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { CUDA_EMULATOR, NCCL_EMULATOR } from '../helpers/emulator-files.ts';
 import { needs } from '../helpers/needs.ts';
 import {
   range,

@@ -2,7 +2,8 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
-import { NCCL_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { NCCL_EMULATOR } from '../helpers/emulator-files.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { KINDS, type Kind, range, type Shape, transferNodes, wholeMemory } from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';

@@ -20,7 +20,8 @@ import { ConfigError, NotAvailableError } from '../../src/errors.ts';
 import { loadNative, probeNative } from '../../src/native/native.ts';
 import { compileCached } from '../../src/ops/native/cuda-kernels.ts';
 import { selectOps } from '../../src/ops/select.ts';
-import { CUDA_EMULATOR, needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
+import { CUDA_EMULATOR } from '../helpers/emulator-files.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { needs, needsNative } from '../helpers/needs.ts';
 
