@@ -1,6 +1,7 @@
 // A real model with a connector of KV transfer in this thread, of which several exchange blocks.
 
 import type { EngineConfig } from '../../src/config/engine-config.ts';
+import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import type { KvCompatibility, KvTransferEvent } from '../../src/kv-transfer/connector.ts';
 import { P2pConnector } from '../../src/kv-transfer/p2p/p2p-connector.ts';
@@ -25,8 +26,9 @@ export class KvEngine {
     modelPath: string,
     role: 'kv_producer' | 'kv_consumer',
     options: Partial<EngineConfig> = {},
+    more: Partial<KvTransferConfig> = {},
   ): Promise<KvEngine> {
-    const kvTransfer = kvTransferConfig({ role, port: await freePort() });
+    const kvTransfer = kvTransferConfig({ role, port: await freePort(), ...more });
     const model = { modelPath, device: 'cpu', dtype: 'float32', kvCacheMemoryBytes: 2 ** 20 } as const;
     let tell = (_: KvTransferEvent): void => {};
     const core = await EngineCore.start(
@@ -37,6 +39,7 @@ export class KvEngine {
     const connector = await P2pConnector.start(kvTransfer, {
       compatibility: info.kvCompatibility!,
       parts: kvParts,
+      isOnGpu: info.backend === 'cuda',
       engine: { applyTransfer: (command) => core.scheduler.applyTransfer(command) },
     });
     tell = (event) => connector.consumer.onTransferEvent(event);

@@ -14,3 +14,10 @@ export function tinyModels(): (architecture: string) => string {
     return folder;
   };
 }
+
+/** A model of seven layers: two that see everything, and five that see `window` tokens in three groups, one of one layer and the others of two. */
+export function writeWindowedModel(folder: string, window: number): void {
+  const kinds = Array.from({ length: 7 }, (_, i) => (i % 3 === 2 ? 'full_attention' : 'sliding_attention'));
+  const config = { num_hidden_layers: 7, sliding_window: window, layer_types: kinds };
+  writeTinyModel(folder, { architecture: 'MistralForCausalLM', seed: 2, config });
+}

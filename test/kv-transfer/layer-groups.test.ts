@@ -8,10 +8,10 @@ import type { KvCompatibility } from '../../src/kv-transfer/connector.ts';
 import { groupLayers } from '../../src/models/layer-groups.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
-import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { KvEngine } from '../helpers/kv-engine.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { writeWindowedModel } from '../helpers/tiny-models.ts';
 import { architectureGoldens } from '../models/golden-cases.ts';
 
 const newFolder = temporaryFolders();
@@ -79,12 +79,7 @@ describe('prompts of layers in groups', needsNative, () => {
     'longer than their windows go from $ofP.stages stages of $ofP.ranks to $ofD.stages of $ofD.ranks, no more of them than is seen',
     async ({ ofP, ofD }) => {
       const folder = newFolder();
-      // Two that see everything, and five in three groups, of which one has one layer and the others two.
-      const kinds = Array.from({ length: 7 }, (_, i) =>
-        i % 3 === 2 ? 'full_attention' : 'sliding_attention',
-      );
-      const config = { num_hidden_layers: 7, sliding_window: 20, layer_types: kinds };
-      writeTinyModel(folder, { architecture: 'MistralForCausalLM', seed: 2, config });
+      writeWindowedModel(folder, 20);
       const whole = await KvEngine.start(folder, 'kv_producer');
       const { p, d } = await startPair(folder, ofP, ofD);
       try {
