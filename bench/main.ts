@@ -20,6 +20,7 @@ import { pairsSection } from './pairs.ts';
 import { prefillSection } from './prefill.ts';
 import { proxySection } from './proxy.ts';
 import { qualitySection } from './quality.ts';
+import { rankFaultSection } from './rank-faults.ts';
 import { rankSection } from './ranks.ts';
 import { formatSection, type Section } from './report.ts';
 import { responsivenessSection } from './responsiveness.ts';
@@ -66,6 +67,7 @@ const SECTIONS = {
   pairs: pairsSection,
   proxy: proxySection,
   faults: faultSection,
+  'rank-faults': rankFaultSection,
   churn: churnSection,
   disconnects: clientDisconnectSection,
 } as const;

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { uniform } from '../../src/sampling/random-stream.ts';
-import { type Cluster, readMetrics } from '../helpers/cluster.ts';
+import { type Cluster, isAlive, readMetrics } from '../helpers/cluster.ts';
 
 /** What instances hold for requests. */
 const HELD = [
@@ -47,8 +47,7 @@ async function askAndLeave({ url }: Cluster, index: number, max_tokens: number):
 }
 
 async function held({ instances }: Cluster): Promise<number> {
-  const alive = instances.filter(({ child }) => child.signalCode === null && child.exitCode === null);
-  const metrics = await Promise.all(alive.map(({ url }) => readMetrics(url)));
+  const metrics = await Promise.all(instances.filter(isAlive).map(({ url }) => readMetrics(url)));
   const ofOne = (one: ReadonlyMap<string, number>): number =>
     HELD.reduce((sum, name) => sum + (one.get(`svc:${name}`) ?? 0), 0);
   return metrics.reduce((sum, one) => sum + ofOne(one), 0);

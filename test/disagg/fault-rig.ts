@@ -22,7 +22,7 @@ import { Wiretap } from './tampering-proxy.ts';
 export const PROCESS_FAULTS = ['kill', 'stop'] as const;
 export const LINK_FAULTS = ['reset', 'flip', 'half-open'] as const;
 /** Steps that two instances take only when they meet. */
-const FIRST_STEPS = ['hello', 'welcome', 'link'];
+export const FIRST_STEPS = ['hello', 'welcome', 'link'];
 export const STEPS: Readonly<Record<SendType, readonly string[]>> = {
   PUT_ASYNC: ['hello', 'welcome', 'reserve', 'granted', 'link', 'data', 'received'],
   PUT: ['hello', 'welcome', 'reserve', 'granted', 'link', 'data', 'received'],

@@ -206,7 +206,7 @@ describe('an adapter of a model that is cut over ranks', needsNative, () => {
   });
 });
 
-describe('a rank whose thread ends', needsNative, () => {
+describe('a rank that ends', needsNative, () => {
   /** The thread of rank 1, once it is there. */
   const follower = (): Worker => threads[0]!;
 
@@ -250,6 +250,18 @@ describe('a rank whose thread ends', needsNative, () => {
       executor.sample(core.scheduler.logitEdits(step));
       executor.read();
     }).toThrow(/rank 1/);
+  });
+
+  it('says what it failed of in the middle of a step', async () => {
+    const { executor, scheduler } = await start(2);
+    for (const one of requests) scheduler.add(one);
+    const step = scheduler.schedule();
+    // What is inherited is not sent: only rank 0 can read this one.
+    executor.forward(Object.create(step), 1);
+    expect(() => {
+      executor.sample(scheduler.logitEdits(step));
+      executor.read();
+    }).toThrow(/^rank 1: \w+ is not iterable/);
   });
 
   it('says what it found wrong, by its class', async () => {

@@ -117,7 +117,7 @@ export class Cluster {
 
   /** Resolves when the proxy lists every living instance as ready. */
   async untilReady(): Promise<void> {
-    const alive = this.instances.filter(({ child }) => child.exitCode === null && child.signalCode === null);
+    const alive = this.instances.filter(isAlive);
     for (const instance of alive) await waitUntilReady(instance);
     await waitUntilReady(this.proxy, async () => {
       const ready = await this.readyAddresses();
@@ -134,6 +134,10 @@ export class Cluster {
     for (const { child } of this.instances) if (child.signalCode === null) child.kill('SIGCONT');
     await Promise.all([...this.instances, this.proxy].map((svc) => svc.stop()));
   }
+}
+
+export function isAlive({ child }: SvcProcess): boolean {
+  return child.exitCode === null && child.signalCode === null;
 }
 
 /** What the proxy at `url` knows; nothing where it does not answer. */

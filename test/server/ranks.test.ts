@@ -39,9 +39,15 @@ describe('a server with two ranks', needsNative, () => {
     await expect.poll(svc.stderr).toMatch(/^ {2}backend +cpu: 2 ranks: .*, 1 thread \(/m);
     expect(svc.stderr()).toMatch(/^ {2}memory +2 times [\d.]+ MiB of weights and [\d.]+ .iB of KV cache$/m);
     const exited = once(svc.child, 'exit');
+    const stream = await fetch(`${svc.url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ prompt: 'Once', max_tokens: 1000, ignore_eos: true, stream: true }),
+    });
     svc.child.kill('SIGUSR2');
+    expect(await stream.text()).toMatch(/"error":.*The engine of this server has stopped/);
     const [code] = await exited;
     expect(code).toBe(1);
-    expect(svc.stderr()).toMatch(/the engine has died: rank 1: its thread has ended/);
+    expect(svc.stderr()).toMatch(/the engine has died: .*rank 1(: its thread)? has ended/);
   });
 });
