@@ -1,5 +1,6 @@
 // Embeddings and scores against the original implementation, and the law that they follow from the text alone.
 
+import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
@@ -14,6 +15,7 @@ import { availableBackends } from '../helpers/backends.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { until } from '../helpers/until.ts';
 import {
   embeddingCases,
   POOLING_MODELS,
@@ -141,13 +143,16 @@ describe('in stages', needsNative, () => {
   it.each(['bert-cls', 'qwen3-embedding'])(
     'packed weights of each are kept for the next start: %s',
     async (name) => {
-      const options = { ...IN_STAGES, packedCache: newFolder(), dtype: 'bfloat16' } as const;
+      const packedCache = newFolder();
+      const options = { ...IN_STAGES, packedCache, dtype: 'bfloat16' } as const;
       const starts: (readonly [boolean, readonly Float32Array[]])[] = [];
       for (const _ of [1, 2]) {
         const start = await withCore(name, options, (core) => {
           return [core.executor.info.isFromPackedCache, poolOn(core, [prompt])] as const;
         });
         starts.push(start);
+        // They are written while the engine works, and afterwards.
+        await until(() => readdirSync(packedCache).filter((name) => name.endsWith('.packed')).length === 2);
       }
       expect(starts).toEqual([
         [false, starts[0]![1]],
