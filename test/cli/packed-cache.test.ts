@@ -5,6 +5,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsNative } from '../helpers/needs.ts';
+import { untilPacked } from '../helpers/packed-files.ts';
 import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
@@ -35,7 +36,7 @@ describe('svc serve --packed-cache', needsNative, () => {
     const together = await Promise.all([start(model, folder), start(model, folder)]);
     const answers = await Promise.all(together.map(complete));
     expect(answers[0]).not.toBe('');
-    await until(() => readdirSync(folder).some((name) => name.endsWith('.packed')));
+    await untilPacked(folder, 1);
     for (const svc of together) expect(await svc.stop()).toBe(0);
     expect(readdirSync(folder)).toEqual([expect.stringMatching(/^[0-9a-f]{32}\.packed$/)]);
     const later = await start(model, folder);

@@ -1,6 +1,5 @@
 // Embeddings and scores against the original implementation, and the law that they follow from the text alone.
 
-import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
@@ -14,8 +13,8 @@ import { FolderFiles } from '../../src/util/model-files.ts';
 import { availableBackends } from '../helpers/backends.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { untilPacked } from '../helpers/packed-files.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { until } from '../helpers/until.ts';
 import {
   embeddingCases,
   POOLING_MODELS,
@@ -151,8 +150,7 @@ describe('in stages', needsNative, () => {
           return [core.executor.info.isFromPackedCache, poolOn(core, [prompt])] as const;
         });
         starts.push(start);
-        // They are written while the engine works, and afterwards.
-        await until(() => readdirSync(packedCache).filter((name) => name.endsWith('.packed')).length === 2);
+        await untilPacked(packedCache, 2);
       }
       expect(starts).toEqual([
         [false, starts[0]![1]],

@@ -1,6 +1,6 @@
 // A model cut over ranks, each in a thread of its own: the answers of one, whatever the requests ask, and one end for all of them.
 
-import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import type { Worker } from 'node:worker_threads';
@@ -20,6 +20,7 @@ import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { packedFiles, untilPacked } from '../helpers/packed-files.ts';
 import { startedThreads } from '../helpers/started-threads.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
@@ -154,13 +155,12 @@ it('has packed weights of an earlier start in all ranks and stages, or packs the
   const options = { packedCache: newFolder(), pipelineParallelSize: 2 };
   const { packedCache } = options;
   const first = await start(2, options);
-  const entries = (): string[] => (existsSync(packedCache) ? readdirSync(packedCache) : []);
-  await until(() => entries().filter((name) => name.endsWith('.packed')).length === 4);
+  await untilPacked(packedCache, 4);
   const expected = generate(first, [REQUESTS[7]!]);
   const second = await start(2, options);
   expect(second.executor.info.isFromPackedCache).toBe(true);
   expect(generate(second, [REQUESTS[7]!])).toEqual(expected);
-  rmSync(join(packedCache, entries()[0]!));
+  rmSync(join(packedCache, packedFiles(packedCache)[0]!));
   expect((await start(2, options)).executor.info.isFromPackedCache).toBe(false);
 });
 

@@ -19,6 +19,7 @@ import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { untilPacked } from '../helpers/packed-files.ts';
 import { architectureGoldens } from '../models/golden-cases.ts';
 
 const DEVICE = availableBackends.find((backend) => backend === 'cpu') ?? 'reference';
@@ -214,6 +215,7 @@ describe('a model in stages', () => {
     const first = await start(2, options);
     expect(first.executor.info.isFromPackedCache).toBe(false);
     expect(generate(first, [one])).toEqual(expected);
+    await untilPacked(options.packedCache, 3);
     for (const core of [whole, first]) core.close();
     const second = await start(2, options);
     expect(second.executor.info.isFromPackedCache).toBe(true);
