@@ -6,7 +6,7 @@ import type {
   LanguageModelV3ToolResultOutput,
   SharedV3Warning,
 } from '@ai-sdk/provider';
-import { z } from 'zod';
+import * as z from 'zod';
 import { InvalidRequestError } from '../errors.ts';
 import type { StreamChatOptions, ToolInput } from '../llm/call-options.ts';
 import type { ChatMessageInput } from '../llm/conversations.ts';

@@ -1,7 +1,7 @@
 // The small client behind svc chat and svc complete: asks a server that speaks the protocol and streams its text.
 
 import { EventSourceParserStream } from 'eventsource-parser/stream';
-import { z } from 'zod';
+import * as z from 'zod';
 import { SvcError } from '../errors.ts';
 import { parseJson } from '../util/parse-json.ts';
 import { shortened } from '../util/preview.ts';

@@ -1,7 +1,7 @@
 // The flags of svc bench serve.
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { z } from 'zod';
+import * as z from 'zod';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import { ConfigError } from '../errors.ts';
 import { parseJson } from '../util/parse-json.ts';

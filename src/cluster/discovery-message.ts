@@ -2,7 +2,7 @@
 // protocol send, and optional ones of our own.
 
 import { encode } from '@msgpack/msgpack';
-import { z } from 'zod';
+import * as z from 'zod';
 import { type Read, readMessage } from './wire.ts';
 
 /** Longer messages are refused. */

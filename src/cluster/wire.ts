@@ -2,7 +2,7 @@
 // take more memory than the message itself.
 
 import { decode } from '@msgpack/msgpack';
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { zodMessage } from '../util/zod-message.ts';
 
 export type Read<T> =

@@ -1,6 +1,6 @@
 // On which processors the threads of each rank compute: what --cpu-bind says, before the machine is asked.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { cpuList } from '../util/cpu-list.ts';
 import type { Kind } from './option-kinds.ts';
 

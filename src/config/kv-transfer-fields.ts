@@ -2,7 +2,7 @@
 // this version does not serve. kv-transfer-config.ts reads them.
 
 import { isIP } from 'node:net';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError, NotAvailableError } from '../errors.ts';
 import { zodMessage } from '../util/zod-message.ts';
 import { expecting, number } from './option-kinds.ts';

@@ -1,6 +1,6 @@
 // Which adapters are served beside the model: the options about LoRA, checked.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError } from '../errors.ts';
 import { parseJson } from '../util/parse-json.ts';
 import type { Kind } from './option-kinds.ts';

@@ -1,6 +1,6 @@
 // The kinds of values that options take: from the command line, the environment and YAML alike.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { parseJson } from '../util/parse-json.ts';
 
 export interface Kind<T> {

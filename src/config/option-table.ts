@@ -1,7 +1,7 @@
 // What a table of options is: the one place where a command's flags, environment variables, YAML keys, defaults, checks
 // and help come from. options.ts is that of svc serve, proxy-options.ts that of svc proxy.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { expecting, type Kind } from './option-kinds.ts';
 
 interface OptionTraits {

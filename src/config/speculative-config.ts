@@ -1,6 +1,6 @@
 // What --speculative-config asks for, checked: which tokens are guessed ahead, and how many. The fields are those of vLLM.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError, NotAvailableError } from '../errors.ts';
 import { zodMessage } from '../util/zod-message.ts';
 import { expecting, number } from './option-kinds.ts';

@@ -1,7 +1,7 @@
 // What --structured-outputs-config asks for, checked. The fields are those of vLLM; there is one engine for all constraints here, so
 // that which of theirs is named does not matter.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError, NotAvailableError } from '../errors.ts';
 import { zodMessage } from '../util/zod-message.ts';
 import { expecting } from './option-kinds.ts';

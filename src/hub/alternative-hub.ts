@@ -3,7 +3,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Dispatcher } from 'undici';
-import { z } from 'zod';
+import * as z from 'zod';
 import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fetch, type Response } from 'undici';
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { zodMessage } from '../util/zod-message.ts';
 import type { ModelHub } from './model-hub.ts';

@@ -3,7 +3,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Dispatcher } from 'undici';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { BlobCache, blobCaches } from './blob-cache.ts';
 import { savedToken } from './file-states.ts';

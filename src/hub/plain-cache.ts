@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, readdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { bytesIn } from './file-states.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
 import type { RemoteFile } from './remote-file.ts';

@@ -1,6 +1,6 @@
 // A file as a hub lists it: its address, and the hash that proves it whole.
 
-import { z } from 'zod';
+import * as z from 'zod';
 
 /** What a hub calls a file decides where it is written here: no name leads out of the model's folder. */
 export const remotePath = z

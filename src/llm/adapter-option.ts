@@ -1,6 +1,6 @@
 // The option `adapter` of the methods of `LLM`: which adapter computes each prompt.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import type { InferenceEngine, ServedAdapter } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 

@@ -1,6 +1,6 @@
 // The options of the methods of `LLM`, after prompts and sampling parameters.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { InvalidRequestError } from '../errors.ts';
 import type { FunctionTool } from '../parsers/answer-parts.ts';
 import { toolFields } from '../parsers/tool-fields.ts';

@@ -1,6 +1,6 @@
 // Checks the conversations that a program gives to `LLM`, and turns them into messages for the chat template.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { InvalidRequestError } from '../errors.ts';
 import { chatMessageSchema, toChatMessages } from '../tokenizer/chat-messages.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';

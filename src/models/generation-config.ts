@@ -1,7 +1,7 @@
 // Reads generation_config.json: sampling defaults of the model, and the tokens that end an answer.
 
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { didYouMean } from '../config/suggest.ts';
 import { ConfigError } from '../errors.ts';
 import { samplingFields } from '../sampling/sampling-fields.ts';

@@ -1,7 +1,7 @@
 // The shape of a model, from its config.json: what all architectures read alike. What is an architecture's own
 // is a trait, which its file makes of the fields.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import type { FloatDType } from '../ops/dtype.ts';
 import type { Activation } from '../ops/ops.ts';

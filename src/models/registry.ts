@@ -1,6 +1,6 @@
 // The architectures that svc serves, and which of them a model is of.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';

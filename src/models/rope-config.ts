@@ -1,6 +1,6 @@
 // The kinds of rotary position embedding that a config.json may ask for, under its old and its new field names.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { preview } from '../util/preview.ts';
 

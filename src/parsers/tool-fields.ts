@@ -1,6 +1,6 @@
 // The fields in which a request says which functions the model may call, over HTTP and in a program: one schema, one wording.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { bounded, listOf } from '../util/bounded-schemas.ts';
 
 /** Every chat sends all of them again; their text is part of the prompt. */

@@ -1,6 +1,6 @@
 // The fields of beam search that a program may set, and the complete parameters of one search.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { InvalidRequestError } from '../errors.ts';
 import { zodMessage } from '../util/zod-message.ts';
 

@@ -1,6 +1,6 @@
 // The sampling fields that a caller may set, over HTTP or in a program: one schema, one wording of its errors.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 import { atMost, listOf, tokenIdsOf } from '../util/bounded-schemas.ts';
 import { zodMessage } from '../util/zod-message.ts';

@@ -1,7 +1,7 @@
 // Structural tags: a format of the answer written as parts of text, in the two spellings of the protocol. The older one has
 // triggers and the structures that may begin with them; the newer one has formats inside of each other.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Constraint, Tag } from '../structured-output/constraint.ts';
 import { listOf } from '../util/bounded-schemas.ts';
 import { describedAs, jsonForms } from '../util/json-schema.ts';

@@ -1,6 +1,6 @@
 // The fields in which a request says what its answer must be, `structured_outputs` and `response_format`, as constraints.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { InvalidRequestError } from '../errors.ts';
 import type { Constraint } from '../structured-output/constraint.ts';
 import { bounded, listOf } from '../util/bounded-schemas.ts';

@@ -1,7 +1,7 @@
 // The OpenAPI document of a server, made of its routes and of the schemas that check their requests.
 
 import type { FastifyInstance, RouteOptions } from 'fastify';
-import { z } from 'zod';
+import * as z from 'zod';
 import { type JsonSchema, jsonSchemaOf } from '../util/json-schema.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
 

@@ -1,6 +1,6 @@
 // Checks a request body against a schema; the error lists all faults, so that a person can fix them at once.
 
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { InvalidRequestError, MalformedRequestError } from '../errors.ts';
 import { preview } from '../util/preview.ts';
 import { describeIssue } from '../util/zod-message.ts';

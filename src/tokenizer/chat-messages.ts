@@ -1,7 +1,7 @@
 // The messages that a caller gives, over HTTP or in a program, become the plain conversation that templates render;
 // what cannot be put into a prompt is refused by name.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../errors.ts';
 import { listOf } from '../util/bounded-schemas.ts';
 import { parseJson } from '../util/parse-json.ts';

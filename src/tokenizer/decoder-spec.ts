@@ -1,6 +1,6 @@
 // The decoder section of tokenizer.json, checked: the incremental detokenizer is built from it.
 
-import { z } from 'zod';
+import * as z from 'zod';
 
 const replace = z.object({
   type: z.literal('Replace'),

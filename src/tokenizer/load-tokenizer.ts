@@ -1,6 +1,6 @@
 // Reads the tokenizer and the chat template of a model.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import type { ContentFormat } from '../config/content-formats.ts';
 import { ModelLoadError, messageOf } from '../errors.ts';
 import { type ModelText, parseModelJson } from '../util/model-file.ts';

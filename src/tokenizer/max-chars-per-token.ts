@@ -1,7 +1,7 @@
 // The most text that one token can encode, read from tokenizer.json: a text that is far too long for a model is refused
 // without being tokenised.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { BYTE_OF_CHAR } from './decoder-stages.ts';
 
 /** The steps that decide whether text can vanish or shrink on its way into tokens. */

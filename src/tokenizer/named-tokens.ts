@@ -1,7 +1,7 @@
 // The added tokens that only tokenizer_config.json names ("added_tokens_decoder"): the original adds them to those of
 // tokenizer.json, so that they are one token each and, where they are special, no text.
 
-import { z } from 'zod';
+import * as z from 'zod';
 
 const namedToken = z
   .object({

@@ -1,7 +1,7 @@
 // Schemas of lists and maps from clients. Their length is checked first, and the check ends at the first wrong element: a
 // list of thousands of wrong values costs as much as one.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { jsonForms, jsonSchemaOf } from './json-schema.ts';
 
 /** An array of at most `maxLength` elements; the check does not change them. */

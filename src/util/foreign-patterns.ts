@@ -1,7 +1,7 @@
 // Matches names against regular expressions that a model's files bring, which somebody else has written: in a bounded time.
 
 import { createContext, Script } from 'node:vm';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { shortened } from './preview.ts';
 

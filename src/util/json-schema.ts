@@ -1,6 +1,6 @@
 // JSON Schema of zod schemas, for documents about what a server takes.
 
-import { z } from 'zod';
+import * as z from 'zod';
 
 /** What checks that are written by hand take, in JSON Schema. */
 export const jsonForms = z.registry<{ readonly form: () => object }>();

@@ -2,7 +2,7 @@
 // block the reader for ever.
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { ModelLoadError, messageOf } from '../errors.ts';
 import { zodMessage } from './zod-message.ts';
 

@@ -1,7 +1,7 @@
 // The files of a published model, by the names that every publisher gives them.
 
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import {
   type ModelBytes,
   type ModelText,

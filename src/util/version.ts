@@ -1,7 +1,7 @@
 // The version of this package, as package.json has it. The command line shows it and the server tells it.
 
 import { readFileSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 
 const packageFile = z.object({ version: z.string() });
 

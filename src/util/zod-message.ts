@@ -1,6 +1,6 @@
 // Renders zod issues for people: path of the field, rule, value. All errors about outside data share one wording.
 
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { preview, shortened } from './preview.ts';
 
 type Issue = z.core.$ZodIssue;

@@ -1,7 +1,7 @@
 // The prompts of a measurement: random token ids, or those of a file.
 
 import { readFile } from 'node:fs/promises';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Prompt } from '../../engine/inference-engine.ts';
 import { ConfigError } from '../../errors.ts';
 import { uniform } from '../../sampling/random-stream.ts';

@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { InvalidRequestError, messageOf } from '../../errors.ts';
 import type { ChatSession } from './chat-session.ts';
 import type { Exchange } from './conversation.ts';

@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, request as send } from 'undici';
-import { z } from 'zod';
+import * as z from 'zod';
 import { parseJson } from '../../util/parse-json.ts';
 import type { ApiClient } from '../api-client.ts';
 import type { BatchLine, BatchRequest } from './batch-input.ts';

@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError } from '../../errors.ts';
 import { parseJson } from '../../util/parse-json.ts';
 import { shortened } from '../../util/preview.ts';

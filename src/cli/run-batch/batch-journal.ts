@@ -2,7 +2,7 @@
 // where it was.
 
 import { appendFileSync, closeSync, ftruncateSync, openSync, readSync, rmSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError } from '../../errors.ts';
 import { parseJson } from '../../util/parse-json.ts';
 

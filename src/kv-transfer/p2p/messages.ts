@@ -2,7 +2,7 @@
 // hello must agree on. README.md explains the messages.
 
 import { encode } from '@msgpack/msgpack';
-import { z } from 'zod';
+import * as z from 'zod';
 import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
 import { type Read, readMessage } from '../../cluster/wire.ts';
 import { blockHash, type ExtraKey, ROOT_HASH } from '../../kv-cache/prefix-hash.ts';

@@ -2,7 +2,7 @@
 // need other arithmetic than that of LoRA is refused by its name.
 
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { type ModelText, parseModelJson, readModelText } from '../../util/model-file.ts';
 

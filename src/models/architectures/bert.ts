@@ -1,7 +1,7 @@
 // BERT (Devlin et al., 2019) and its kin: RoBERTa (Liu et al., 2019), and XLM-RoBERTa (Conneau et al., 2020). Each token sees
 // those after it, too; positions are learned, and norms come after each block.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture, LoadContext } from '../architecture.ts';

@@ -1,7 +1,7 @@
 // ChatGLM 3 and the first releases of GLM-4: the model of `glm.ts` under names of its own, with queries, keys and values in one tensor
 // (Team GLM, "ChatGLM", 2024).
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';

@@ -2,7 +2,7 @@
 // rotated against each other. Command R+ normalises each head of queries and keys. In Cohere 2, three layers of four have a
 // window; the others know no positions.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

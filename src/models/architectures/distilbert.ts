@@ -1,6 +1,6 @@
 // DistilBERT (Sanh et al., 2019): BERT with half as many layers and without kinds of texts, under names of its own.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';

@@ -1,6 +1,6 @@
 // Gemma 1: as Llama, with scaled embeddings, norms around 1 and a tanh GELU in the feed-forward (Gemma Team, 2024).
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

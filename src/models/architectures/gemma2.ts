@@ -1,6 +1,6 @@
 // Gemma 2: norms before and behind each block, windows in every other layer, bounded logits (Gemma Team, 2024).
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

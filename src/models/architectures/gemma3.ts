@@ -2,7 +2,7 @@
 // of its own for each of the two (Gemma Team, 2025). Of a model that also sees images, the part that reads text; and
 // EmbeddingGemma, whose tokens see those after them, too (Schechter Vera et al., 2025).
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

@@ -1,7 +1,7 @@
 // GPT-NeoX and Pythia: attention and feed-forward side by side, each after a norm of its own; a part of each head is rotated
 // (Black et al., 2022). Queries, keys and values are published head by head in one tensor.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

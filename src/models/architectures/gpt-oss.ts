@@ -2,7 +2,7 @@
 // clamped, take the place of the MLP. Experts are published as one tensor for all, in MXFP4 or in floats.
 // Source: OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025, and the release of gpt-oss.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

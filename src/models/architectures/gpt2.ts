@@ -1,7 +1,7 @@
 // GPT-2: learned positions, layer norms, a feed-forward without a gate (Radford et al., 2019). Its projections are published
 // as [inputs, outputs].
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

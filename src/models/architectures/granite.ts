@@ -1,6 +1,6 @@
 // Granite 3: as Llama, with factors on embeddings, attention, what blocks add, and logits (IBM, 2024).
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

@@ -1,7 +1,7 @@
 // Mixtral: Mistral with experts in the place of the MLP. A token's two weigh as the softmax over them says.
 // Source: Jiang et al., "Mixtral of Experts", 2024.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

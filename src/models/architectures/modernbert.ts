@@ -1,7 +1,7 @@
 // ModernBERT (Warner et al., 2024): an encoder with rotated positions and gated feed-forwards. Every third layer sees the whole text, the
 // others a window on both sides, with a rotation of their own; norms come before the blocks, and nothing but the classifier has a bias.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';

@@ -1,7 +1,7 @@
 // Qwen1.5-MoE and Qwen2-MoE: Qwen 2 with experts in some layers, beside one that computes every token and has a gate of its own.
 // Source: Qwen Team, "Qwen2 Technical Report", 2024.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

@@ -1,6 +1,6 @@
 // SmolLM3: as Llama, and every fourth layer knows no positions (NoPE; Bakouch et al., 2025).
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';

@@ -1,6 +1,6 @@
 // StarCoder 2: layer norms, biases, a feed-forward without a gate, and a window (Lozhkov et al., 2024).
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';

@@ -1,6 +1,6 @@
 // Decides what a model is for: text, vectors or scores. Its files say it, and options where they leave it open.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError, ModelLoadError } from '../../errors.ts';
 import { checkModelJson, parseModelJson } from '../../util/model-file.ts';
 import type { ModelFiles } from '../../util/model-files.ts';

@@ -2,7 +2,7 @@
 // them have a folder with a config.json.
 // Source: the formats of the Sentence Transformers library, https://sbert.net.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { type ModelText, parseModelJson } from '../../util/model-file.ts';
 import {

@@ -2,7 +2,7 @@
 // Source: Lin et al., "AWQ: Activation-aware Weight Quantization for LLM Compression and Acceleration", 2023, and the
 // tensors that AutoAWQ publishes.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { groupSizeFor } from './group-size.ts';
 import type { QuantizationMethod } from './method.ts';
 

@@ -1,7 +1,7 @@
 // The format of compressed-tensors: groups of projections, each with a scheme of its own.
 // Source: github.com/neuralmagic/compressed-tensors (quantization_config, and the tensors beside `name.weight_scale`).
 
-import { z } from 'zod';
+import * as z from 'zod';
 import type { CodesWeightSource, LinearWeightSource } from '../../ops/weights.ts';
 import { firstMatches } from '../../util/foreign-patterns.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';

@@ -2,7 +2,7 @@
 // the release would quantise them: that is nearer to the model before.
 // Source: the releases of DeepSeek-V3 and Qwen3 in FP8; Micikevicius et al., "FP8 Formats for Deep Learning", 2022.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { blockScales, FLOAT8_BLOCK, float8Weight } from './float8-weight.ts';
 import type { QuantizationMethod } from './method.ts';
 

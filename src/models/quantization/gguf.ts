@@ -1,6 +1,6 @@
 // The blocks of GGUF: each tensor says for itself what its numbers are, as floats do.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import type { QuantizationMethod } from './method.ts';
 
 export const gguf: QuantizationMethod = {

@@ -2,7 +2,7 @@
 // Source: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers", 2022, and
 // the tensors that AutoGPTQ and GPTQModel publish.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { groupSizeFor } from './group-size.ts';
 import type { QuantizationMethod } from './method.ts';
 

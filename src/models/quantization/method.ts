@@ -1,6 +1,6 @@
 // What each method of quantising a checkpoint says of itself.
 
-import type { z } from 'zod';
+import type * as z from 'zod';
 import type { LinearWeightSource } from '../../ops/weights.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 

@@ -2,7 +2,7 @@
 // weights are floats.
 // Source: Open Compute Project, "OCP Microscaling Formats (MX) Specification", 2023, and the release of gpt-oss.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { type CodesWeightSource, narrow, reshape } from '../../ops/weights.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';

@@ -1,7 +1,7 @@
 // Checkpoints whose weights are published quantised: what quantization_config in config.json says of them, and where a
 // projection's numbers are. Each method has a file here.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import { zodMessage } from '../../util/zod-message.ts';

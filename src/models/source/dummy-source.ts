@@ -4,7 +4,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError, ModelLoadError } from '../../errors.ts';
 import { BYTES_PER_ELEMENT, type StorageDType } from '../../ops/dtype.ts';
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';

@@ -1,7 +1,7 @@
 // A model source of which --hf-overrides changes fields of config.json: the same texts, tensors and tokenizer otherwise.
 
 import { createHash } from 'node:crypto';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { JsonObject } from '../../config/option-kinds.ts';
 import { type ModelBytes, type ModelText, parseModelJson } from '../../util/model-file.ts';
 import type { ModelFileName, SENTENCEPIECE_FILE } from '../../util/model-files.ts';

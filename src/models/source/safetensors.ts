@@ -1,7 +1,7 @@
 // Reads and checks the header of a *.safetensors file, which says where each tensor is. No weight is read here.
 
 import { closeSync, fstatSync, readSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { openModelFile, parseModelJson } from '../../util/model-file.ts';
 

@@ -1,7 +1,7 @@
 // The event streams of the generation endpoints: chunks as `data:` lines, ended by `data: [DONE]`. An error is an event
 // before that one.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { errorBody } from '../../http/errors.ts';
 import { parseJson } from '../../util/parse-json.ts';
 import type { EndpointAdapter } from './endpoint.ts';

@@ -1,6 +1,6 @@
 // /v1/messages: a conversation of blocks, answered by the events of a message, and the count of its tokens.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { messagesErrorEvent, statusOfMessageType } from '../../http/error-shapes.ts';
 import type { EndpointAdapter } from './endpoint.ts';
 import { namedEventData, startsWith } from './event-bytes.ts';

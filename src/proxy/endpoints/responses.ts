@@ -1,6 +1,6 @@
 // /v1/responses: a conversation of items, answered by events that count themselves. Instances keep no responses here.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { responsesErrorEvent, statusOfResponseCode } from '../../http/error-shapes.ts';
 import type { EndpointAdapter } from './endpoint.ts';
 import { namedEventData, startsWith } from './event-bytes.ts';

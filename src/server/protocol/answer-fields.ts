@@ -1,7 +1,7 @@
 // The fields that /v1/responses and /v1/messages share with chat completions, and take beside their own: how the one answer
 // is sampled and served.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { commonFields } from './common-fields.ts';
 
 export const answerFields = z.object(commonFields).pick({

@@ -1,6 +1,6 @@
 // POST /v1/chat/completions on the wire: the schema of requests.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { toolFields } from '../../parsers/tool-fields.ts';
 import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { atMost, listOf } from '../../util/bounded-schemas.ts';

@@ -1,6 +1,6 @@
 // Fields that completions and chat completions share: served, refused, ignored.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-fields.ts';
 import { responseFormatSchema } from '../../sampling/structured-outputs.ts';
 import { streamResume } from './stream-resume.ts';

@@ -1,6 +1,6 @@
 // POST /v1/completions on the wire: the schema of requests.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import { promptsSchema } from './prompt.ts';
 

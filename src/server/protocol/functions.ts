@@ -1,6 +1,6 @@
 // The older form of tools in chat completions on the wire: `functions` and `function_call`.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import {
   boundedTool,
   functionFields,

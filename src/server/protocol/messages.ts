@@ -1,6 +1,6 @@
 // POST /v1/messages and /v1/messages/count_tokens on the wire: the schemas of requests, and the blocks of a conversation.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
 import { bounded, listOf } from '../../util/bounded-schemas.ts';
 import { answerFields } from './answer-fields.ts';

@@ -1,6 +1,6 @@
 // The requests of pooling models on the wire: embeddings as OpenAI has them, rerank as Jina and Cohere do, score as vLLM does.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { promptsSchema } from './prompt.ts';
 
 /** Texts of one request, as OpenAI allows them. */

@@ -1,6 +1,6 @@
 // The `prompt` of a completion, and the `input` of embeddings, in their four forms: one or several texts, one or several lists of token ids.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { jsonForms } from '../../util/json-schema.ts';
 
 /** Long lists come packed, see `parseJsonBody`. */

@@ -1,6 +1,6 @@
 // POST /v1/responses on the wire: the schema of requests, and the items of a conversation.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
 import { atMost, bounded, listOf } from '../../util/bounded-schemas.ts';
 import { answerFields } from './answer-fields.ts';

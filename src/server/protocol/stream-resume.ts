@@ -1,7 +1,7 @@
 // The beginning of a stream that another instance could not finish, as a proxy sends it: the whole stream is written again,
 // with these tokens as if they had just been sampled.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { listOf, tokenIdsOf } from '../../util/bounded-schemas.ts';
 
 const MAX_CHOICES = 16_384;

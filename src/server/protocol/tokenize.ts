@@ -1,6 +1,6 @@
 // POST /tokenize and /detokenize on the wire: the schemas of requests and answers.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { tokenIdsOf } from '../../util/bounded-schemas.ts';
 import { chatCompletionSchema } from './chat-completion.ts';
 

@@ -2,7 +2,7 @@
 // SVC_ALLOW_RUNTIME_LORA_UPDATING=1 only, since who may call them lets the server read folders of its machine.
 
 import type { FastifyInstance } from 'fastify';
-import { z } from 'zod';
+import * as z from 'zod';
 import { AdapterError, ModelLoadError, messageOf } from '../../errors.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ServerContext } from '../server-context.ts';

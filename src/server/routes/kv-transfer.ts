@@ -1,7 +1,7 @@
 // POST /kv_transfer/cancel: a proxy cancels a request, on every instance that may hold KV blocks for it.
 
 import type { FastifyInstance } from 'fastify';
-import { z } from 'zod';
+import * as z from 'zod';
 import { CancelledError } from '../../errors.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ServerContext } from '../server-context.ts';

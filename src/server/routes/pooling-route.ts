@@ -1,7 +1,7 @@
 // Handles every POST to a pooling model: admission, the endpoint's own parsing, its sequences through the engine, the answer.
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { z } from 'zod';
+import type * as z from 'zod';
 import type { InferenceEngine, PreparedPooling, ServedAdapter } from '../../engine/inference-engine.ts';
 import { NotAvailableError } from '../../errors.ts';
 import { replyJson } from '../../http/json-reply.ts';

@@ -2,7 +2,7 @@
 // to it; the routes below /v1/responses/{id} are about what is kept.
 
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError, NotFoundError } from '../../errors.ts';
 import { replyJson } from '../../http/json-reply.ts';

@@ -2,7 +2,7 @@
 // GET /tokenizer_info: special tokens and chat template.
 
 import type { FastifyInstance } from 'fastify';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { lazyList } from '../../http/json-pieces.ts';

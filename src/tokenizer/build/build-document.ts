@@ -1,6 +1,6 @@
 // The tokenizer.json of a model that brings none: made of its tokenizer.model, or of vocab.json and merges.txt.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { type ModelText, parseModelJson } from '../../util/model-file.ts';
 import { type ModelFiles, SENTENCEPIECE_FILE } from '../../util/model-files.ts';

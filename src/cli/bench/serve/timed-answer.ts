@@ -2,7 +2,7 @@
 
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { Agent, request as send } from 'undici';
-import { z } from 'zod';
+import * as z from 'zod';
 import { parseJson } from '../../../util/parse-json.ts';
 import { shortened } from '../../../util/preview.ts';
 import type { WorkloadRequest } from './workload.ts';

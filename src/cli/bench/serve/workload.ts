@@ -1,7 +1,7 @@
 // The requests of a measurement: random ones, conversations of a ShareGPT file, or a trace of a service with its times.
 
 import { readFile } from 'node:fs/promises';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigError } from '../../../errors.ts';
 import { uniform } from '../../../sampling/random-stream.ts';
 import { parseJson } from '../../../util/parse-json.ts';
