@@ -25,8 +25,10 @@ describe.each([
     const ops = openCuda(isScheduled);
     const model = await loadModel(openModelSource(QWEN3.folder), ops, { dtype: 'bfloat16', maxModelLen: 64 });
     const design = { shape: model.kvCacheShape(1, 16), windows: [null] };
-    expect(takeActivations([ops], model, design, LIMITS)[0]).toBeGreaterThan(0);
-    expect(takeActivations([ops], model, design, LIMITS)).toEqual([0]);
+    const taken = Array.from({ length: 8 }, () => takeActivations([ops], model, design, LIMITS)[0]!);
+    expect(taken[0]).toBeGreaterThan(0);
+    // A few times it may still be room for more numbers on their way to the device at once.
+    expect(Math.min(...taken)).toBe(0);
     ops.close();
   });
 });
