@@ -16,8 +16,8 @@ export default defineConfig({
     setupFiles: ['./test/helpers/equal-bytes.ts', './test/helpers/built-threads.ts'],
     // The addon, worker threads and sockets want processes of their own.
     pool: 'forks',
-    // On two cores: while one waits for a process, a socket or a deadline, the others compute.
-    maxWorkers: 3,
+    // As many as a small machine has cores: many files start processes that compute, and more would only make each other late.
+    maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,
     // A machine may stall for a second.
