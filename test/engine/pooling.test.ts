@@ -58,11 +58,11 @@ it.each(POOLING_MODELS)(
 async function withCore<T>(
   name: string,
   options: Partial<EngineConfig>,
-  body: (core: EngineCore) => T,
+  body: (core: EngineCore) => T | Promise<T>,
 ): Promise<T> {
   const core = await startPoolingCore(name, options);
   try {
-    return body(core);
+    return await body(core);
   } finally {
     core.close();
   }
@@ -146,11 +146,12 @@ describe('in stages', needsNative, () => {
       const options = { ...IN_STAGES, packedCache, dtype: 'bfloat16' } as const;
       const starts: (readonly [boolean, readonly Float32Array[]])[] = [];
       for (const _ of [1, 2]) {
-        const start = await withCore(name, options, (core) => {
+        const start = await withCore(name, options, async (core) => {
+          // An engine that is closed writes no more.
+          await untilPacked(packedCache, 2);
           return [core.executor.info.isFromPackedCache, poolOn(core, [prompt])] as const;
         });
         starts.push(start);
-        await untilPacked(packedCache, 2);
       }
       expect(starts).toEqual([
         [false, starts[0]![1]],
