@@ -1,14 +1,11 @@
 // Producers and consumers of unequal degree, real processes on one machine: requests through each pair of degrees must get the bytes of
 // one plain instance, with no prompt computed twice.
 
-import { mkdtempSync, rmSync } from 'node:fs';
-import os from 'node:os';
-import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { answersOf, mixedRequests } from '../test/disagg/mixed-requests.ts';
-import { writeTinyModel } from '../test/fixtures/tiny-model.ts';
 import { Cluster, type Instance, readMetrics } from '../test/helpers/cluster.ts';
 import { startServeProcess } from '../test/helpers/svc-process.ts';
+import { rankArgs, withRankModel } from './rank-model.ts';
 import type { Figure, Section } from './report.ts';
 
 const DEGREES = [1, 2, 4] as const;
@@ -16,23 +13,8 @@ const NUM_REQUESTS = 200;
 const AT_ONCE = 16;
 const MIB = 2 ** 20;
 
-/** Enough heads for the largest degree. */
-const SHAPE = {
-  hidden_size: 128,
-  intermediate_size: 256,
-  num_attention_heads: 8,
-  num_key_value_heads: 4,
-  head_dim: 32,
-};
-
-export async function pairsSection(): Promise<Section> {
-  const model = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
-  try {
-    writeTinyModel(model, { seed: 3, config: SHAPE });
-    return await measurePairs(model);
-  } finally {
-    rmSync(model, { recursive: true });
-  }
+export function pairsSection(): Promise<Section> {
+  return withRankModel(measurePairs);
 }
 
 async function measurePairs(model: string): Promise<Section> {
@@ -46,8 +28,8 @@ async function measurePairs(model: string): Promise<Section> {
         model,
         producers: 1,
         consumers: 1,
-        producerArgs: ranks(of),
-        consumerArgs: ranks(to),
+        producerArgs: rankArgs(of),
+        consumerArgs: rankArgs(to),
         proxyArgs: ['--prefill-threshold', '0'],
       });
       try {
@@ -93,8 +75,4 @@ async function transferCounters({ url, stderr }: Instance): Promise<(what: strin
       throw new Error(`${url}/metrics shows no ${name}: has D ended? It says:\n${stderr()}`);
     return value;
   };
-}
-
-function ranks(degree: number): string[] {
-  return ['--tensor-parallel-size', String(degree), '--num-threads', String(degree)];
 }

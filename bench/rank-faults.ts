@@ -1,16 +1,13 @@
 // A rank that ends at each step of the transfer protocol, in every mode and over every transport, between real servers of unequal degree.
 // GPUs are emulated.
 
-import { mkdtempSync, rmSync } from 'node:fs';
-import os from 'node:os';
-import { join } from 'node:path';
 import type { SendType, TransportChoice } from '../src/config/kv-transfer-config.ts';
 import { STEPS } from '../test/disagg/fault-rig.ts';
 import { answersOf, type MixedRequest, mixedRequests } from '../test/disagg/mixed-requests.ts';
 import { ServerFaultRig, type ServerOutcome } from '../test/disagg/server-fault-rig.ts';
-import { writeTinyModel } from '../test/fixtures/tiny-model.ts';
 import { buildEmulators, NCCL_EMULATOR } from '../test/helpers/emulator-files.ts';
 import { startServeProcess } from '../test/helpers/svc-process.ts';
+import { rankArgs, withRankModel } from './rank-model.ts';
 import { type Figure, figureOf, type Section } from './report.ts';
 
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
@@ -50,19 +47,8 @@ const GPUS: Place = {
   maxTokens: 4,
 };
 
-/** Heads for the largest degree. */
-const SHAPE = {
-  hidden_size: 128,
-  intermediate_size: 256,
-  num_attention_heads: 8,
-  num_key_value_heads: 4,
-  head_dim: 32,
-};
-
-export async function rankFaultSection(): Promise<Section> {
-  const model = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
-  try {
-    writeTinyModel(model, { seed: 3, config: SHAPE });
+export function rankFaultSection(): Promise<Section> {
+  return withRankModel(async (model) => {
     const obstacle = buildEmulators();
     if (obstacle !== null) console.error(`no GPUs are emulated: ${obstacle}`);
     const tables: Table[] = [];
@@ -70,9 +56,7 @@ export async function rankFaultSection(): Promise<Section> {
       tables.push(...(await tablesOf(model, place)));
     }
     return describe(tables);
-  } finally {
-    rmSync(model, { recursive: true });
-  }
+  });
 }
 
 async function tablesOf(model: string, place: Place): Promise<Table[]> {
@@ -91,8 +75,8 @@ async function tablesOf(model: string, place: Place): Promise<Table[]> {
         transport,
         env,
         serveArgs: [...args, '--max-num-batched-tokens', '64'],
-        producerArgs: ranks(DEGREES.P),
-        consumerArgs: ranks(DEGREES.D),
+        producerArgs: rankArgs(DEGREES.P),
+        consumerArgs: rankArgs(DEGREES.D),
       });
       const rows = await endRanks(rig, stepsOf(sendType, transport)).finally(() => rig.close());
       tables.push({ sendType, transport, rows });
@@ -120,10 +104,6 @@ function stepsOf(sendType: SendType, transport: TransportChoice): string[] {
 function limit({ path, body }: MixedRequest, maxTokens: number): MixedRequest {
   const field = path === '/v1/responses' ? 'max_output_tokens' : 'max_tokens';
   return { path, body: { ...body, [field]: Math.min(Number(body[field]), maxTokens) } };
-}
-
-function ranks(degree: number): string[] {
-  return ['--tensor-parallel-size', String(degree), '--num-threads', String(degree)];
 }
 
 function describe(tables: readonly Table[]): Section {
