@@ -5,6 +5,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Goals, measureModel, type Workload } from './measure-model.ts';
+import { LLAMA_8B, QWEN3_06B } from './model-shapes.ts';
 import { report } from './result.ts';
 
 interface Model {
@@ -13,51 +14,11 @@ interface Model {
   readonly goals: Goals;
 }
 
-const COMMON = {
-  hidden_act: 'silu',
-  torch_dtype: 'bfloat16',
-  bos_token_id: 1,
-  eos_token_id: 2,
-  head_dim: 128,
-};
-
 const MODELS: readonly Model[] = [
-  {
-    name: 'Qwen3-0.6B',
-    config: {
-      ...COMMON,
-      architectures: ['Qwen3ForCausalLM'],
-      model_type: 'qwen3',
-      vocab_size: 151936,
-      hidden_size: 1024,
-      intermediate_size: 3072,
-      num_hidden_layers: 28,
-      num_attention_heads: 16,
-      num_key_value_heads: 8,
-      max_position_embeddings: 40960,
-      rms_norm_eps: 1e-6,
-      rope_theta: 1000000,
-      tie_word_embeddings: true,
-    },
-    goals: { decode: { 1: 800 } },
-  },
+  { name: 'Qwen3-0.6B', config: QWEN3_06B, goals: { decode: { 1: 800 } } },
   {
     name: 'Llama-3.1-8B',
-    config: {
-      ...COMMON,
-      architectures: ['LlamaForCausalLM'],
-      model_type: 'llama',
-      vocab_size: 128256,
-      hidden_size: 4096,
-      intermediate_size: 14336,
-      num_hidden_layers: 32,
-      num_attention_heads: 32,
-      num_key_value_heads: 8,
-      max_position_embeddings: 131072,
-      rms_norm_eps: 1e-5,
-      rope_theta: 500000,
-      tie_word_embeddings: false,
-    },
+    config: LLAMA_8B,
     goals: { prefill: 30000, decode: { 1: 160, 64: 5700, 256: 10900 } },
   },
 ];

@@ -1,7 +1,8 @@
 // The tests of ops and of models, on the driver of this machine in place of the emulated one. Each file has a process of its own: after an error
 // of a GPU nothing more can be computed in one.
 
-import { spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
+import os from 'node:os';
 import { z } from 'zod';
 import { ROOT } from './gpu.ts';
 import { failed, missing, passed, report } from './result.ts';
@@ -31,21 +32,18 @@ const summary = z.object({
   ),
 });
 
-for (const file of FILES) run(file);
+/** Each next file has the first place that becomes free. */
+const waiting = [...FILES];
+const places = Math.max(1, Math.min(waiting.length, Math.floor(os.availableParallelism() / 2)));
+await Promise.all(
+  Array.from({ length: places }, async () => {
+    for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) await run(file);
+  }),
+);
 
-function run(file: string): void {
-  const { error, stdout, stderr } = spawnSync(
-    process.execPath,
-    ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', file],
-    {
-      cwd: ROOT,
-      encoding: 'utf8',
-      env: { ...process.env, SVC_TEST_GPU: '1' },
-      maxBuffer: 2 ** 26,
-      timeout: 1000 * SECONDS,
-    },
-  );
-  const line = stdout?.split('\n').find((one) => one.startsWith('{'));
+async function run(file: string): Promise<void> {
+  const { error, stdout, stderr } = await runVitest(file);
+  const line = stdout.split('\n').find((one) => one.startsWith('{'));
   if (line === undefined) {
     report(failed(file, error?.message ?? `${stdout}${stderr}`.slice(-2000)));
     return;
@@ -58,4 +56,24 @@ function run(file: string): void {
       else report(missing(fullName, 'is for the emulated GPU'));
     }
   }
+}
+
+interface Ended {
+  readonly error: Error | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function runVitest(file: string): Promise<Ended> {
+  const args = ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', file];
+  const options = {
+    cwd: ROOT,
+    env: { ...process.env, SVC_TEST_GPU: '1' },
+    maxBuffer: 2 ** 26,
+    timeout: 1000 * SECONDS,
+    killSignal: 'SIGKILL',
+  } as const;
+  return new Promise((resolve) => {
+    execFile(process.execPath, args, options, (error, stdout, stderr) => resolve({ error, stdout, stderr }));
+  });
 }

@@ -32,6 +32,7 @@ export const PARTS = {
   torch: part('What PyTorch reaches; NCCL with two ranks on one GPU (E5, E6)', 110, 'torch.ts'),
   products: part('Speed of products and attention', 110, 'products.ts'),
   models: part('Tokens a second', 330, 'models.ts', ['model']),
+  profile: part('The time of each kernel of a step', 110, 'profile.ts'),
 } as const satisfies Record<string, Part>;
 
 export type PartName = keyof typeof PARTS;
@@ -43,4 +44,5 @@ export const CALLS: readonly (readonly PartName[])[] = [
   ['machine', 'kernels', 'experiments', 'ops', 'rows', 'transfers'],
   ['invariance', 'sanitizer'],
   ['torch', 'products', 'models'],
+  ['profile'],
 ];

@@ -2,6 +2,7 @@
 
 import type { Ops } from '../../src/ops/ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
+import { Random } from '../../test/helpers/random.ts';
 import { WeightFile } from '../kernels/weight-file.ts';
 import { openGpu } from './gpu.ts';
 import { measured, report } from './result.ts';
@@ -86,7 +87,7 @@ function products({ name, n, k, rows, isRowParallel = false }: Weight): void {
     );
     file.remove();
     for (const count of rows) {
-      const values = Float32Array.from({ length: count * k }, (_, i) => ((i * 7919) % 1009) / 1009 - 0.5);
+      const values = new Random(count).floats(count * k);
       const seconds = ops.scope(() => {
         const x = ops.tensor(values, count, k, 'bf16');
         return secondsOf(ops, (run) => {
@@ -134,12 +135,7 @@ function attention(): void {
         },
       });
       ops.scope(() => {
-        const q = ops.tensor(
-          new Float32Array(rows * heads * headDim).fill(0.1),
-          rows,
-          heads * headDim,
-          'f32',
-        );
+        const q = ops.tensor(new Random(rows).floats(rows * heads * headDim), rows, heads * headDim, 'f32');
         const options = { scale: 1 / Math.sqrt(headDim), window: null };
         const seconds = secondsOf(ops, (run) => ops.attention(q, step, { ...options, layer: run % layers }));
         if (queries === 1) {
