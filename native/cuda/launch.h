@@ -77,7 +77,9 @@ constexpr int kSuperBlock = 256;
 /// Columns of k that are loaded at a time.
 constexpr int kTileK = 64;
 /// Ranges of k that are summed by themselves and added as a binary tree of neighbours, fixed by the weight, since they order its sums.
-constexpr int kSegmentUnit = 32, kMostSegments = 8;
+constexpr int kSegmentUnit = 32, kMostSegments = 4;
+/// Of a weight that is cut so: as few as give all multiprocessors of a large device work with one row of x.
+constexpr int segmentsOf(int k) { return k < 4096 ? kMostSegments : 2; }
 /// The first column of segment `i`; of `segments`, k or what is just behind it.
 constexpr int segmentBegin(int k, int segments, int i) { return ceilDiv(k, kSegmentUnit) * i / segments * kSegmentUnit; }
 
@@ -86,13 +88,13 @@ struct LinearTile {
   int weights, tokens, warps, stages;
 };
 /// With few rows, blocks are few where n is small, and the bytes that each has on their way must keep the memory busy.
-constexpr LinearTile kLinearTiles[] = {{64, 8, 4, 8}, {64, 16, 4, 8}, {64, 32, 4, 6}, {64, 64, 4, 3}, {128, 128, 8, 3}};
+constexpr LinearTile kLinearTiles[] = {{64, 8, 4, 6}, {64, 16, 4, 5}, {64, 32, 4, 4}, {64, 64, 4, 3}, {128, 128, 8, 3}};
 
 /// With many rows a block takes all segments: there are blocks enough, and partial sums would cost memory.
 constexpr int segmentsPerBlock(int rows, int segments) { return rows > 64 ? segments : 1; }
 /// Of LinearParams::partials.
-constexpr size_t linearPartialBytes(int rows, int n, int segments) {
-  return segmentsPerBlock(rows, segments) == segments ? 0 : sizeof(float) * segments * rows * n;
+constexpr size_t linearPartialBytes(const LinearParams& p) {
+  return p.segmentsPerBlock == p.segments ? 0 : sizeof(float) * (p.segments / p.segmentsPerBlock) * p.rows * p.n;
 }
 constexpr uint32_t linearSharedBytes(const LinearTile& tile, int segmentsPerBlock) {
   int levels = 0;
@@ -135,26 +137,59 @@ inline Launch combineLaunch(const LinearParams& p) {
   return rowLaunch(isWhole(p) ? "svcWholeCombine" : "svcLinearCombine", p.rows, p.activation < 0 ? p.n : p.n / 2);
 }
 
-/// On Hopper, of many rows: kWideWeights rows of the weight and `tokens` of x that a block multiplies at a time, and the levels of the tree of
-/// segments that wait in shared memory.
-struct WideTile {
-  int tokens, stages, waiting;
-};
-constexpr int kWideWeights = 128, kWideThreads = 384;
+/// On Hopper: kWideWeights rows of the weight and `tokens` of x that a block multiplies at a time, in as many stages as it has memory for.
+constexpr int kWideWeights = 128, kWideThreads = 384, kWideProductThreads = 256;
+constexpr int kWideTokens[] = {8, 16, 32, 64, 128, 256};
+constexpr int wideStageBytes(int tokens) { return (kWideWeights + tokens) * kTileK * 2; }
+constexpr int wideStages(int tokens) { return 4 * wideStageBytes(256) / wideStageBytes(tokens); }
 /// Registers of a thread that copies, and of one of two groups that multiply: all together those that a multiprocessor has.
 constexpr int kWideCopyRegisters = 40, kWideProductRegisters = 232;
-constexpr WideTile wideTile(bool hasSegments) { return hasSegments ? WideTile{128, 3, 2} : WideTile{256, 4, 0}; }
-constexpr int wideTiles(const LinearParams& p) {
-  return ceilDiv(p.n, kWideWeights) * ceilDiv(p.rows, wideTile(p.segments > 1).tokens);
+
+/// Tiles of so many rows of x, by blocks that take so many segments each.
+struct WidePlan {
+  int tokens, segmentsPerBlock;
+};
+constexpr int wideTiles(const LinearParams& p, const WidePlan& plan) {
+  return ceilDiv(p.n, kWideWeights) * ceilDiv(p.rows, plan.tokens) * (p.segments / plan.segmentsPerBlock);
 }
-inline Launch launchOf(const WideLinearParams& p, int multiprocessors) {
-  const WideTile tile = wideTile(p.product.segments > 1);
-  const int tiles = wideTiles(p.product), barriers = 2 * tile.stages * 8;
-  const int numbers = tile.stages * (kWideWeights + tile.tokens) * kTileK * 2 + tile.waiting * kWideWeights * tile.tokens * 4;
-  return {p.product.segments > 1 ? "svcWideSegments" : "svcWideLinear",
-          {static_cast<uint32_t>(tiles < multiprocessors ? tiles : multiprocessors), 1, 1},
+/// How long a product takes about, in nanoseconds of an H100: what a multiprocessor can load and multiply, and what the cache gives all of them.
+constexpr double wideCost(const LinearParams& p, const WidePlan& plan, int multiprocessors) {
+  constexpr double kBytesOfOne = 100, kBytesOfAll = 8000, kMultiplyTokens = 2.7, kCombine = 3000, kBytesOfMemory = 3000;
+  const int tiles = wideTiles(p, plan), waves = ceilDiv(tiles, multiprocessors), parts = p.segments / plan.segmentsPerBlock;
+  const double bytes = wideStageBytes(plan.tokens), loading = bytes / kBytesOfOne, multiplying = kMultiplyTokens * plan.tokens;
+  const double ofOne = waves * (loading > multiplying ? loading : multiplying), ofAll = tiles * bytes / kBytesOfAll;
+  const double steps = static_cast<double>(p.k) / kTileK / parts, products = steps * (ofOne > ofAll ? ofOne : ofAll);
+  return parts == 1 ? products : products + kCombine + 8.0 * parts * p.rows * p.n / kBytesOfMemory;
+}
+constexpr WidePlan planWide(const LinearParams& p, int multiprocessors) {
+  WidePlan best{kWideTokens[0], p.segments};
+  for (const int tokens : kWideTokens) {
+    for (int segments = p.segments; segments >= 1; segments /= 2) {
+      const WidePlan plan{tokens, segments};
+      if (wideCost(p, plan, multiprocessors) < wideCost(p, best, multiprocessors)) best = plan;
+    }
+  }
+  return best;
+}
+constexpr int wideBlocks(const LinearParams& p, const WidePlan& plan, int multiprocessors) {
+  const int tiles = wideTiles(p, plan);
+  return tiles < multiprocessors ? tiles : multiprocessors;
+}
+/// Of the tree of `count` neighbours: sums that wait at a time.
+constexpr int levelsOf(int count) { return count < 2 ? 0 : 1 + levelsOf(count / 2); }
+/// Of WideLinearParams::waiting.
+constexpr size_t wideWaitingBytes(const LinearParams& p, const WidePlan& plan, int multiprocessors) {
+  return sizeof(float) * wideBlocks(p, plan, multiprocessors) * levelsOf(plan.segmentsPerBlock) * kWideWeights * plan.tokens;
+}
+inline Launch launchOf(const WideLinearParams& p, const WidePlan& plan, int multiprocessors) {
+  constexpr const char* kNames[] = {"svcWide8", "svcWide16", "svcWide32", "svcWide64", "svcWide128", "svcWide256"};
+  int index = 0;
+  while (kWideTokens[index] < plan.tokens) ++index;
+  const int stages = wideStages(plan.tokens), barriers = 2 * stages * 8;
+  return {kNames[index],
+          {static_cast<uint32_t>(wideBlocks(p.product, plan, multiprocessors)), 1, 1},
           kWideThreads,
-          static_cast<uint32_t>(numbers + barriers)};
+          static_cast<uint32_t>(stages * wideStageBytes(plan.tokens) + barriers)};
 }
 
 /// A block for each row.

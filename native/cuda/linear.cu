@@ -1,7 +1,7 @@
 // Matrix products on tensor cores. The weight is the side of 16 rows and tokens are the side of 8, so that a few tokens cost no
 // padding. A sum runs through its segment of k in steps of 16, in one accumulator, and the segments are added as a binary tree: that
-// order is the weight's own, and how many rows there are chooses only how wide a tile is. A device has one instruction for all rows: Hopper
-// that of warpgroups, the others that of a warp.
+// order is the weight's own, and how many rows there are chooses only how wide a tile is. On Hopper tiles of many rows have the instruction of
+// warpgroups; it gives the bits of that of a warp.
 
 #include "codes.cuh"
 #include "groups.cuh"
@@ -146,10 +146,17 @@ __device__ __forceinline__ Sum* partialsOf(const LinearParams& p) {
   return reinterpret_cast<Sum*>(p.partials);
 }
 
+template <class Weight>
+constexpr bool takesWarpgroups(int tokens) {
+  return kHasWarpgroups && Weight::kTakesWarpgroups && tokens > 64;
+}
+
 /// kWarpsN times kWarpsM warps share a tile of kWeights rows of the weight and kTokens rows of x.
 template <class Weight, int kWeights, int kTokens, int kWarpsM, int kWarpsN, int kStages>
 struct Product {
   using Sum = typename Weight::Sum;
+  /// Before each use the matrix unit would have to be shown what was copied, which waits for all copies on their way: few rows do without it.
+  static constexpr bool kUsesWarpgroups = takesWarpgroups<Weight>(kTokens);
   static constexpr int kThreads = kWarpsM * kWarpsN * kWarp;
   static constexpr int kTilesM = kWeights / kWarpsM / 16, kTilesN = kTokens / kWarpsN / 8;
   static constexpr int kStageNumbers = (kWeights + kTokens) * kTileK;
@@ -181,7 +188,7 @@ struct Product {
         uint16_t* const stage = stages + tile % kStages * kStageNumbers;
         waitForCopies<kStages - 2>();
         Weight::template expand<kWeights, kThreads>(p, stage, column);
-        showToMatrixUnit();
+        if constexpr (kUsesWarpgroups) showToMatrixUnit();
         __syncthreads();
         load(tile + kStages - 1, loads);
         if (end - column >= kTileK) multiply<kTileK>(stage);
@@ -218,7 +225,7 @@ struct Product {
 #ifdef SVC_HAS_WARPGROUPS
   template <int kColumns>
   __device__ void multiply(uint16_t* weights) {
-    if constexpr (Weight::kTakesWarpgroups) multiplyByWarpgroups<kColumns>(weights);
+    if constexpr (kUsesWarpgroups) multiplyByWarpgroups<kColumns>(weights);
     else multiplyByWarps<kColumns>(weights);
   }
 
@@ -329,7 +336,7 @@ constexpr int warpsAlongWeight(int index, bool hasWarpgroups) {
 template <class Weight, int kIndex>
 __device__ void product(const LinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
-  constexpr int kWarpsM = warpsAlongWeight(kIndex, kHasWarpgroups && Weight::kTakesWarpgroups), kWarpsN = kTile.warps / kWarpsM;
+  constexpr int kWarpsM = warpsAlongWeight(kIndex, takesWarpgroups<Weight>(kTile.tokens)), kWarpsN = kTile.warps / kWarpsM;
   const int firstToken = static_cast<int>(blockIdx.y) * kTile.tokens, block = static_cast<int>(blockIdx.z);
   Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p, firstToken, block).run();
 }
@@ -355,7 +362,7 @@ SVC_KERNEL(svcWholeLinear128, LinearParams, 256) { product<WholeTile, 4>(p); }
 template <class Weight, int kIndex>
 __device__ void groupedProduct(const GroupedLinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
-  constexpr int kWarpsM = warpsAlongWeight(kIndex, kHasWarpgroups && Weight::kTakesWarpgroups), kWarpsN = kTile.warps / kWarpsM;
+  constexpr int kWarpsM = warpsAlongWeight(kIndex, takesWarpgroups<Weight>(kTile.tokens)), kWarpsN = kTile.warps / kWarpsM;
   const GroupProduct of = groupProduct<Weight>(p, kTile.weights, kTile.tokens);
   if (of.product.rows == 0) return;
   Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(of.product, of.firstToken, 0).run();
@@ -383,13 +390,14 @@ SVC_KERNEL(svcWholeGroups128, GroupedLinearParams, 256) { groupedProduct<WholeTi
 template <class Sum>
 __device__ float treeOf(const LinearParams& p, int token, int n) {
   Sum parts[kMostSegments];
+  const int count = p.segments / p.segmentsPerBlock;
   const int64_t stride = int64_t{p.rows} * p.n;
   const Sum* first = partialsOf<Sum>(p) + int64_t{token} * p.n + n;
 #pragma unroll
-  for (int i = 0; i < kMostSegments; ++i) parts[i] = i < p.segments ? first[i * stride] : Sum{0};
+  for (int i = 0; i < kMostSegments; ++i) parts[i] = i < count ? first[i * stride] : Sum{0};
 #pragma unroll
   for (int width = 1; width < kMostSegments; width *= 2) {
-    if (width >= p.segments) break;
+    if (width >= count) break;
 #pragma unroll
     for (int i = 0; i + width < kMostSegments; i += 2 * width) parts[i] += parts[i + width];
   }

@@ -10,7 +10,7 @@ constexpr int kF32Rows = kF32Weights * kF32Tokens / kF32Threads;
 
 /// Sums of segments that wait for their right neighbours, a level of the tree after the other.
 struct F32Tree {
-  static constexpr int kLevels = 3;
+  static constexpr int kLevels = 2;
   static_assert(kMostSegments == 1 << kLevels);
   float waiting[kLevels][kF32Rows] = {};
 

@@ -1,7 +1,7 @@
-// Products of many rows on Hopper. One thread of a block copies tiles of the weight and of x to shared memory by the unit for boxes of tensors, as
+// Products on Hopper. One thread of a block copies tiles of the weight and of x to shared memory by the unit for boxes of tensors, as
 // far ahead as there are stages; two groups of four warps multiply them as they come, and bring sums to where they go while the tiles of the
-// next ones are copied. A block takes tiles of the result in turn. The order of a sum is that of linear.cu, whose products are those of the same
-// instruction: k ascending, in one accumulator a segment.
+// next ones are copied. A block takes tiles of the result in turn, or of sums of some segments. The order of a sum is that of linear.cu: k
+// ascending, in one accumulator a segment.
 
 #include "math.cuh"
 
@@ -21,14 +21,12 @@ struct StageTurn {
   }
 };
 
-/// Tiles of kTokens rows of x. Of several segments, sums wait for their right neighbours in the tree: those of the lowest level in registers.
-template <int kTokens, bool kHasSegments>
+/// Tiles of kTokens rows of x.
+template <int kTokens>
 struct WideProduct {
-  static constexpr WideTile kTile = wideTile(kHasSegments);
-  static_assert(kTile.tokens == kTokens);
-  static constexpr int kTiles = kTokens / 8, kStages = kTile.stages;
-  static constexpr int kStageNumbers = (kWideWeights + kTokens) * kTileK;
-  static constexpr int kThreads = 2 * 4 * kWarp;  // that multiply
+  static constexpr int kTiles = kTokens / 8, kStages = wideStages(kTokens);
+  static constexpr int kStageNumbers = wideStageBytes(kTokens) / 2;
+  static constexpr int kThreads = kWideProductThreads;
 
   const WideLinearParams& wide;
   const LinearParams& p;
@@ -37,11 +35,7 @@ struct WideProduct {
 
   __device__ static uint16_t* weightsOf(int stage) { return reinterpret_cast<uint16_t*>(dynamicShared()) + stage * kStageNumbers; }
   __device__ static uint16_t* tokensOf(int stage) { return weightsOf(stage) + kWideWeights * kTileK; }
-  /// Of the upper levels of the tree.
-  __device__ static float* waitingAt(int level) {
-    return reinterpret_cast<float*>(weightsOf(kStages)) + level * kWideWeights * kTokens + thread() % kThreads;
-  }
-  __device__ static Barrier* barriers() { return reinterpret_cast<Barrier*>(waitingAt(0) - thread() % kThreads + kTile.waiting * kWideWeights * kTokens); }
+  __device__ static Barrier* barriers() { return reinterpret_cast<Barrier*>(weightsOf(kStages)); }
   /// A stage is there.
   __device__ static Barrier* full(int stage) { return barriers() + stage; }
   /// A stage has been read.
@@ -65,23 +59,24 @@ struct WideProduct {
     }
   }
 
-  /// Calls use(first row of the weight, first row of x) for each of the block's tiles. Neighbours share rows, which are then in the cache.
+  /// Calls use(the part, first row of the weight, first row of x) for each of the block's tiles. Neighbours share rows, which are then in the cache.
   template <class Use>
   __device__ void eachTile(const Use& use) const {
     constexpr int kGroup = 16;  // tiles along the weight
-    const int weights = ceilDiv(p.n, kWideWeights), tokens = ceilDiv(p.rows, kTokens);
-    for (int tile = static_cast<int>(blockIdx.x); tile < weights * tokens; tile += static_cast<int>(gridDim.x)) {
-      const int first = tile / (kGroup * tokens) * kGroup, in = tile % (kGroup * tokens);
+    const int weights = ceilDiv(p.n, kWideWeights), tokens = ceilDiv(p.rows, kTokens), parts = p.segments / p.segmentsPerBlock;
+    for (int tile = static_cast<int>(blockIdx.x); tile < weights * tokens * parts; tile += static_cast<int>(gridDim.x)) {
+      const int part = tile / (weights * tokens), ofPart = tile % (weights * tokens);
+      const int first = ofPart / (kGroup * tokens) * kGroup, in = ofPart % (kGroup * tokens);
       const int count = weights - first < kGroup ? weights - first : kGroup;
-      use((first + in % count) * kWideWeights, in / count * kTokens);
+      use(part, (first + in % count) * kWideWeights, in / count * kTokens);
     }
   }
 
   __device__ void copy() const {
     StageTurn<kStages> turn;
-    eachTile([&](int weight, int token) {
-      for (int segment = 0; segment < p.segments; ++segment) {
-        const int end = beginOf(segment + 1);
+    eachTile([&](int part, int weight, int token) {
+      for (int i = 0; i < p.segmentsPerBlock; ++i) {
+        const int segment = part * p.segmentsPerBlock + i, end = beginOf(segment + 1);
         for (int column = beginOf(segment); column < end; column += kTileK, turn.next()) {
           waitForRound(empty(turn.stage), turn.round ^ 1);
           expectBytes(full(turn.stage), kStageNumbers * 2);
@@ -94,13 +89,13 @@ struct WideProduct {
 
   __device__ void multiply() const {
     StageTurn<kStages> turn;
-    float sums[kTiles][4], waiting[kHasSegments ? kTiles : 1][4];
-    eachTile([&](int weight, int token) {
-      for (int segment = 0; segment < p.segments; ++segment) {
-        multiplySegment(segment, turn, sums);
-        if constexpr (kHasSegments) addToTree(segment, sums, waiting);
+    float sums[kTiles][4];
+    eachTile([&](int part, int weight, int token) {
+      for (int i = 0; i < p.segmentsPerBlock; ++i) {
+        multiplySegment(part * p.segmentsPerBlock + i, turn, sums);
+        addToTree(i, sums);
       }
-      store(sums, weight, token);
+      store(sums, part, weight, token);
     });
   }
 
@@ -145,60 +140,68 @@ struct WideProduct {
     }
   }
 
-  /// As `Product` of linear.cu has it.
-  __device__ void addToTree(int segment, float (&sums)[kTiles][4], float (&waiting)[kHasSegments ? kTiles : 1][4]) const {
-    const bool isLast = segment == p.segments - 1;
-    if ((segment & 1) == 0) return each(sums, [&](int n, int i) { waiting[n][i] = sums[n][i]; });
-    each(sums, [&](int n, int i) { sums[n][i] = waiting[n][i] + sums[n][i]; });
+  /// Adds the sums of the block's segment `segment` to those that are its left neighbours in the tree.
+  __device__ void addToTree(int segment, float (&sums)[kTiles][4]) const {
+    if (p.segmentsPerBlock == 1) return;
+    int level = 0;
+    for (; segment >> level & 1; ++level) {
+      const Sums* const left = waitingAt(level);
 #pragma unroll
-    for (int level = 0; level < kTile.waiting; ++level) {
-      float* const left = waitingAt(level);
-      if ((segment >> (level + 1) & 1) == 0) {
-        if (!isLast) each(sums, [&](int n, int i) { left[(n * 4 + i) * kThreads] = sums[n][i]; });
-        return;
+      for (int n = 0; n < kTiles; ++n) {
+        const Sums one = left[n * kThreads];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[n][i] = one.of[i] + sums[n][i];
       }
-      each(sums, [&](int n, int i) { sums[n][i] = left[(n * 4 + i) * kThreads] + sums[n][i]; });
     }
+    if (segment == p.segmentsPerBlock - 1) return;
+    Sums* const left = waitingAt(level);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) left[n * kThreads] = {{sums[n][0], sums[n][1], sums[n][2], sums[n][3]}};
   }
 
-  template <class Use>
-  __device__ static void each(float (&)[kTiles][4], const Use& use) {
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) use(n, i);
-    }
+  struct alignas(16) Sums {
+    float of[4];
+  };
+  __device__ Sums* waitingAt(int level) const {
+    const int64_t index = int64_t{blockIdx.x} * levelsOf(p.segmentsPerBlock) + level;
+    return reinterpret_cast<Sums*>(wide.waiting) + index * kTiles * kThreads + thread();
   }
 
   /// Out of the registers: lanes that are 4 apart have neighbouring numbers of a row of the result.
-  __device__ void store(float (&sums)[kTiles][4], int firstWeight, int firstToken) const {
+  __device__ void store(float (&sums)[kTiles][4], int part, int firstWeight, int firstToken) const {
     const int n = firstWeight + warp() * 16 + lane() / 4, token = firstToken + lane() % 4 * 2;
-    if constexpr (!kHasSegments) {
-      if (p.activation >= 0) {
-        return withActivation(p.activation, [&]<int kActivation>() { storeGated<kActivation>(sums, n, token); });
-      }
-    }
-    storeSums(sums, n, token);
+    if (p.segmentsPerBlock < p.segments) return storePartial(sums, part, n, token);
+    if (p.activation < 0) return storeSums(sums, n, token);
+    withActivation(p.activation, [&]<int kActivation>() { storeGated<kActivation>(sums, n, token); });
+  }
+
+  __device__ void storePartial(float (&sums)[kTiles][4], int part, int firstN, int firstToken) const {
+    float* const partial = p.partials + int64_t{part} * p.rows * p.n;
+    eachNumber<kTiles>(0, firstN, firstToken, [&](int tile, int i, int token, int n) { partial[int64_t{token} * p.n + n] = sums[tile][i]; });
   }
 
   __device__ void storeSums(float (&sums)[kTiles][4], int firstN, int firstToken) const {
-    constexpr int kAtOnce = 4;  // matrices whose numbers are on their way together
+    constexpr int kAtOnce = kTiles < 4 ? kTiles : 4;  // matrices whose numbers are on their way together
     const float bias[2] = {biasOf(firstN), biasOf(firstN + 8)};
+    const auto out = [&](int token, int n) -> float& { return static_cast<float*>(p.out)[token * p.outStride + n]; };
 #pragma unroll
     for (int first = 0; first < kTiles; first += kAtOnce) {
       float before[kAtOnce][4];
-      const auto eachNumber = [&](const auto& use) {
-#pragma unroll
-        for (int i = 0; i < kAtOnce * 4; ++i) {
-          const int token = firstToken + (first + i / 4) * 8 + i % 2, n = firstN + i % 4 / 2 * 8;
-          if (token < p.rows && n < p.n) use(i / 4, i % 4, static_cast<float*>(p.out)[token * p.outStride + n]);
-        }
-      };
-      if (p.add) eachNumber([&](int tile, int i, const float& out) { before[tile][i] = out; });
-      eachNumber([&](int tile, int i, float& out) {
+      if (p.add) eachNumber<kAtOnce>(first, firstN, firstToken, [&](int tile, int i, int token, int n) { before[tile][i] = out(token, n); });
+      eachNumber<kAtOnce>(first, firstN, firstToken, [&](int tile, int i, int token, int n) {
         const float sum = p.bias == nullptr ? sums[first + tile][i] : sums[first + tile][i] + bias[i / 2];
-        out = p.add ? before[tile][i] + sum : sum;
+        out(token, n) = p.add ? before[tile][i] + sum : sum;
       });
+    }
+  }
+
+  /// Calls use(matrix from `first` on, number of the thread in it, token, n) for those of kCount matrices that the product has.
+  template <int kCount, class Use>
+  __device__ void eachNumber(int first, int firstN, int firstToken, const Use& use) const {
+#pragma unroll
+    for (int i = 0; i < kCount * 4; ++i) {
+      const int token = firstToken + (first + i / 4) * 8 + i % 2, n = firstN + i % 4 / 2 * 8;
+      if (token < p.rows && n < p.n) use(i / 4, i % 4, token, n);
     }
   }
 
@@ -218,8 +221,12 @@ struct WideProduct {
   }
 };
 
-SVC_TENSOR_KERNEL(svcWideLinear, WideLinearParams, kWideThreads) { WideProduct<256, false>(p).run(); }
-SVC_TENSOR_KERNEL(svcWideSegments, WideLinearParams, kWideThreads) { WideProduct<128, true>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide8, WideLinearParams, kWideThreads) { WideProduct<8>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide16, WideLinearParams, kWideThreads) { WideProduct<16>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide32, WideLinearParams, kWideThreads) { WideProduct<32>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide64, WideLinearParams, kWideThreads) { WideProduct<64>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide128, WideLinearParams, kWideThreads) { WideProduct<128>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide256, WideLinearParams, kWideThreads) { WideProduct<256>(p).run(); }
 
 }  // namespace svc::cuda
 

@@ -175,8 +175,8 @@ struct PackHeadsParams {
 /// x [rows, k] bf16 times a weight [n, k]. A row of the weight has `weightStride` numbers, those past k zero; each row of x and of the
 /// weight begins at a multiple of 16 bytes. Bias and weight of gate and up take turns, eight rows each (`gateUpRow`).
 ///
-/// k is cut in `segments` of the weight (`segmentBegin`), 1, 2, 4 or 8, whose sums are added as a binary tree. One block of threads takes
-/// segmentsPerBlock of them, one or all; where that is not all, it leaves its sums in `partials`, and svcLinearCombine follows with the
+/// k is cut in `segments` of the weight (`segmentBegin`), 1, 2 or 4, whose sums are added as a binary tree. One block of threads takes
+/// segmentsPerBlock of them, a power of 2; where that is not all, it leaves its sums in `partials`, and svcLinearCombine follows with the
 /// same arguments.
 ///
 /// Where `codes` has panels, the weight is those codes. Where `columnScales` is not null, x and the weight are whole numbers, int8, of which
@@ -206,10 +206,12 @@ struct alignas(128) TensorMap {
   uint64_t words[16];
 };
 
-/// A product of bf16 on Hopper, in which one block takes all segments: `weight` and `x` are the same matrices as those of `product`.
+/// A product of bf16 on Hopper: `weight` and `x` are the same matrices as those of `product`. Sums of a block that takes several segments wait in
+/// `waiting`, [grid x][levels of the tree][sums of a tile], for their right neighbours.
 struct WideLinearParams {
   TensorMap weight, x;
   LinearParams product;
+  float* waiting;
 };
 
 /// The weight of a group of rows: where its numbers (of int8 pairs, of codes bytes), its bias, its scales and its order of columns begin, counted

@@ -23,7 +23,7 @@ constexpr const char* kNames[] = {
     "svcCopyPieces", "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
 
 /// Those that a GPU of Hopper has beside them.
-constexpr const char* kNamesOfHopper[] = {"svcWideLinear", "svcWideSegments"};
+constexpr const char* kNamesOfHopper[] = {"svcWide8", "svcWide16", "svcWide32", "svcWide64", "svcWide128", "svcWide256"};
 
 bool isPtx(const std::string& path) { return path.ends_with(".ptx"); }
 

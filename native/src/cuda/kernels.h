@@ -22,7 +22,7 @@ class Kernels {
   bool areCompiledByDriver() const { return areCompiledByDriver_; }
 
   /// Whether those for products of many rows are there: on Hopper alone.
-  bool areWide() const { return kernels_.contains("svcWideLinear"); }
+  bool areWide() const { return kernels_.contains("svcWide8"); }
 
   /// The kernel that `launch` names, with as much shared memory as it asks for. Throws DriverError.
   Function functionOf(const Launch& launch);

@@ -1,5 +1,6 @@
 // Embedding, norms, products, functions of single numbers: rows alone, whatever their sequence.
 
+#include <cstdlib>
 #include <stdexcept>
 
 #include "cuda/cuda_backend.h"
@@ -92,15 +93,9 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
   params.rows = x.rows;
   if (weight.format == WeightFormat::F32) return run(f32Launch(params), params);
   expectAligned(x);
-  if (isWide(weight, params)) {
-    const int tokens = wideTile(params.segments > 1).tokens;
-    const Driver& driver = device_.driver();
-    const WideLinearParams wide{tensorMap(driver, params.weight, params.n, params.k, params.weightStride, kWideWeights),
-                                tensorMap(driver, params.x, params.rows, params.k, params.xStride, tokens), params};
-    return run(launchOf(wide, multiprocessors_), wide);
-  }
+  if (isWide(weight, params)) return multiplyWide(params);
   planLinear(params);
-  const size_t partialBytes = roundUp(linearPartialBytes(params.rows, params.n, params.segments), kPieceBytes);
+  const size_t partialBytes = roundUp(linearPartialBytes(params), kPieceBytes);
   char* const memory = reinterpret_cast<char*>(scratch(partialBytes + inputBytes(weight, x.rows)));
   if (partialBytes > 0) params.partials = reinterpret_cast<float*>(memory);
   prepareInput(weight, params, memory + partialBytes);
@@ -110,8 +105,23 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
 }
 
 bool CudaBackend::isWide(const DeviceWeight& weight, const LinearParams& params) const {
-  constexpr int kManyRows = 128;
-  return kernels_.areWide() && weight.format == WeightFormat::Bf16 && params.rows > kManyRows && 2 * wideTiles(params) >= multiprocessors_;
+  static const int kLeast = std::getenv("SVC_WIDE_FROM") ? std::atoi(std::getenv("SVC_WIDE_FROM")) : 33;
+  return kernels_.areWide() && weight.format == WeightFormat::Bf16 && params.rows >= kLeast;
+}
+
+StreamPosition CudaBackend::multiplyWide(LinearParams params) {
+  const WidePlan plan = planWide(params, multiprocessors_);
+  params.segmentsPerBlock = plan.segmentsPerBlock;
+  const size_t partialBytes = roundUp(linearPartialBytes(params), kPieceBytes);
+  char* const memory = reinterpret_cast<char*>(scratch(partialBytes + wideWaitingBytes(params, plan, multiprocessors_)));
+  params.partials = reinterpret_cast<float*>(memory);
+  const Driver& driver = device_.driver();
+  const WideLinearParams wide{tensorMap(driver, params.weight, params.n, params.k, params.weightStride, kWideWeights),
+                              tensorMap(driver, params.x, params.rows, params.k, params.xStride, plan.tokens), params,
+                              reinterpret_cast<float*>(memory + partialBytes)};
+  launch(launchOf(wide, plan, multiprocessors_), wide);
+  if (needsCombine(params)) launch(combineLaunch(params), params);
+  return stream_.endOp();
 }
 
 size_t CudaBackend::inputBytes(const DeviceWeight& weight, int rows) {

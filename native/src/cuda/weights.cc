@@ -169,7 +169,7 @@ WeightLoader::WeightLoader(const Device& device)
 DeviceWeight WeightLoader::linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK,
                                   StreamHandle stream) {
   const int n = std::accumulate(parts.begin(), parts.end(), 0, [](int sum, const LinearPart& part) { return sum + part.n; });
-  return load({form.format, form.codes, n, k, false, 0}, n, splitsK ? kMostSegments : 1, {{parts, [](int row) { return row; }}}, stream);
+  return load({form.format, form.codes, n, k, false, 0}, n, splitsK ? segmentsOf(k) : 1, {{parts, [](int row) { return row; }}}, stream);
 }
 
 DeviceWeight WeightLoader::gateUp(const LinearPart& gate, const LinearPart& up, int k, const WeightForm& form,

@@ -138,7 +138,7 @@ void checkTiles(const Kernels& kernels, int tile, const Groups& groups, const In
     one.rows = 1;
     one.out = alone.data(), one.outStride = kN;
     planLinear(one);
-    Floats partials(linearPartialBytes(1, kN, one.segments) / 4);
+    Floats partials(linearPartialBytes(one) / 4);
     one.partials = partials.data();
     kernels.run(launchOf(one), one);
     if (needsCombine(one)) kernels.run(combineLaunch(one), one);

@@ -22,7 +22,7 @@ Floats productOf(const Kernels& kernels, LinearParams p, Part rows, int64_t xStr
   p.rows = rows.count;
   p.activation = -1;
   planLinear(p);
-  Floats partials(linearPartialBytes(p.rows, p.n, p.segments) / 4);
+  Floats partials(linearPartialBytes(p) / 4);
   p.partials = partials.data();
   kernels.run(launchOf(p), p);
   if (needsCombine(p)) kernels.run(combineLaunch(p), p);

@@ -44,7 +44,7 @@ struct Product {
   Floats run(const Kernels& kernels, int first, int count, uint32_t sharedLimit) const {
     return results(first, count, [&](LinearParams p) {
       planLinear(p);
-      Floats partials(linearPartialBytes(count, shape.n, shape.segments) / 4);
+      Floats partials(linearPartialBytes(p) / 4);
       p.partials = partials.data();
       kernels.run(launchOf(p, sharedLimit), p);
       if (needsCombine(p)) kernels.run(combineLaunch(p), p);
@@ -52,8 +52,8 @@ struct Product {
   }
 
   /// The first rows, by the kernels of Hopper.
-  Floats runWide(const Kernels& kernels, int count) const {
-    return results(0, count, [&](const LinearParams& p) {
+  Floats runWide(const Kernels& kernels, int count, const WidePlan& plan) const {
+    return results(0, count, [&](LinearParams p) {
       const auto mapOf = [&](const uint16_t* data, int rows, int64_t stride, int boxRows) {
         const simt::TensorMap matrix{reinterpret_cast<uint64_t>(data), static_cast<uint64_t>(p.k), static_cast<uint64_t>(rows),
                                      static_cast<uint64_t>(stride) * 2, kTileK, static_cast<uint32_t>(boxRows)};
@@ -62,9 +62,13 @@ struct Product {
         return map;
       };
       constexpr int kMultiprocessors = 2;
-      const WideLinearParams wide{mapOf(p.weight, p.n, p.weightStride, kWideWeights),
-                                  mapOf(p.x, p.rows, p.xStride, wideTile(p.segments > 1).tokens), p};
-      kernels.run(launchOf(wide, kMultiprocessors), wide);
+      p.segmentsPerBlock = plan.segmentsPerBlock;
+      Floats partials(linearPartialBytes(p) / 4), waiting(wideWaitingBytes(p, plan, kMultiprocessors) / 4);
+      p.partials = partials.data();
+      const WideLinearParams wide{mapOf(p.weight, p.n, p.weightStride, kWideWeights), mapOf(p.x, p.rows, p.xStride, plan.tokens), p,
+                                  waiting.data()};
+      kernels.run(launchOf(wide, plan, kMultiprocessors), wide);
+      if (needsCombine(p)) kernels.run(combineLaunch(p), p);
     });
   }
 
@@ -173,41 +177,45 @@ void checkParts(const Kernels& kernels, int n, int k) {
 void checkLinear(const Kernels& kernels) {
   check(kernels, {70, 72, true, false, -1});
   check(kernels, {200, 40, false, true, -1});
-  check(kernels, {64, 2080, true, true, -1, 8});
-  check(kernels, {70, 331, true, false, -1, 4});
-  check(kernels, {20, 70, false, false, -1, 8});  // more segments than units
+  check(kernels, {64, 2080, true, true, -1, 4});
+  check(kernels, {70, 331, true, false, -1, 2});
+  check(kernels, {20, 70, false, false, -1, 4});  // more segments than units
   checkParts(kernels, 24, 1024);
   check(kernels, {gateUpRows(36), 520, true, false, 0});
   check(kernels, {gateUpRows(72), 64, true, false, 4});
   check(kernels, {gateUpRows(16), 33, false, false, 3});
 }
 
-/// The kernels for many rows on Hopper have the bytes of the others.
+/// The kernels of Hopper have the bytes of the others, however a product is cut.
 void checkWide(const Kernels& kernels) {
   constexpr int kRows = 300;
-  for (const Shape& shape : {Shape{200, 331, true, false, -1}, Shape{64, 40, false, true, -1}, Shape{140, 331, true, true, -1, 8},
+  for (const Shape& shape : {Shape{200, 331, true, false, -1}, Shape{64, 40, false, true, -1}, Shape{140, 331, true, true, -1, 4},
                              Shape{130, 72, false, false, -1, 4}, Shape{150, 330, false, true, -1, 2}, Shape{gateUpRows(70), 331, true, false, 0},
                              Shape{gateUpRows(16), 64, false, false, 4}}) {
     const Product product(shape, kRows);
     const Floats expected = product.run(kernels, 0, kRows, kLimits[0]);
-    for (const int rows : {kRows, 130}) {
-      const Floats got = product.runWide(kernels, rows);
-      expectSame(got.data(), expected.data(), got.size(), "many rows of a weight of " + std::to_string(shape.n) + " by " + std::to_string(shape.k));
+    for (const int tokens : kWideTokens) {
+      for (int segments = shape.segments; segments >= 1; segments /= 2) {
+        const int rows = tokens < 64 ? tokens * 2 - 3 : kRows;
+        const Floats got = product.runWide(kernels, rows, {tokens, segments});
+        expectSame(got.data(), expected.data(), got.size(),
+                   std::to_string(rows) + " rows of a weight of " + std::to_string(shape.n) + " by " + std::to_string(shape.k));
+      }
     }
-    report("svcWideLinear", expected);
+    report("svcWide", expected);
   }
 }
 
 /// The bytes of products of several tiles, right or wrong.
 void reportWide(const Kernels& kernels) {
-  for (const int segments : {1, 8}) {
+  for (const int segments : {1, 4}) {
     const Product product({260, 1024, false, true, -1, segments}, 150);
-    report("wide", product.runWide(kernels, 150));
+    report("wide", product.runWide(kernels, 150, {128, segments}));
   }
 }
 
 /// The bytes of products by the tiles for few rows and for many, right or wrong: the last tile of k of some of them is where the output
-/// will be, whether tiles take turns in 3, 4, 6 or 8 places.
+/// will be, whether tiles take turns in 3, 4, 5 or 6 places.
 void reportLinear(const Kernels& kernels) {
   for (const int k : {392, 520}) {
     const Product product({64, k, false, false, -1, 2}, 70);
