@@ -7,12 +7,45 @@
 
 #ifdef __CUDACC__
 
-#define SVC_KERNEL(name, Params, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name(const Params p)
-/// Of arguments with tensor maps, which are read where the launch has left them.
-#define SVC_TENSOR_KERNEL(name, Params, threads) \
-  extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Params p)
+/// A kernel that touches nothing before the one before it has run.
+#define SVC_KERNEL(name, Params, threads)                                         \
+  __device__ __forceinline__ void name##Body(const Params& p);                    \
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(const Params p) { \
+    letNextBegin();                                                               \
+    awaitBefore();                                                                \
+    name##Body(p);                                                                \
+  }                                                                               \
+  __device__ __forceinline__ void name##Body(const Params& p)
+/// One that calls `awaitBefore` itself, since it begins with weights, which no kernel writes.
+#define SVC_WEIGHT_KERNEL(name, Params, threads)                                  \
+  __device__ __forceinline__ void name##Body(const Params& p);                    \
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(const Params p) { \
+    letNextBegin();                                                               \
+    name##Body(p);                                                                \
+  }                                                                               \
+  __device__ __forceinline__ void name##Body(const Params& p)
+/// The same of arguments with tensor maps, which are read where the launch has left them.
+#define SVC_TENSOR_KERNEL(name, Params, threads)                                                    \
+  __device__ __forceinline__ void name##Body(const Params& p);                                      \
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Params p) { \
+    letNextBegin();                                                                                 \
+    name##Body(p);                                                                                  \
+  }                                                                                                 \
+  __device__ __forceinline__ void name##Body(const Params& p)
 
 namespace svc::cuda {
+
+/// From Hopper on the next kernel of a graph may begin while this one runs: each waits until the one before it has run, and so for all.
+__device__ __forceinline__ void letNextBegin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void awaitBefore() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 __device__ __forceinline__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 __device__ __forceinline__ double fma(double a, double b, double c) { return __fma_rn(a, b, c); }

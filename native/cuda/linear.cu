@@ -178,14 +178,16 @@ struct Product {
 
   __device__ void run() {
     const int first = block * p.segmentsPerBlock;
-    TileColumns loads(p, first, p.segmentsPerBlock);
-    for (int i = 0; i < kStages - 1; ++i) load(i, loads);
+    TileColumns loads(p, first, p.segmentsPerBlock), weights = loads;
+    for (int i = 0; i < kStages - 1; ++i) loadWeights(i, weights);
+    awaitBefore();
+    for (int i = 0; i < kStages - 1; ++i) loadTokens(i, loads);
     clear();
     int tile = 0;
     for (int i = 0; i < p.segmentsPerBlock; ++i) {
       const int end = segmentBegin(p.k, p.segments, first + i + 1);
       for (int column = segmentBegin(p.k, p.segments, first + i); column < end; column += kTileK, ++tile) {
-        uint16_t* const stage = stages + tile % kStages * kStageNumbers;
+        uint16_t* const stage = stageOf(tile);
         waitForCopies<kStages - 2>();
         Weight::template expand<kWeights, kThreads>(p, stage, column);
         if constexpr (kUsesWarpgroups) showToMatrixUnit();
@@ -201,14 +203,23 @@ struct Product {
 
   /// Begins to load the block's tile `tile`, if there is one.
   __device__ void load(int tile, TileColumns& loads) {
+    TileColumns weights = loads;
+    loadWeights(tile, weights);
+    loadTokens(tile, loads);
+  }
+  __device__ void loadWeights(int tile, TileColumns& loads) {
+    if (loads.isAtEnd()) return;
+    Weight::template load<kWeights, kThreads>(p, stageOf(tile), firstWeight, loads.column);
+    loads.next();
+  }
+  __device__ void loadTokens(int tile, TileColumns& loads) {
     if (!loads.isAtEnd()) {
-      uint16_t* weights = stages + tile % kStages * kStageNumbers;
-      Weight::template load<kWeights, kThreads>(p, weights, firstWeight, loads.column);
-      loadTile<kTokens, kThreads>(weights + kWeights * kTileK, {p.x, p.xStride, p.rows}, firstToken, loads.column, p.k);
+      loadTile<kTokens, kThreads>(stageOf(tile) + kWeights * kTileK, {p.x, p.xStride, p.rows}, firstToken, loads.column, p.k);
       loads.next();
     }
     commitCopies();
   }
+  __device__ uint16_t* stageOf(int tile) const { return stages + tile % kStages * kStageNumbers; }
 
   __device__ void clear() {
     for (auto& row : sums) {
@@ -341,23 +352,23 @@ __device__ void product(const LinearParams& p) {
   Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p, firstToken, block).run();
 }
 
-SVC_KERNEL(svcLinear8, LinearParams, 128) { product<PlainTile, 0>(p); }
-SVC_KERNEL(svcLinear16, LinearParams, 128) { product<PlainTile, 1>(p); }
-SVC_KERNEL(svcLinear32, LinearParams, 128) { product<PlainTile, 2>(p); }
-SVC_KERNEL(svcLinear64, LinearParams, 128) { product<PlainTile, 3>(p); }
-SVC_KERNEL(svcLinear128, LinearParams, 256) { product<PlainTile, 4>(p); }
+SVC_WEIGHT_KERNEL(svcLinear8, LinearParams, 128) { product<PlainTile, 0>(p); }
+SVC_WEIGHT_KERNEL(svcLinear16, LinearParams, 128) { product<PlainTile, 1>(p); }
+SVC_WEIGHT_KERNEL(svcLinear32, LinearParams, 128) { product<PlainTile, 2>(p); }
+SVC_WEIGHT_KERNEL(svcLinear64, LinearParams, 128) { product<PlainTile, 3>(p); }
+SVC_WEIGHT_KERNEL(svcLinear128, LinearParams, 256) { product<PlainTile, 4>(p); }
 
-SVC_KERNEL(svcCodedLinear8, LinearParams, 128) { product<CodedTile, 0>(p); }
-SVC_KERNEL(svcCodedLinear16, LinearParams, 128) { product<CodedTile, 1>(p); }
-SVC_KERNEL(svcCodedLinear32, LinearParams, 128) { product<CodedTile, 2>(p); }
-SVC_KERNEL(svcCodedLinear64, LinearParams, 128) { product<CodedTile, 3>(p); }
-SVC_KERNEL(svcCodedLinear128, LinearParams, 256) { product<CodedTile, 4>(p); }
+SVC_WEIGHT_KERNEL(svcCodedLinear8, LinearParams, 128) { product<CodedTile, 0>(p); }
+SVC_WEIGHT_KERNEL(svcCodedLinear16, LinearParams, 128) { product<CodedTile, 1>(p); }
+SVC_WEIGHT_KERNEL(svcCodedLinear32, LinearParams, 128) { product<CodedTile, 2>(p); }
+SVC_WEIGHT_KERNEL(svcCodedLinear64, LinearParams, 128) { product<CodedTile, 3>(p); }
+SVC_WEIGHT_KERNEL(svcCodedLinear128, LinearParams, 256) { product<CodedTile, 4>(p); }
 
-SVC_KERNEL(svcWholeLinear8, LinearParams, 128) { product<WholeTile, 0>(p); }
-SVC_KERNEL(svcWholeLinear16, LinearParams, 128) { product<WholeTile, 1>(p); }
-SVC_KERNEL(svcWholeLinear32, LinearParams, 128) { product<WholeTile, 2>(p); }
-SVC_KERNEL(svcWholeLinear64, LinearParams, 128) { product<WholeTile, 3>(p); }
-SVC_KERNEL(svcWholeLinear128, LinearParams, 256) { product<WholeTile, 4>(p); }
+SVC_WEIGHT_KERNEL(svcWholeLinear8, LinearParams, 128) { product<WholeTile, 0>(p); }
+SVC_WEIGHT_KERNEL(svcWholeLinear16, LinearParams, 128) { product<WholeTile, 1>(p); }
+SVC_WEIGHT_KERNEL(svcWholeLinear32, LinearParams, 128) { product<WholeTile, 2>(p); }
+SVC_WEIGHT_KERNEL(svcWholeLinear64, LinearParams, 128) { product<WholeTile, 3>(p); }
+SVC_WEIGHT_KERNEL(svcWholeLinear128, LinearParams, 256) { product<WholeTile, 4>(p); }
 
 template <class Weight, int kIndex>
 __device__ void groupedProduct(const GroupedLinearParams& p) {

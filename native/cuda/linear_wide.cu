@@ -55,47 +55,72 @@ struct WideProduct {
       if (thread() == kThreads) copy();
     } else {
       takeRegisters<kWideProductRegisters>();
+      awaitBefore();
       multiply();
     }
   }
 
-  /// Calls use(the part, first row of the weight, first row of x) for each of the block's tiles. Neighbours share rows, which are then in the cache.
+  struct Tile {
+    int part, weight, token;
+  };
+  /// Neighbours share rows, which are then in the cache.
+  __device__ Tile tileAt(int index) const {
+    constexpr int kGroup = 16;  // tiles along the weight
+    const int weights = ceilDiv(p.n, kWideWeights), tokens = ceilDiv(p.rows, kTokens);
+    const int part = index / (weights * tokens), ofPart = index % (weights * tokens);
+    const int first = ofPart / (kGroup * tokens) * kGroup, in = ofPart % (kGroup * tokens);
+    const int count = weights - first < kGroup ? weights - first : kGroup;
+    return {part, (first + in % count) * kWideWeights, in / count * kTokens};
+  }
+
+  /// Calls use(Tile) for each of the block's.
   template <class Use>
   __device__ void eachTile(const Use& use) const {
-    constexpr int kGroup = 16;  // tiles along the weight
-    const int weights = ceilDiv(p.n, kWideWeights), tokens = ceilDiv(p.rows, kTokens), parts = p.segments / p.segmentsPerBlock;
-    for (int tile = static_cast<int>(blockIdx.x); tile < weights * tokens * parts; tile += static_cast<int>(gridDim.x)) {
-      const int part = tile / (weights * tokens), ofPart = tile % (weights * tokens);
-      const int first = ofPart / (kGroup * tokens) * kGroup, in = ofPart % (kGroup * tokens);
-      const int count = weights - first < kGroup ? weights - first : kGroup;
-      use(part, (first + in % count) * kWideWeights, in / count * kTokens);
-    }
+    const int tiles = ceilDiv(p.n, kWideWeights) * ceilDiv(p.rows, kTokens) * (p.segments / p.segmentsPerBlock);
+    for (int index = static_cast<int>(blockIdx.x); index < tiles; index += static_cast<int>(gridDim.x)) use(tileAt(index));
   }
 
   __device__ void copy() const {
     StageTurn<kStages> turn;
-    eachTile([&](int part, int weight, int token) {
+    int ahead = copyAhead();
+    awaitBefore();
+    eachTile([&](const Tile& tile) {
       for (int i = 0; i < p.segmentsPerBlock; ++i) {
-        const int segment = part * p.segmentsPerBlock + i, end = beginOf(segment + 1);
-        for (int column = beginOf(segment); column < end; column += kTileK, turn.next()) {
-          waitForRound(empty(turn.stage), turn.round ^ 1);
-          expectBytes(full(turn.stage), kStageNumbers * 2);
-          copyBox(weightsOf(turn.stage), wide.weight, column, weight, full(turn.stage));
-          copyBox(tokensOf(turn.stage), wide.x, column, token, full(turn.stage));
+        const int segment = tile.part * p.segmentsPerBlock + i, end = beginOf(segment + 1);
+        for (int column = beginOf(segment); column < end; column += kTileK, turn.next(), --ahead) {
+          if (ahead <= 0) {
+            waitForRound(empty(turn.stage), turn.round ^ 1);
+            copyWeights(turn.stage, column, tile.weight);
+          }
+          copyBox(tokensOf(turn.stage), wide.x, column, tile.token, full(turn.stage));
         }
       }
     });
   }
 
+  /// Calls for weights of the first segment, as many as there are stages. Returns their number.
+  __device__ int copyAhead() const {
+    const Tile tile = tileAt(static_cast<int>(blockIdx.x));
+    const int segment = tile.part * p.segmentsPerBlock, end = beginOf(segment + 1);
+    int count = 0;
+    for (int column = beginOf(segment); column < end && count < kStages; column += kTileK) copyWeights(count++, column, tile.weight);
+    return count;
+  }
+
+  __device__ void copyWeights(int stage, int column, int row) const {
+    expectBytes(full(stage), kStageNumbers * 2);
+    copyBox(weightsOf(stage), wide.weight, column, row, full(stage));
+  }
+
   __device__ void multiply() const {
     StageTurn<kStages> turn;
     float sums[kTiles][4];
-    eachTile([&](int part, int weight, int token) {
+    eachTile([&](const Tile& tile) {
       for (int i = 0; i < p.segmentsPerBlock; ++i) {
-        multiplySegment(part * p.segmentsPerBlock + i, turn, sums);
+        multiplySegment(tile.part * p.segmentsPerBlock + i, turn, sums);
         addToTree(i, sums);
       }
-      store(sums, part, weight, token);
+      store(sums, tile);
     });
   }
 
@@ -168,9 +193,9 @@ struct WideProduct {
   }
 
   /// Out of the registers: lanes that are 4 apart have neighbouring numbers of a row of the result.
-  __device__ void store(float (&sums)[kTiles][4], int part, int firstWeight, int firstToken) const {
-    const int n = firstWeight + warp() * 16 + lane() / 4, token = firstToken + lane() % 4 * 2;
-    if (p.segmentsPerBlock < p.segments) return storePartial(sums, part, n, token);
+  __device__ void store(float (&sums)[kTiles][4], const Tile& tile) const {
+    const int n = tile.weight + warp() * 16 + lane() / 4, token = tile.token + lane() % 4 * 2;
+    if (p.segmentsPerBlock < p.segments) return storePartial(sums, tile.part, n, token);
     if (p.activation < 0) return storeSums(sums, n, token);
     withActivation(p.activation, [&]<int kActivation>() { storeGated<kActivation>(sums, n, token); });
   }

@@ -40,7 +40,7 @@ CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, 
       staging_(device_),
       collectives_(seat.member == nullptr ? nullptr : std::make_unique<Collectives>(std::move(seat.member), seat.nccl)),
       callbacks_(device_),
-      stream_(device_, [this](StreamPosition run) {
+      stream_(device_, kernels_.overlap(), [this](StreamPosition run) {
         if (collectives_ != nullptr) collectives_->expectProgress(run);
       }) {
   *fault() = 0;

@@ -87,6 +87,13 @@ struct KernelNode {
   Context context;
 };
 
+/// How a launch in a graph hangs on another: CUgraphEdgeData.
+struct GraphEdge {
+  uint8_t fromPort, toPort, type, reserved[5];
+};
+/// It begins while the other one runs, and waits for its end itself.
+constexpr GraphEdge kProgrammaticEdge{1, 0, 1, {}};
+
 using HostFunction = void (*)(void* data);
 
 // clang-format off
@@ -137,6 +144,7 @@ using HostFunction = void (*)(void* data);
   X(cuGraphCreate, (Graph* graph, unsigned flags))                                                         \
   X(cuGraphDestroy, (Graph graph))                                                                         \
   X(cuGraphAddKernelNode_v2, (GraphNode* node, Graph graph, const GraphNode* before, size_t count, const KernelNode* launch)) \
+  X(cuGraphAddDependencies_v2, (Graph graph, const GraphNode* from, const GraphNode* to, const GraphEdge* edges, size_t count)) \
   X(cuGraphInstantiateWithFlags, (ExecutableGraph* made, Graph graph, unsigned long long flags))           \
   X(cuGraphExecDestroy, (ExecutableGraph graph))                                                           \
   X(cuGraphLaunch, (ExecutableGraph graph, StreamHandle stream))                                           \

@@ -9,7 +9,7 @@ constexpr size_t kLeastLaunches = 8;
 /// A graph that is being made.
 class Draft {
  public:
-  explicit Draft(const Driver& driver) : driver_(driver) { driver_.check(driver_.cuGraphCreate(&graph_, 0), "begin a graph"); }
+  Draft(const Driver& driver, GraphEdge edge) : driver_(driver), edge_(edge) { driver_.check(driver_.cuGraphCreate(&graph_, 0), "begin a graph"); }
   ~Draft() { driver_.cuGraphDestroy(graph_); }
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
@@ -20,7 +20,8 @@ class Draft {
     void* arguments[] = {params};
     const KernelNode node{launch.function, x, y, z, launch.block, 1, 1, launch.sharedBytes, arguments, nullptr, nullptr, nullptr};
     const GraphNode before = last_;
-    driver_.check(driver_.cuGraphAddKernelNode_v2(&last_, graph_, &before, before == nullptr ? 0 : 1, &node), launch.kernel);
+    driver_.check(driver_.cuGraphAddKernelNode_v2(&last_, graph_, nullptr, 0, &node), launch.kernel);
+    if (before != nullptr) driver_.check(driver_.cuGraphAddDependencies_v2(graph_, &before, &last_, &edge_, 1), launch.kernel);
   }
 
   ExecutableGraph instantiate() const {
@@ -31,6 +32,7 @@ class Draft {
 
  private:
   const Driver& driver_;
+  const GraphEdge edge_;
   Graph graph_ = nullptr;
   GraphNode last_ = nullptr;
 };
@@ -66,7 +68,7 @@ ExecutableGraph GraphCache::graphOf(const LaunchList& list) {
 
 ExecutableGraph GraphCache::make(const LaunchList& list) {
   try {
-    Draft draft(driver_);
+    Draft draft(driver_, overlaps_ ? kProgrammaticEdge : GraphEdge{});
     for (const QueuedLaunch& launch : list.launches()) draft.add(launch, list.paramsOf(launch));
     const ExecutableGraph made = draft.instantiate();
     ++graphs_;

@@ -13,7 +13,8 @@ namespace svc::cuda {
 
 class GraphCache {
  public:
-  explicit GraphCache(const Driver& driver) : driver_(driver) {}
+  /// @param overlaps whether each kernel waits itself for the one before it, so that it may begin earlier
+  GraphCache(const Driver& driver, bool overlaps) : driver_(driver), overlaps_(overlaps) {}
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
@@ -46,6 +47,7 @@ class GraphCache {
   void launchEach(const LaunchList& list, StreamHandle stream) const;
 
   const Driver& driver_;
+  const bool overlaps_;
   /// The latest used first.
   std::list<Known> known_;
   std::unordered_map<uint64_t, Place> byHash_;

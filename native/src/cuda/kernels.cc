@@ -42,7 +42,9 @@ Kernels::Kernels(const Device& device, const std::string& path)
   load(device);
   try {
     findAll();
-    areCompiledByDriver_ = isPtx(path_) || tellsPtx();
+    ptxVersion_ = attributeOf(kFunctionPtxVersion);
+    // Machine code that the compiler made is for the version of the PTX that it was made of.
+    areCompiledByDriver_ = isPtx(path_) || ptxVersion_ != attributeOf(kFunctionBinaryVersion);
   } catch (...) {
     driver_.cuModuleUnload(module_);
     throw;
@@ -69,13 +71,10 @@ void Kernels::load(const Device& device) {
   driver_.check(loaded, ("load the kernels of " + path_).c_str());
 }
 
-/// Machine code that the compiler made is for the version of the PTX that it was made of.
-bool Kernels::tellsPtx() const {
-  const Function function = kernels_.begin()->second.function;
-  int ptx = 0, binary = 0;
-  driver_.check(driver_.cuFuncGetAttribute(&ptx, kFunctionPtxVersion, function), "tell of a kernel");
-  driver_.check(driver_.cuFuncGetAttribute(&binary, kFunctionBinaryVersion, function), "tell of a kernel");
-  return ptx != binary;
+int Kernels::attributeOf(int attribute) const {
+  int value = 0;
+  driver_.check(driver_.cuFuncGetAttribute(&value, attribute, kernels_.begin()->second.function), "tell of a kernel");
+  return value;
 }
 
 Kernels::~Kernels() { driver_.cuModuleUnload(module_); }

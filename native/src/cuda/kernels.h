@@ -21,6 +21,9 @@ class Kernels {
   /// Whether the driver made the machine code: then its bits are the driver's.
   bool areCompiledByDriver() const { return areCompiledByDriver_; }
 
+  /// Whether each waits itself for the kernel before it: from Hopper on, where they were compiled for it.
+  bool overlap() const { return ptxVersion_ >= 90; }
+
   /// Whether those for products of many rows are there: on Hopper alone.
   bool areWide() const { return kernels_.contains("svcWide8"); }
 
@@ -36,12 +39,13 @@ class Kernels {
 
   void load(const Device& device);
   void findAll();
-  bool tellsPtx() const;
+  int attributeOf(int attribute) const;
 
   const Driver& driver_;
   std::string path_;
   Module module_ = nullptr;
   bool areCompiledByDriver_ = false;
+  int ptxVersion_ = 0;
   std::unordered_map<std::string, Kernel> kernels_;
 };
 

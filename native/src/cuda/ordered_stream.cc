@@ -17,7 +17,8 @@ constexpr std::chrono::milliseconds kLongWait{1000};
 
 }  // namespace
 
-OrderedStream::OrderedStream(const Device& device, Watch watch) : driver_(device.driver()), watch_(std::move(watch)), graphs_(driver_) {
+OrderedStream::OrderedStream(const Device& device, bool overlaps, Watch watch)
+    : driver_(device.driver()), watch_(std::move(watch)), graphs_(driver_, overlaps) {
   driver_.check(driver_.cuStreamCreate(&stream_, kStreamNonBlocking), "make a stream");
 }
 

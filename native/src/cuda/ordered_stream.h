@@ -21,7 +21,8 @@ class OrderedStream {
   /// Is told the last op that has run, by whoever waits for those behind it; throws where they will not run.
   using Watch = std::function<void(StreamPosition run)>;
 
-  OrderedStream(const Device& device, Watch watch);
+  /// `overlaps` as GraphCache has it.
+  OrderedStream(const Device& device, bool overlaps, Watch watch);
   /// Waits for what was appended; hands over nothing more.
   ~OrderedStream();
   OrderedStream(const OrderedStream&) = delete;

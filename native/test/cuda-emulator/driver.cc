@@ -191,6 +191,7 @@ struct CopiedLaunch {
 /// Launches one after the other.
 struct GraphNodeState {
   CopiedLaunch launch;
+  bool follows = false;
 };
 
 struct GraphState {
@@ -753,22 +754,33 @@ SVC_EXPORT cuGraphDestroy(Graph graph) {
   return kSuccess;
 }
 
-/// Each launch comes after the one before it: others are not emulated.
-SVC_EXPORT cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode* before, size_t count, const KernelNode* launch) {
+SVC_EXPORT cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode*, size_t count, const KernelNode* launch) {
   if (current == nullptr) return kErrorInvalidContext;
-  const bool isChain = graph->nodes.empty() ? count == 0 : count == 1 && before[0] == &graph->nodes.back();
-  CopiedLaunch copied = isChain ? launchOf(*launch) : CopiedLaunch{};
+  CopiedLaunch copied = count == 0 ? launchOf(*launch) : CopiedLaunch{};
   if (!copied.run) return kErrorInvalidValue;
   graph->nodes.push_back({std::move(copied)});
   *node = &graph->nodes.back();
   return kSuccess;
 }
 
+/// Each launch comes after the one before it: others are not emulated.
+SVC_EXPORT cuGraphAddDependencies_v2(Graph graph, const GraphNode* from, const GraphNode* to, const GraphEdge* edges, size_t count) {
+  if (current == nullptr) return kErrorInvalidContext;
+  auto& nodes = graph->nodes;
+  const bool isChain = count == 1 && nodes.size() > 1 && to[0] == &nodes.back() && from[0] == &nodes[nodes.size() - 2];
+  const bool isKnown = edges->type == 0 || (edges->type == kProgrammaticEdge.type && setting("SVC_EMULATED_CAPABILITY", 90) >= 90);
+  if (!isChain || !isKnown) return kErrorInvalidValue;
+  to[0]->follows = true;
+  return kSuccess;
+}
+
 SVC_EXPORT cuGraphInstantiateWithFlags(ExecutableGraph* made, Graph graph, unsigned long long) {
   if (current == nullptr) return kErrorInvalidContext;
   if (setting("SVC_EMULATED_GRAPHS", 1) == 0) return kErrorOutOfMemory;
+  const auto& nodes = graph->nodes;
+  if (!std::all_of(nodes.begin() + 1, nodes.end(), [](const GraphNodeState& node) { return node.follows; })) return kErrorInvalidValue;
   *made = new ExecutableGraphState;
-  for (const GraphNodeState& node : graph->nodes) (*made)->launches.push_back(node.launch);
+  for (const GraphNodeState& node : nodes) (*made)->launches.push_back(node.launch);
   return kSuccess;
 }
 

@@ -103,7 +103,7 @@ void checkWhole(const Kernels& kernels, int n, int k) {
 }  // namespace
 
 void checkFormats(const Kernels& kernels) {
-  checkCodes(kernels, {Meaning::Int4, 70, 520, 128, false, true, false}, 70, 520, 8);
+  checkCodes(kernels, {Meaning::Int4, 70, 520, 128, false, true, false}, 70, 520, 4);
   checkCodes(kernels, {Meaning::Uint4, 20, 768, 32, true, true, true}, 20, 768);
   checkCodes(kernels, {Meaning::Int8, 20, 256, 16, true, false, false}, 20, 256);
   checkCodes(kernels, {Meaning::Fp8, 130, 40, 64, false, false, false}, 130, 40);

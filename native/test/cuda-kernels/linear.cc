@@ -221,6 +221,7 @@ void reportLinear(const Kernels& kernels) {
     const Product product({64, k, false, false, -1, 2}, 70);
     report("few", product.run(kernels, 0, 9, kLimits[0]));
     report("many", product.run(kernels, 0, 70, kLimits[0]));
+    report("many at once", product.run(kernels, 0, 70, kLimits[1]));
   }
 }
 

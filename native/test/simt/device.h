@@ -10,6 +10,9 @@
 
 namespace svc::cuda {
 
+/// Kernels run one after the other here.
+inline void awaitBefore() {}
+
 inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline double fma(double a, double b, double c) { return std::fma(a, b, c); }
 inline float squareRoot(float x) { return std::sqrt(x); }

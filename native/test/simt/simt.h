@@ -91,4 +91,5 @@ struct EmulatedKernel {
       }};                                                                                                           \
   }                                                                                                                 \
   static void name##Body(const Params& p)
+#define SVC_WEIGHT_KERNEL SVC_KERNEL
 #define SVC_TENSOR_KERNEL SVC_KERNEL
