@@ -1,5 +1,5 @@
-// Attention over paged keys and values. A row is one query head of one token; a warp takes 16 rows, and all query heads of a KV head
-// share what is loaded. A row walks tiles of 64 tokens at absolute positions, and merges the states of chunks of 256 in order. A
+// Attention over paged keys and values. A row is one query head of one token; a warp takes 16 rows, or several do that share them, and all
+// query heads of a KV head share what is loaded. A row walks tiles of 64 tokens at absolute positions, and merges the states of chunks of 256 in order. A
 // block may take all chunks of its rows or a single one: the order of the sums is the same, and a tile that a row does not see
 // changes no bit of it. So prefill and decode, in any chunking, have the same results.
 
@@ -8,20 +8,30 @@
 namespace svc::cuda {
 
 /// Heads of kWidth numbers, kept as kForm. A block adds up valueWidth(kWidth) columns of the values: those of 256 would not fit in registers.
-/// The grid says what a block takes, or a schedule.
-template <int kWidth, KvForm kForm, bool kIsScheduled>
+/// kSharing warps share 16 rows: each multiplies some of the keys, weighs the scores of all, and adds up some of the columns. The grid says
+/// what a block takes, or a schedule.
+template <int kWidth, KvForm kForm, int kSharing, bool kIsScheduled>
 struct Attention {
+  static constexpr int kRows = kSharing > 1 ? kFewRows : manyRows(kWidth), kThreads = attentionThreads(kRows);
+  static constexpr int kStages = attentionStages(kRows, kWidth);
   static constexpr int kValueWidth = valueWidth(kWidth);
-  static constexpr int kColumns = kValueWidth / 8, kKeys = kKvTile / 8;  // matrices of 8
+  static constexpr int kColumns = kValueWidth / kSharing / 8, kKeys = kKvTile / 8;  // matrices of 8
+  static constexpr int kOwnKeys = kKeys / kSharing;
+  static constexpr bool kSharesTotals = kSharing == 1;  // all in registers would be too many
+  static_assert(kThreads == kRows / 16 * kSharing * kWarp && sizeof(KvPlace) == kKvPlaceBytes);
+
+  struct alignas(16) Quad {
+    float of[4];
+  };
 
   const AttentionParams& p;
   const AttentionTile tile;
-  const int kvHead, firstColumn, group, firstRow;
-  uint16_t *queries, *keys, *values;
-  float* totals;  // the thread's sums of all chunks so far
-  Sight all;      // of the tile
+  const int kvHead, blockColumn, firstColumn, group, firstRow;
+  Sight all;   // of the tile
+  Sight each;  // what every row sees
   Sight sight[2];
   Progress total[2], chunk[2];
+  float ownTotals[kSharesTotals ? 1 : kColumns * 4];
   float sums[kColumns][4];
   float scores[kKeys][4];
 
@@ -41,26 +51,47 @@ struct Attention {
       : p(params),
         tile(tile),
         kvHead(part % params.kv.kvHeads),
-        firstColumn(part / params.kv.kvHeads * kValueWidth),
+        blockColumn(part / params.kv.kvHeads * kValueWidth),
+        firstColumn(blockColumn + warp() % kSharing * kColumns * 8),
         group(params.heads / params.kv.kvHeads),
         firstRow(params.queryStarts[tile.sequence] + tile.firstToken) {
-    keys = reinterpret_cast<uint16_t*>(dynamicShared());
-    values = keys + kKvTile * kWidth;
-    queries = values + kKvTile * kValueWidth;
-    totals = reinterpret_cast<float*>(queries + threads() / 2 * kWidth) + thread() * sumStride(kValueWidth);
-    all = {sightOf(p, tile.sequence, tile.firstToken).first,
-           sightOf(p, tile.sequence, tile.firstToken + tile.numTokens - 1).last};
+    const Sight first = sightOf(p, tile.sequence, tile.firstToken);
+    const Sight last = sightOf(p, tile.sequence, tile.firstToken + tile.numTokens - 1);
+    all = {first.first, last.last};
+    each = {last.first, first.last};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       sight[half] = isRow(half) ? sightOf(p, tile.sequence, tile.firstToken + rowOf(half) / group) : Sight{0, -1};
     }
   }
 
+  // Shared memory, in this order. Addresses that are constants take no registers.
+  __device__ static uint16_t* keysOf(int tileIndex) {
+    return reinterpret_cast<uint16_t*>(dynamicShared()) + tileIndex % kStages * kKvTile * (kWidth + kValueWidth);
+  }
+  __device__ static uint16_t* valuesOf(int tileIndex) { return keysOf(tileIndex) + kKvTile * kWidth; }
+  __device__ static uint16_t* queries() { return keysOf(0) + kStages * kKvTile * (kWidth + kValueWidth); }
+  __device__ static KvPlace* placesOf(int tileIndex) {
+    return reinterpret_cast<KvPlace*>(queries() + kRows * kWidth) + tileIndex % 2 * kKvTile;
+  }
+  /// The scores of a lane, as `multiplyAdd` leaves them.
+  __device__ static Quad& sharedScores(int key) { return reinterpret_cast<Quad*>(placesOf(0) + 2 * kKvTile)[key * kWarp + lane()]; }
+
+  /// The sum of all chunks so far.
+  __device__ float& totalOf(int d, int i) {
+    if constexpr (kSharesTotals) return reinterpret_cast<float*>(placesOf(0) + 2 * kKvTile)[thread() * sumStride(kValueWidth) + d * 4 + i];
+    else return ownTotals[d * 4 + i];
+  }
+
   /// A thread has numbers of two of the block's rows.
-  __device__ int rowOf(int half) const { return warp() * 16 + lane() / 4 + half * 8; }
+  __device__ static int warpRow() { return warp() / kSharing * 16; }
+  __device__ static int rowOf(int half) { return warpRow() + lane() / 4 + half * 8; }
   __device__ bool isRow(int half) const { return rowOf(half) < tile.numTokens * group; }
+  /// Whether any thread of the warp has one.
+  __device__ bool hasRows(int half) const { return warpRow() + half * 8 < tile.numTokens * group; }
   __device__ int tokenOf(int half) const { return firstRow + rowOf(half) / group; }
   __device__ int headOf(int half) const { return kvHead * group + rowOf(half) % group; }
+  __device__ static int firstKey() { return warp() % kSharing * kOwnKeys; }
 
   /// Takes chunks [firstChunk, endChunk), as AttentionWork has it.
   __device__ void run(int firstChunk, int endChunk, int state) {
@@ -68,11 +99,12 @@ struct Attention {
     const int begin = max(all.first / kKvTile, firstChunk * kTiles);
     const int end = min(all.last / kKvTile + 1, endChunk * kTiles);
     if (begin >= end) return;
+    beginLoads(begin, end);
     loadQueries();
     for (int half = 0; half < 2; ++half) total[half] = {-kInfinity, 0.0f};
-    for (int i = 0; i < kColumns * 4; ++i) totals[i] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kColumns * 4; ++i) totalOf(i / 4, i % 4) = 0.0f;
     beginChunk();
-    loadKeys(begin);
     for (int i = begin; i < end; ++i) {
       attendTile(i, end);
       if ((i + 1) % (kKvChunk / kKvTile) == 0 || i + 1 == end) {
@@ -90,41 +122,66 @@ struct Attention {
   __device__ static int min(int a, int b) { return a < b ? a : b; }
   __device__ static int max(int a, int b) { return a < b ? b : a; }
 
-  __device__ void loadQueries() {
-    for (int i = thread(); i < threads() / 2 * kWidth; i += threads()) {
-      const int row = i / kWidth, d = i % kWidth;
-      float value = 0.0f;
-      if (row < tile.numTokens * group && d < p.kv.headDim) {
-        const int64_t head = kvHead * group + row % group;
-        value = p.q[(firstRow + row / group) * p.qStride + head * p.kv.headDim + d];
-      }
-      pieceOf<kWidth>(queries, row, d / 8)[d % 8] = floatToBf16(value);
+  __device__ void beginLoads(int begin, int end) {
+#pragma unroll
+    for (int i = 0; i < kStages; ++i) findPlaces(begin + i);
+    __syncthreads();  // the places are there
+#pragma unroll
+    for (int i = 0; i < kStages; ++i) {
+      loadKeys(begin + i, end);
+      loadValues(begin + i, end);
     }
   }
 
-  __device__ void loadKeys(int tileIndex) { load<kWidth>(keys, 0, tileIndex, 0); }
-  __device__ void loadValues(int tileIndex) { load<kValueWidth>(values, 1, tileIndex, firstColumn); }
+  __device__ void loadQueries() {
+    constexpr int kPieces = kWidth / 8;
+#pragma unroll(kRows* kPieces / kThreads % 4 == 0 ? 4 : 2)
+    for (int i = thread(); i < kRows * kPieces; i += kThreads) {
+      const int row = i / kPieces, column = i % kPieces * 8;
+      Quad low{}, high{};
+      if (row < tile.numTokens * group && column < p.kv.headDim) {
+        const int64_t head = kvHead * group + row % group;
+        const auto* const from = reinterpret_cast<const Quad*>(p.q + (firstRow + row / group) * p.qStride + head * p.kv.headDim + column);
+        low = from[0];
+        high = from[1];
+      }
+      *reinterpret_cast<Piece*>(pieceOf<kWidth>(queries(), row, i % kPieces)) = {
+          {packBf16(low.of[0], low.of[1]), packBf16(low.of[2], low.of[3]), packBf16(high.of[0], high.of[1]), packBf16(high.of[2], high.of[3])}};
+    }
+  }
 
-  /// Begins to load columns of the keys (kind 0) or values (1) of a tile. What no row sees is zero: it may be anything.
-  template <int kColumns>
-  __device__ void load(uint16_t* into, int kind, int tileIndex, int column) {
-    constexpr int kPieces = kColumns / 8;
+  __device__ bool isSeen(int position) const { return position >= all.first && position <= all.last; }
+
+  /// Finds the keys of a tile, of each token once: a copy waits for no block table.
+  __device__ void findPlaces(int tileIndex) {
+    if (thread() >= kKvTile) return;
     const KvRow& kv = p.kv;
     const int32_t* table = p.blockTables + static_cast<int64_t>(tile.sequence) * p.maxBlocks;
-#pragma unroll(kWidth == 256 ? 1 : 2)  // heads of 256 have no registers left
-    for (int i = thread(); i < kKvTile * kPieces; i += threads()) {
-      const int at = i / kPieces, piece = i % kPieces, position = tileIndex * kKvTile + at;
-      const int from = column + piece * 8;
-      const bool isSeen = position >= all.first && position <= all.last && from < kv.headDim;
-      uint16_t* const to = pieceOf<kColumns>(into, at, piece);
-      if (isSeen) {
-        const KvPlace place(kv, table[position / kv.blockSize], kind, kvHead, position % kv.blockSize);
-        copyPiece<kForm>(to, place, from);
-      } else {
-        copyAsync16(to, kv.data, 0);
-      }
-    }
+    const int position = tileIndex * kKvTile + thread();
+    placesOf(tileIndex)[thread()] =
+        KvPlace(kv, isSeen(position) ? table[position / kv.blockSize] : 0, 0, kvHead, position % kv.blockSize);
+  }
+
+  __device__ void loadKeys(int tileIndex, int end) {
+    if (tileIndex < end) load<kWidth>(keysOf(tileIndex), tileIndex, 0, 0);
     commitCopies();
+  }
+  __device__ void loadValues(int tileIndex, int end) {
+    if (tileIndex < end) load<kValueWidth>(valuesOf(tileIndex), tileIndex, p.kv.kvHeads * p.kv.blockSize, blockColumn);
+    commitCopies();
+  }
+
+  /// Begins to load columns of a tile, so many vectors behind its keys. What no row sees is zero: it may be anything.
+  template <int kLoaded>
+  __device__ void load(uint16_t* into, int tileIndex, int behind, int column) {
+    constexpr int kPieces = kLoaded / 8;
+    const int piece = thread() % kPieces, from = column + piece * 8;
+#pragma unroll(kWidth == 256 ? 1 : 8)  // heads of 256 have no registers left
+    for (int i = 0; i < kKvTile * kPieces / kThreads; ++i) {
+      const int at = thread() / kPieces + i * (kThreads / kPieces);
+      const bool isHere = isSeen(tileIndex * kKvTile + at) && from < p.kv.headDim;
+      copyPiece<kForm>(pieceOf<kLoaded>(into, at, piece), placesOf(tileIndex)[at].next(p.kv, behind), from, isHere);
+    }
   }
 
   __device__ void beginChunk() {
@@ -136,41 +193,45 @@ struct Attention {
     }
   }
 
-  /// Values are loaded while scores are computed, and the next keys while values are added up.
+  /// Keys and values are loaded while those before them are multiplied.
   __device__ void attendTile(int tileIndex, int end) {
-    loadValues(tileIndex);
-    waitForCopies<1>();
-    expandTile<kWidth, kForm>(keys);
+    constexpr int kLoads = 2 * kStages - 1;  // that may be on their way still
+    waitForCopies<kLoads>();
+    expandTile<kWidth, kForm>(keysOf(tileIndex));
     __syncthreads();
-    multiplyKeys();
-    __syncthreads();  // the keys have been read
-    if (tileIndex + 1 < end) loadKeys(tileIndex + 1);
-    else commitCopies();
+    findPlaces(tileIndex + kStages);
+    multiplyKeys(keysOf(tileIndex));
     scale();
-    weigh(tileIndex);
-    waitForCopies<1>();
-    expandTile<kValueWidth, kForm>(values);
+    if (!isSeenByEach(tileIndex)) mask(tileIndex);
+    if constexpr (kSharing > 1) shareScores();
+    __syncthreads();  // the keys have been read
+    loadKeys(tileIndex + kStages, end);
+    if constexpr (kSharing > 1) takeScores();
+    weigh();
+    waitForCopies<kLoads>();
+    expandTile<kValueWidth, kForm>(valuesOf(tileIndex));
     __syncthreads();
-    multiplyValues();
+    multiplyValues(valuesOf(tileIndex));
     __syncthreads();  // the values have been read
+    loadValues(tileIndex + kStages, end);
   }
 
   /// scores = queries · keysᵀ
-  __device__ void multiplyKeys() {
+  __device__ void multiplyKeys(uint16_t* keys) {
 #pragma unroll
-    for (int n = 0; n < kKeys; ++n) {
+    for (int n = 0; n < kOwnKeys; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[n][i] = 0.0f;
     }
-#pragma unroll 1
+#pragma unroll(kSharing)
     for (int d = 0; d < kWidth / 8; d += 4) {
       uint32_t q[2][4];
-      loadMatrices<false>(q[0], pieceOf<kWidth>(queries, warp() * 16 + lane() % 16, d + lane() / 16));
-      loadMatrices<false>(q[1], pieceOf<kWidth>(queries, warp() * 16 + lane() % 16, d + 2 + lane() / 16));
+      loadMatrices<false>(q[0], pieceOf<kWidth>(queries(), warpRow() + lane() % 16, d + lane() / 16));
+      loadMatrices<false>(q[1], pieceOf<kWidth>(queries(), warpRow() + lane() % 16, d + 2 + lane() / 16));
 #pragma unroll
-      for (int n = 0; n < kKeys; ++n) {
+      for (int n = 0; n < kOwnKeys; ++n) {
         uint32_t k[4];
-        loadMatrices<false>(k, pieceOf<kWidth>(keys, n * 8 + lane() % 8, d + lane() / 8));
+        loadMatrices<false>(k, pieceOf<kWidth>(keys, (firstKey() + n) * 8 + lane() % 8, d + lane() / 8));
         multiplyAdd(scores[n], q[0], k[0], k[1]);
         multiplyAdd(scores[n], q[1], k[2], k[3]);
       }
@@ -179,29 +240,54 @@ struct Attention {
 
   /// Makes products into scores.
   __device__ void scale() {
+    eachScore([&](float& score, int, int) { score *= p.scale; });
+    if (p.softcap > 0.0f) eachScore([&](float& score, int, int) { score = p.softcap * hyperbolicTangent(score / p.softcap); });
+  }
+
+  __device__ bool isSeenByEach(int tileIndex) const {
+    return tileIndex * kKvTile >= each.first && tileIndex * kKvTile + kKvTile - 1 <= each.last;
+  }
+
+  __device__ void mask(int tileIndex) {
+    eachScore([&](float& score, int n, int i) {
+      const int position = tileIndex * kKvTile + (firstKey() + n) * 8 + lane() % 4 * 2 + i % 2;
+      if (position < sight[i / 2].first || position > sight[i / 2].last) score = -kInfinity;
+    });
+  }
+
+  template <class Use>
+  __device__ void eachScore(const Use& use) {
 #pragma unroll
-    for (int n = 0; n < kKeys; ++n) {
+    for (int n = 0; n < kOwnKeys; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        scores[n][i] *= p.scale;
-        if (p.softcap > 0.0f) scores[n][i] = p.softcap * hyperbolicTangent(scores[n][i] / p.softcap);
-      }
+      for (int i = 0; i < 4; ++i) use(scores[n][i], n, i);
     }
   }
 
-  /// Makes scores into weights, relative to the largest score of the chunk so far.
-  __device__ void weigh(int tileIndex) {
+  __device__ void shareScores() {
+#pragma unroll
+    for (int n = 0; n < kOwnKeys; ++n) sharedScores(firstKey() + n) = {{scores[n][0], scores[n][1], scores[n][2], scores[n][3]}};
+  }
+
+  __device__ void takeScores() {
+#pragma unroll
+    for (int n = 0; n < kKeys; ++n) {
+      const Quad taken = sharedScores(n);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[n][i] = taken.of[i];
+    }
+  }
+
+  /// Makes scores into weights, relative to the largest score of the chunk so far. What is in no row may be anything.
+  __device__ void weigh() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      if (!hasRows(half)) continue;
       float largest = chunk[half].largest;
 #pragma unroll
       for (int n = 0; n < kKeys; ++n) {
 #pragma unroll
-        for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          const int position = tileIndex * kKvTile + n * 8 + lane() % 4 * 2 + i % 2;
-          if (position < sight[half].first || position > sight[half].last) scores[n][i] = -kInfinity;
-          largest = largest < scores[n][i] ? scores[n][i] : largest;
-        }
+        for (int i = 2 * half; i < 2 * half + 2; ++i) largest = largest < scores[n][i] ? scores[n][i] : largest;
       }
       // The four lanes of a row.
       largest = Max()(largest, shuffleXor<1>(largest));
@@ -232,7 +318,7 @@ struct Attention {
   }
 
   /// sums += weights · values
-  __device__ void multiplyValues() {
+  __device__ void multiplyValues(uint16_t* values) {
 #pragma unroll
     for (int n = 0; n < kKeys; n += 2) {
       const uint32_t weights[4] = {packBf16(scores[n][0], scores[n][1]), packBf16(scores[n][2], scores[n][3]),
@@ -241,7 +327,7 @@ struct Attention {
 #pragma unroll
       for (int d = 0; d < kColumns; d += 2) {
         uint32_t v[4];
-        loadMatrices<true>(v, pieceOf<kValueWidth>(values, n * 8 + lane() % 16, d + lane() / 16));
+        loadMatrices<true>(v, pieceOf<kValueWidth>(values, n * 8 + lane() % 16, (firstColumn - blockColumn) / 8 + d + lane() / 16));
         multiplyAdd(sums[d], weights, v[0], v[1]);
         multiplyAdd(sums[d + 1], weights, v[2], v[3]);
       }
@@ -267,8 +353,7 @@ struct Attention {
       for (int d = 0; d < kColumns; ++d) {
 #pragma unroll
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          float& sum = totals[d * 4 + i];
-          sum = sum * factors.ofBefore + sums[d][i] * factors.ofNext;
+          totalOf(d, i) = totalOf(d, i) * factors.ofBefore + sums[d][i] * factors.ofNext;
         }
       }
     }
@@ -281,7 +366,7 @@ struct Attention {
     for (int half = 0; half < 2; ++half) {
       if (!isRow(half)) continue;
       float* partial = partialOf(half, index);
-      const int before = kIsScheduled ? firstColumn : 0;
+      const int before = kIsScheduled ? blockColumn : 0;
       partial[0] = chunk[half].largest;
       partial[1] = chunk[half].weight;
       eachColumn(*this, half, [&](int column, int d, int i) { partial[2 + column - before] = sums[d][i]; });
@@ -290,7 +375,7 @@ struct Attention {
 
   __device__ float* partialOf(int half, int index) const {
     if constexpr (kIsScheduled) {
-      const int64_t row = static_cast<int64_t>(index) * (threads() / 2) + rowOf(half);
+      const int64_t row = static_cast<int64_t>(index) * kRows + rowOf(half);
       return p.partials + row * (kValueWidth + 2);
     }
     const int64_t row = static_cast<int64_t>(tokenOf(half)) * p.heads + headOf(half);
@@ -303,26 +388,42 @@ struct Attention {
       if (!isRow(half)) continue;
       const float factor = finish(total[half], p.sinks, headOf(half));
       uint16_t* out = static_cast<uint16_t*>(p.out) + tokenOf(half) * p.outStride + static_cast<int64_t>(headOf(half)) * p.kv.headDim;
-      eachColumn(*this, half, [&](int column, int d, int i) { out[column] = resultOf(totals[d * 4 + i], factor); });
+      eachColumn(*this, half, [&](int column, int d, int i) { out[column] = resultOf(totalOf(d, i), factor); });
     }
   }
 };
 
-SVC_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, false>::compute(p); }
-SVC_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, false>::compute(p); }
-SVC_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, false>::compute(p); }
+SVC_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, false>::compute(p); }
+SVC_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, false>::compute(p); }
+SVC_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, false>::compute(p); }
 
-SVC_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, true>::compute(p); }
-SVC_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, true>::compute(p); }
-SVC_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, true>::compute(p); }
+SVC_KERNEL(svcFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, false>::compute(p); }
+SVC_KERNEL(svcFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, false>::compute(p); }
+SVC_KERNEL(svcFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, false>::compute(p); }
 
-SVC_KERNEL(svcFp8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, false>::compute(p); }
-SVC_KERNEL(svcFp8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, false>::compute(p); }
-SVC_KERNEL(svcFp8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, false>::compute(p); }
+SVC_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, true>::compute(p); }
+SVC_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, true>::compute(p); }
+SVC_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, true>::compute(p); }
 
-SVC_KERNEL(svcInt8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, false>::compute(p); }
-SVC_KERNEL(svcInt8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, false>::compute(p); }
-SVC_KERNEL(svcInt8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, false>::compute(p); }
+SVC_KERNEL(svcScheduledFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, true>::compute(p); }
+SVC_KERNEL(svcScheduledFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, true>::compute(p); }
+SVC_KERNEL(svcScheduledFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, true>::compute(p); }
+
+SVC_KERNEL(svcFp8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, 1, false>::compute(p); }
+SVC_KERNEL(svcFp8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, 1, false>::compute(p); }
+SVC_KERNEL(svcFp8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, 1, false>::compute(p); }
+
+SVC_KERNEL(svcFp8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, kFewSharing, false>::compute(p); }
+SVC_KERNEL(svcFp8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, kFewSharing, false>::compute(p); }
+SVC_KERNEL(svcFp8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, kFewSharing, false>::compute(p); }
+
+SVC_KERNEL(svcInt8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, 1, false>::compute(p); }
+SVC_KERNEL(svcInt8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, 1, false>::compute(p); }
+SVC_KERNEL(svcInt8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, 1, false>::compute(p); }
+
+SVC_KERNEL(svcInt8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, kFewSharing, false>::compute(p); }
+SVC_KERNEL(svcInt8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, kFewSharing, false>::compute(p); }
+SVC_KERNEL(svcInt8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, kFewSharing, false>::compute(p); }
 
 SVC_KERNEL(svcAttentionCombine, AttentionParams, kCombineThreads) {
   const int token = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y), sequence = sequenceOf(p, token);

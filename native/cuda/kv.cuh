@@ -14,6 +14,7 @@ struct KvPlace {
   char* numbers;
   float* scale;  // of Int8
 
+  __device__ KvPlace(char* numbers, float* scale) : numbers(numbers), scale(scale) {}
   __device__ KvPlace(const KvRow& kv, int64_t block, int kind, int head, int offset) {
     const int vectorBytes = kv.headDim * numberBytes(kv.form), kinds = kv.keysAreValues ? 1 : 2;
     const int vectors = kinds * kv.kvHeads * kv.blockSize, vector = ((kinds - 1) * kind * kv.kvHeads + head) * kv.blockSize + offset;
@@ -21,16 +22,21 @@ struct KvPlace {
     numbers = first + int64_t{vector} * vectorBytes;
     scale = reinterpret_cast<float*>(first + int64_t{vectors} * vectorBytes) + vector;
   }
+
+  /// So many vectors further in the same block.
+  __device__ KvPlace next(const KvRow& kv, int vectors) const {
+    return {numbers + vectors * (kv.headDim * numberBytes(kv.form)), scale + vectors};
+  }
 };
 
-/// Begins to copy 8 numbers from `column` on.
+/// Begins to copy 8 numbers from `column` on, or zeros.
 template <KvForm kForm>
-__device__ __forceinline__ void copyPiece(uint16_t* to, const KvPlace& place, int column) {
+__device__ __forceinline__ void copyPiece(uint16_t* to, const KvPlace& place, int column, bool isHere = true) {
   if constexpr (kForm == KvForm::Bf16) {
-    copyAsync16(to, place.numbers + column * 2, 16);
+    copyAsync16(to, place.numbers + column * 2, isHere ? 16 : 0);
   } else {
-    copyAsync<8>(to, place.numbers + column, 8);
-    if constexpr (kForm == KvForm::Int8) copyAsync<4>(to + 4, place.scale, 4);
+    copyAsync<8>(to, place.numbers + column, isHere ? 8 : 0);
+    if constexpr (kForm == KvForm::Int8) copyAsync<4>(to + 4, place.scale, isHere ? 4 : 0);
   }
 }
 

@@ -282,23 +282,25 @@ constexpr int kAttentionMaxHeadDim = 256;
 constexpr int attentionWidth(int headDim) { return headDim <= 64 ? 64 : headDim <= 128 ? 128 : 256; }
 /// Columns of values that a block of threads takes.
 constexpr int valueWidth(int width) { return width < 128 ? width : 128; }
-/// Warps of a block with many rows; a warp takes 16, a row being one head of one token.
-constexpr int attentionWarps(int width) { return width == 256 ? 2 : 4; }
+/// Rows of a block with many: a row is one head of one token, and a warp takes 16.
+constexpr int manyRows(int width) { return width == 256 ? 32 : 64; }
+/// Rows of a block with few, and the warps that share them: one alone would be busy for longer than its keys and values take to come.
+constexpr int kFewRows = 16, kFewSharing = 4;
 inline bool canAttend(int headDim, int group) {
-  return headDim % 8 == 0 && headDim <= kAttentionMaxHeadDim && group <= 16 * attentionWarps(attentionWidth(headDim));
+  return headDim % 8 == 0 && headDim <= kAttentionMaxHeadDim && group <= manyRows(attentionWidth(headDim));
 }
 
 /// How the sequences of a step are cut: the same for all layers of one head size with as many heads a KV head.
 struct AttentionPlan {
-  int warps;
+  int rows;  // of a block of threads
   int tokensPerTile;
   bool isSplit;
 };
 
 /// `maxQuery` rows has the longest sequence of the step. Steps of single tokens are cut by chunks too: they have few tiles.
 inline AttentionPlan planAttention(int group, int headDim, int maxQuery) {
-  const int warps = maxQuery * group <= 16 ? 1 : attentionWarps(attentionWidth(headDim));
-  return {warps, 16 * warps / group, maxQuery == 1};
+  const int rows = maxQuery * group <= kFewRows ? kFewRows : manyRows(attentionWidth(headDim));
+  return {rows, rows / group, maxQuery == 1};
 }
 /// Calls push(AttentionTile) for each.
 template <class Push>
@@ -315,32 +317,42 @@ inline size_t attentionPartialBytes(const AttentionPlan& plan, int tokens, int h
   const size_t chunks = static_cast<size_t>(ceilDiv(maxContext, kKvChunk));
   return plan.isSplit && chunks > 1 ? sizeof(float) * tokens * heads * chunks * (headDim + 2) : 0;
 }
+constexpr int attentionThreads(int rows) { return rows / 16 * (rows == kFewRows ? kFewSharing : 1) * 32; }
+constexpr int kAttentionThreads = 128;
+/// Tiles of keys and values that are in shared memory at a time.
+constexpr int attentionStages(int rows, int width) { return rows == kFewRows && width < 256 ? 2 : 1; }
 /// Sums of a thread in shared memory, and one float more: threads begin in different banks.
 constexpr int sumStride(int valueWidth) { return valueWidth / 2 + 1; }
-constexpr uint32_t attentionSharedBytes(int width, int warps) {
-  const int kv = kKvTile * (width + valueWidth(width)) * 2;
-  const int queries = 16 * warps * width * 2, sums = 32 * warps * sumStride(valueWidth(width)) * 4;
-  return static_cast<uint32_t>(kv + queries + sums);
+/// Where a token's key is: an address, and that of its scale.
+constexpr int kKvPlaceBytes = 16;
+constexpr uint32_t attentionSharedBytes(int width, int rows) {
+  const int kv = attentionStages(rows, width) * kKvTile * (width + valueWidth(width)) * 2, places = 2 * kKvTile * kKvPlaceBytes;
+  const int numbers = rows == kFewRows ? kFewRows * kKvTile : attentionThreads(rows) * sumStride(valueWidth(width));
+  return static_cast<uint32_t>(kv + rows * width * 2 + places + numbers * 4);
 }
-constexpr int kAttentionThreads = 128;
 inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
-  constexpr const char* kNames[][3] = {{"svcAttention64", "svcAttention128", "svcAttention256"},
-                                       {"svcFp8Attention64", "svcFp8Attention128", "svcFp8Attention256"},
-                                       {"svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256"}};
+  constexpr const char* kNames[][2][3] = {{{"svcAttention64", "svcAttention128", "svcAttention256"},
+                                           {"svcFewAttention64", "svcFewAttention128", "svcFewAttention256"}},
+                                          {{"svcFp8Attention64", "svcFp8Attention128", "svcFp8Attention256"},
+                                           {"svcFp8FewAttention64", "svcFp8FewAttention128", "svcFp8FewAttention256"}},
+                                          {{"svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256"},
+                                           {"svcInt8FewAttention64", "svcInt8FewAttention128", "svcInt8FewAttention256"}}};
   const int width = attentionWidth(p.kv.headDim), parts = width / valueWidth(width);
-  return {kNames[static_cast<int>(p.kv.form) - static_cast<int>(KvForm::Bf16)][width / 128],
+  return {kNames[static_cast<int>(p.kv.form) - static_cast<int>(KvForm::Bf16)][plan.rows == kFewRows ? 1 : 0][width / 128],
           {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(p.kv.kvHeads * parts),
            p.partials == nullptr ? 1u : static_cast<uint32_t>(p.maxChunks)},
-          static_cast<uint32_t>(plan.warps * 32),
-          attentionSharedBytes(width, plan.warps)};
+          static_cast<uint32_t>(attentionThreads(plan.rows)),
+          attentionSharedBytes(width, plan.rows)};
 }
 /// Of a schedule with so many works at most.
 inline Launch scheduledLaunch(const AttentionParams& p, const AttentionPlan& plan, int works) {
+  constexpr const char* kNames[][3] = {{"svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256"},
+                                       {"svcScheduledFewAttention64", "svcScheduledFewAttention128", "svcScheduledFewAttention256"}};
   const int width = attentionWidth(p.kv.headDim);
-  return {width == 64 ? "svcScheduledAttention64" : width == 128 ? "svcScheduledAttention128" : "svcScheduledAttention256",
+  return {kNames[plan.rows == kFewRows ? 1 : 0][width / 128],
           {static_cast<uint32_t>(works), 1, 1},
-          static_cast<uint32_t>(plan.warps * 32),
-          attentionSharedBytes(width, plan.warps)};
+          static_cast<uint32_t>(attentionThreads(plan.rows)),
+          attentionSharedBytes(width, plan.rows)};
 }
 /// Of f32: a block a head of a token.
 inline Launch f32Launch(const AttentionParams& p) {
@@ -357,12 +369,11 @@ constexpr int attentionParts(int kvHeads, int headDim) {
   return kvHeads * (attentionWidth(headDim) / valueWidth(attentionWidth(headDim)));
 }
 /// Floats of a state of AttentionParams::partials where works are scheduled.
-constexpr int stateSize(const AttentionPlan& plan, int headDim) { return 16 * plan.warps * (valueWidth(attentionWidth(headDim)) + 2); }
-/// Blocks that a multiprocessor has room for: twice as many threads would need registers that it does not have.
+constexpr int stateSize(const AttentionPlan& plan, int headDim) { return plan.rows * (valueWidth(attentionWidth(headDim)) + 2); }
+/// Blocks that a multiprocessor has room for: more threads would need registers that it does not have.
 constexpr int residentBlocks(int headDim, const AttentionPlan& plan, uint32_t sharedLimit) {
-  constexpr int kThreads = 256;
-  const int byMemory = static_cast<int>(sharedLimit / attentionSharedBytes(attentionWidth(headDim), plan.warps));
-  const int byThreads = kThreads / (32 * plan.warps);
+  const int byMemory = static_cast<int>(sharedLimit / attentionSharedBytes(attentionWidth(headDim), plan.rows));
+  const int byThreads = (plan.rows == kFewRows ? 384 : 256) / attentionThreads(plan.rows);
   return byMemory < 1 ? 1 : byMemory < byThreads ? byMemory : byThreads;
 }
 /// Where `partials` is not null.
@@ -389,22 +400,22 @@ constexpr bool canAttendLatent(int headDim) { return headDim % 8 == 0 && headDim
 inline AttentionPlan planLatent(int group, int headDim, int maxQuery, int sequences, uint32_t sharedLimit) {
   constexpr int kBusy = 128;
   const int rows = latentRows(latentWidth(headDim), sharedLimit);
-  return {rows / 16 * kLatentWarps, rows < group ? 1 : rows / group, maxQuery == 1 && sequences * latentParts(group, rows) <= kBusy};
+  return {rows, rows < group ? 1 : rows / group, maxQuery == 1 && sequences * latentParts(group, rows) <= kBusy};
 }
 inline LatentAttentionParams latentParams(const AttentionParams& p, const AttentionPlan& plan, uint32_t sharedLimit) {
-  return {p, latentStages(latentWidth(p.kv.headDim), plan.warps / kLatentWarps * 16, sharedLimit)};
+  return {p, latentStages(latentWidth(p.kv.headDim), plan.rows, sharedLimit)};
 }
 inline Launch launchOf(const LatentAttentionParams& p, const AttentionPlan& plan) {
   const AttentionParams& attention = p.attention;
-  const int width = latentWidth(attention.kv.headDim), rows = plan.warps / kLatentWarps * 16;
-  const int parts = latentParts(attention.heads / attention.kv.kvHeads, rows);
+  const int width = latentWidth(attention.kv.headDim);
+  const int parts = latentParts(attention.heads / attention.kv.kvHeads, plan.rows);
   constexpr const char* kNames[][2] = {
       {"svcLatent64", "svcLatent576"}, {"svcFp8Latent64", "svcFp8Latent576"}, {"svcInt8Latent64", "svcInt8Latent576"}};
   return {kNames[static_cast<int>(attention.kv.form) - static_cast<int>(KvForm::Bf16)][width == 64 ? 0 : 1],
           {static_cast<uint32_t>(attention.numTiles), static_cast<uint32_t>(attention.kv.kvHeads * parts),
            attention.partials == nullptr ? 1u : static_cast<uint32_t>(attention.maxChunks)},
-          static_cast<uint32_t>(plan.warps * 32),
-          latentSharedBytes(width, rows, p.stages)};
+          static_cast<uint32_t>(plan.rows / 16 * kLatentWarps * 32),
+          latentSharedBytes(width, plan.rows, p.stages)};
 }
 
 // ── heads ──

@@ -139,7 +139,7 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
     const DeviceSchedule& schedule = scheduleFor(*step, options, tiles);
     params.partials = scratch(sizeof(float) * schedule.states * stateSize(tiles.plan, shape.headDim));
     params.schedule = schedule.arrays;
-    params.rowsPerBlock = 16 * tiles.plan.warps;
+    params.rowsPerBlock = tiles.plan.rows;
     launch(scheduledLaunch(params, tiles.plan, schedule.works), params);
     launch(mergeLaunch(schedule.cuts), params);
     return stream_.endOp();

@@ -88,7 +88,7 @@ class Sequences {
     p.window = shape_.window, p.isBidirectional = shape_.isBidirectional;
     if (blocks > 0) {
       p.schedule = {schedule.works.data(), schedule.cuts.data(), counts.data()};
-      p.rowsPerBlock = 16 * plan.warps;
+      p.rowsPerBlock = plan.rows;
       kernels_.run(scheduledLaunch(p, plan, mostWorks(tiles.size(), attentionParts(shape_.kvHeads, shape_.headDim), blocks)), p);
       kernels_.run(mergeLaunch(blocks), p);
       return out;
