@@ -53,13 +53,21 @@ inline Launch addScaledLaunch(const ElementwiseParams& p) { return rowLaunch("sv
 inline Launch scaleLaunch(const ElementwiseParams& p) { return rowLaunch("svcScale", p.rows, p.cols); }
 inline Launch softcapLaunch(const ElementwiseParams& p) { return rowLaunch("svcSoftcap", p.rows, p.cols); }
 
-/// A block for each segment of a row. How many threads sum a segment is fixed by its length.
-inline Launch normLaunch(const char* kernel, int rows, int segments, int cols) {
-  const uint32_t threads = cols <= 256 ? 32 : kRowThreads;
-  return {kernel, {static_cast<uint32_t>(rows), static_cast<uint32_t>(segments), 1}, threads, 0};
+/// A block for each segment of a row: a warp where it is short. How many threads sum a segment is fixed by its length.
+constexpr int kWarpNormColumns = 256;
+inline Launch normLaunch(const char* kernel, const char* warpKernel, int rows, int segments, int cols) {
+  const bool isShort = cols <= kWarpNormColumns;
+  return {isShort ? warpKernel : kernel,
+          {static_cast<uint32_t>(rows), static_cast<uint32_t>(segments), 1},
+          isShort ? 32 : static_cast<uint32_t>(kRowThreads),
+          0};
 }
-inline Launch launchOf(const RmsNormParams& p) { return normLaunch("svcRmsNorm", p.rows, p.segments, p.cols); }
-inline Launch launchOf(const LayerNormParams& p) { return normLaunch("svcLayerNorm", p.rows, p.segments, p.cols); }
+inline Launch launchOf(const RmsNormParams& p) {
+  return normLaunch("svcRmsNorm", "svcWarpRmsNorm", p.rows, p.segments, p.cols);
+}
+inline Launch launchOf(const LayerNormParams& p) {
+  return normLaunch("svcLayerNorm", "svcWarpLayerNorm", p.rows, p.segments, p.cols);
+}
 
 // ── matrix products ──
 
