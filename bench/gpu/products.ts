@@ -25,10 +25,10 @@ interface Weight {
 /** Of a layer of Llama-3.1-8B, and its head. Gate and up are one product of 2 n. */
 const WEIGHTS: readonly Weight[] = [
   { name: 'square', n: 4096, k: 4096, rows: [4096] },
-  { name: 'qkv', n: 6144, k: 4096, rows: [1, 64, 256, 2048] },
-  { name: 'o', n: 4096, k: 4096, rows: [1, 64, 256, 2048], isRowParallel: true },
-  { name: 'gate, up', n: 14336, k: 4096, rows: [1, 64, 256, 2048] },
-  { name: 'down', n: 4096, k: 14336, rows: [1, 64, 256, 2048], isRowParallel: true },
+  { name: 'qkv', n: 6144, k: 4096, rows: [1, 8, 32, 64, 128, 256, 2048] },
+  { name: 'o', n: 4096, k: 4096, rows: [1, 8, 32, 64, 128, 256, 2048], isRowParallel: true },
+  { name: 'gate, up', n: 14336, k: 4096, rows: [1, 8, 32, 64, 128, 256, 2048] },
+  { name: 'down', n: 4096, k: 14336, rows: [1, 8, 32, 64, 128, 256, 2048], isRowParallel: true },
   { name: 'head', n: 128256, k: 4096, rows: [1, 64, 256] },
 ];
 const SQUARE_GOAL = 600;
