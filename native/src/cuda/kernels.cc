@@ -8,7 +8,7 @@ constexpr uint32_t kPlainSharedBytes = 48 << 10;
 
 /// All that launch.h names: a file that lacks one is of another version, which a service learns at its start.
 constexpr const char* kNames[] = {
-    "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcWarpRmsNorm", "svcWarpLayerNorm", "svcRope", "svcStoreKv", "svcAttention64", "svcAttention128",
+    "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcWarpRmsNorm", "svcWarpLayerNorm", "svcRope", "svcStoreKv", "svcPrepareHeads64", "svcPrepareHeads128", "svcPrepareHeads256", "svcAttention64", "svcAttention128",
     "svcAttention256", "svcAttentionCombine", "svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256",
     "svcAttentionMerge", "svcLatent64", "svcLatent576", "svcFp8Latent64", "svcFp8Latent576",
     "svcInt8Latent64", "svcInt8Latent576", "svcPackHeads", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
