@@ -107,10 +107,9 @@ function worksIn(format: Format): Works {
       format: 'bf16',
     }),
     ...Object.fromEntries(
-      ['embedding', 'rmsNorm', 'rope', 'storeKv', 'gatherRows', 'editLogits', 'sample'].map((name) => [
-        name,
-        other(name),
-      ]),
+      ['embedding', 'rmsNorm', 'prepareHeads', 'rope', 'storeKv', 'gatherRows', 'editLogits', 'sample'].map(
+        (name) => [name, other(name)],
+      ),
     ),
   };
 }

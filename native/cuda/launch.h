@@ -298,6 +298,15 @@ inline bool canAttend(int headDim, int group) {
   return headDim % 8 == 0 && headDim <= kAttentionMaxHeadDim && group <= manyRows(attentionWidth(headDim));
 }
 
+/// A warp for each head of q, k and v, of at most kAttentionMaxHeadDim numbers.
+constexpr int kHeadsPerBlock = kRowThreads / 32;
+inline Launch launchOf(const PrepareHeadsParams& p) {
+  constexpr const char* kNames[] = {"svcPrepareHeads64", "svcPrepareHeads128", "svcPrepareHeads256"};
+  const KvRow& kv = p.store.kv;
+  const int blocks = ceilDiv(p.rope.heads + 2 * kv.kvHeads, kHeadsPerBlock);
+  return {kNames[attentionWidth(kv.headDim) / 128], {static_cast<uint32_t>(p.store.rows), static_cast<uint32_t>(blocks), 1}, kRowThreads, 0};
+}
+
 /// How the sequences of a step are cut: the same for all layers of one head size with as many heads a KV head.
 struct AttentionPlan {
   int rows;  // of a block of threads

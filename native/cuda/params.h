@@ -111,6 +111,16 @@ struct StoreKvParams {
   int32_t rows;
 };
 
+/// Heads of q, which `rope` has as its x, of k and of v: norms of those of q and k with weights [headDim], their turns where `rope` has a
+/// table, then what `store` does. q is changed in place, k is not. Weights are null where there are no norms.
+struct PrepareHeadsParams {
+  RopeParams rope;
+  StoreKvParams store;
+  const float* queryWeight;
+  const float* keyWeight;
+  float eps;
+};
+
 /// Query tokens of one sequence that a block of threads takes: those from `firstToken` on, counted from the sequence's first row.
 struct AttentionTile {
   int32_t sequence, firstToken, numTokens;

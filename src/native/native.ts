@@ -281,6 +281,20 @@ export interface NativeBackend {
   readLater(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): StreamPosition;
   write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;
+  /** Both norms -1 are none, and so is `table` -1. */
+  prepareHeads(
+    step: number,
+    layer: number,
+    queryNorm: number,
+    keyNorm: number,
+    eps: number,
+    table: number,
+    headDim: number,
+    first: number,
+    rotaryDim: number,
+    isInterleaved: boolean,
+    ...rest: [...q: TensorArgs, ...k: TensorArgs, ...v: TensorArgs]
+  ): StreamPosition;
   /** `window` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(
     step: number,

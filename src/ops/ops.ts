@@ -132,6 +132,22 @@ export interface RopeHeads {
   readonly isInterleaved?: boolean;
 }
 
+/** Of each head of queries and of keys, both [headDim]. */
+export interface HeadNorms {
+  readonly query: Vector;
+  readonly key: Vector;
+  readonly eps: number;
+}
+
+/** What becomes of the heads of queries and keys before attention. */
+export interface HeadPreparation {
+  readonly layer: number;
+  /** As by `qkNorm`; left out, none. */
+  readonly norms?: HeadNorms | undefined;
+  /** As by `rope`; left out, none. */
+  readonly rotation?: { readonly table: Vector; readonly heads: RopeHeads } | undefined;
+}
+
 /** silu: x * sigmoid(x). gelu: x * P(X <= x) of a normal X; gelu_tanh: its approximation by a tanh. relu: max(x, 0). */
 export type Activation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu';
 
@@ -392,6 +408,12 @@ export interface Ops {
    * the keys of the cache are its values.
    */
   storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void;
+
+  /**
+   * What attention needs of q [tokens, heads * headDim] and of k and v [tokens, kvHeads * headDim], f32: to the bit, `qkNorm` of q
+   * and k, `rope` of both, then `storeKv`. q is changed in place; what k becomes is not told.
+   */
+  prepareHeads(q: Tensor, k: Tensor, v: Tensor, step: StepInputs, how: HeadPreparation): void;
 
   /**
    * Attention of q [tokens, heads * headDim] f32 over the step's paged cache, this step's tokens included

@@ -131,6 +131,18 @@ struct RopeHeads {
   bool isInterleaved;
 };
 
+/// What becomes of the heads of queries and keys before attention.
+struct HeadPreparation {
+  int layer;
+  /// Of their norms, [headDim]; both null are none.
+  const Vector* queryNorm;
+  const Vector* keyNorm;
+  float eps;
+  /// Of their rotation; null is none.
+  const Vector* table;
+  RopeHeads rope;
+};
+
 /// Launches of steps that are recorded as graphs, and launched again as such.
 struct GraphCounts {
   size_t graphs = 0;
@@ -198,6 +210,19 @@ class Backend {
   virtual Step beginStep(StepInputs inputs) = 0;
   virtual StreamPosition rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) = 0;
   virtual StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) = 0;
+  /// qkNorm and rope of q, of `cols` columns, and of k, then storeKv. A device may do all at once.
+  virtual StreamPosition prepareHeads(const Step& step, const HeadPreparation& how, Rows q, int64_t cols, Rows k, Rows v) {
+    const int64_t keyCols = int64_t{step->cache->shape.kvHeads} * step->cache->shape.headDim;
+    if (how.queryNorm != nullptr) {
+      qkNorm(*how.queryNorm, how.eps, q, cols);
+      qkNorm(*how.keyNorm, how.eps, k, keyCols);
+    }
+    if (how.table != nullptr) {
+      rope(step, *how.table, how.rope, q, cols);
+      rope(step, *how.table, how.rope, k, keyCols);
+    }
+    return storeKv(step, how.layer, k, v);
+  }
   virtual StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) = 0;
 
   virtual StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) = 0;

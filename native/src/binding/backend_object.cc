@@ -89,6 +89,7 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                          InstanceMethod<&BackendObject::call<&BackendObject::readLater>>("readLater"),
                          InstanceMethod<&BackendObject::call<&BackendObject::write>>("write"),
                          InstanceMethod<&BackendObject::call<&BackendObject::storeKv>>("storeKv"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::prepareHeads>>("prepareHeads"),
                          InstanceMethod<&BackendObject::call<&BackendObject::attention>>("attention"),
                          InstanceMethod<&BackendObject::call<&BackendObject::sample>>("sample"),
                          InstanceMethod<&BackendObject::call<&BackendObject::restrictLogits>>("restrictLogits"),

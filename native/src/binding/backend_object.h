@@ -93,8 +93,12 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value beginStep(const Info&);
   Napi::Value rope(const Info&);
   Napi::Value storeKv(const Info&);
+  Napi::Value prepareHeads(const Info&);
   Napi::Value attention(const Info&);
   const Backend::Step& stepAt(Args&);
+  RopeHeads ropeHeadsAt(Args&);
+  void checkRope(const Args&, const RopeHeads&, const Vector& table, int64_t cols) const;
+  StreamPosition stored(int layer, StreamPosition position);
 
   // elementwise.cc
   Napi::Value embedding(const Info&);

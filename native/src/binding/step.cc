@@ -95,24 +95,40 @@ const Backend::Step& BackendObject::stepAt(Args& args) {
   return step_;
 }
 
+/// headDim, first, rotaryDim, isInterleaved
+RopeHeads BackendObject::ropeHeadsAt(Args& a) {
+  const int64_t headDim = a.integerIn(1, 1 << 16, "headDim");
+  const int64_t first = a.integerIn(0, headDim - 1, "first");
+  const int64_t rotaryDim = a.integerIn(1, headDim - first, "rotaryDim");
+  return {static_cast<int>(headDim), static_cast<int>(first), static_cast<int>(rotaryDim), a.boolean()};
+}
+
+void BackendObject::checkRope(const Args& a, const RopeHeads& heads, const Vector& table, int64_t cols) const {
+  if (heads.headDim % 2 != 0 || cols % heads.headDim != 0) {
+    a.fail("whole heads of " + std::to_string(heads.headDim), std::to_string(cols));
+  }
+  if (heads.rotaryDim % 2 != 0) a.fail("an even rotaryDim", std::to_string(heads.rotaryDim));
+  const int64_t end = table.length / heads.rotaryDim;
+  if (step_->lastPosition >= end) a.expectBelow("positions", {step_->positions.data(), step_->tokens()}, end);
+}
+
 /// rope(table, headDim, first, rotaryDim, isInterleaved, step, x[4])
 Napi::Value BackendObject::rope(const Info& info) {
   Args a = args("rope", info);
   const Vector& table = vectorAt(a);
-  const int64_t headDim = a.integerIn(2, 1 << 16, "headDim");
-  const int64_t first = a.integerIn(0, headDim - 2, "first");
-  const int64_t rotaryDim = a.integerIn(2, headDim - first, "rotaryDim");
-  const bool isInterleaved = a.boolean();
+  const RopeHeads heads = ropeHeadsAt(a);
   const Backend::Step& step = stepAt(a);
   const int64_t cols = a.peekCols();
   const Rows x = a.rows(DType::F32, cols);
-  if (headDim % 2 != 0 || cols % headDim != 0) a.fail("whole heads of " + std::to_string(headDim), std::to_string(cols));
-  if (rotaryDim % 2 != 0) a.fail("an even rotaryDim", std::to_string(rotaryDim));
   a.expectEqual("rows of x", step->tokens(), x.rows);
-  const int64_t end = table.length / rotaryDim;
-  if (step->lastPosition >= end) a.expectBelow("positions", {step->positions.data(), step->tokens()}, end);
-  const RopeHeads heads{static_cast<int>(headDim), static_cast<int>(first), static_cast<int>(rotaryDim), isInterleaved};
+  checkRope(a, heads, table, cols);
   return recorded(info, a, backend().rope(step, table, heads, x, cols));
+}
+
+/// Of what has stored the keys and values of a layer.
+StreamPosition BackendObject::stored(int layer, StreamPosition position) {
+  if (!isSending_) return position;
+  return backend().callback([table = sendTable_, layer] { table->onLayerSaved(static_cast<uint32_t>(layer)); });
 }
 
 /// storeKv(step, layer, k[4], v[4]): v is not read where the keys are the values.
@@ -125,11 +141,33 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   const Rows k = a.rows(DType::F32, width), v = a.rows(DType::F32, width);
   a.expectEqual("rows of k", step->tokens(), k.rows);
   a.expectEqual("rows of v", step->tokens(), v.rows);
-  StreamPosition stored = backend().storeKv(step, layer, k, v);
-  if (isSending_) {
-    stored = backend().callback([table = sendTable_, layer] { table->onLayerSaved(static_cast<uint32_t>(layer)); });
+  return recorded(info, a, stored(layer, backend().storeKv(step, layer, k, v)));
+}
+
+/// prepareHeads(step, layer, queryNorm or -1, keyNorm or -1, eps, table or -1, headDim, first, rotaryDim, isInterleaved, q[4], k[4], v[4])
+Napi::Value BackendObject::prepareHeads(const Info& info) {
+  Args a = args("prepareHeads", info);
+  const Backend::Step& step = stepAt(a);
+  const KvCacheShape& shape = step->cache->shape;
+  HeadPreparation how{};
+  how.layer = static_cast<int>(a.integerIn(0, shape.layers.count() - 1, "a layer"));
+  how.queryNorm = vectorOrNullAt(a);
+  how.keyNorm = vectorOrNullAt(a);
+  how.eps = static_cast<float>(a.real());
+  how.table = vectorOrNullAt(a);
+  how.rope = ropeHeadsAt(a);
+  const int64_t cols = a.peekCols(), width = int64_t{shape.kvHeads} * shape.headDim;
+  const Rows q = a.rows(DType::F32, cols), k = a.rows(DType::F32, width), v = a.rows(DType::F32, width);
+  for (const Rows& rows : {q, k, v}) a.expectEqual("rows", step->tokens(), rows.rows);
+  if (shape.keysAreValues) a.fail("a cache of keys and values", "one of keys alone");
+  if ((how.queryNorm == nullptr) != (how.keyNorm == nullptr)) a.fail("norms of queries and keys", "one of the two");
+  for (const Vector* norm : {how.queryNorm, how.keyNorm}) {
+    if (norm != nullptr) a.expectEqual("weights of heads of", shape.headDim, norm->length);
   }
-  return recorded(info, a, stored);
+  a.expectEqual("headDim", shape.headDim, how.rope.headDim);
+  if (cols % shape.headDim != 0) a.fail("whole heads of " + std::to_string(shape.headDim), std::to_string(cols));
+  if (how.table != nullptr) checkRope(a, how.rope, *how.table, cols);
+  return recorded(info, a, stored(how.layer, backend().prepareHeads(step, how, q, cols, k, v)));
 }
 
 /// attention(step, layer, isBidirectional, scale, window or 0, softcap or 0, sinks or -1, q[4], out[4])

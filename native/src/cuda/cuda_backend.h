@@ -82,6 +82,7 @@ class CudaBackend final : public Backend {
   Step beginStep(StepInputs inputs) override;
   StreamPosition rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) override;
   StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) override;
+  StreamPosition prepareHeads(const Step& step, const HeadPreparation& how, Rows q, int64_t cols, Rows k, Rows v) override;
   StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) override;
 
   // row_ops.cc
@@ -189,6 +190,10 @@ class CudaBackend final : public Backend {
     char* parts;
     int64_t partBytes;
   };
+
+  /// Without a rotation where the table is null.
+  RopeParams ropeParams(const Vector* table, const RopeHeads& heads, Rows x, int64_t cols) const;
+  StoreKvParams storeParams(const Step& step, int layer, Rows k, Rows v) const;
 
   template <class Params>
   void launch(const Launch& launch, const Params& params) {

@@ -19,6 +19,10 @@ KvRow kvRow(const KvCache& cache, int layer) {
           static_cast<KvForm>(shape.format)};
 }
 
+const float* numbersOf(const Vector* vector) {
+  return vector == nullptr ? nullptr : static_cast<const DeviceVector*>(vector)->values.at<float>();
+}
+
 int groupOf(const StepInputs& step, int layer) { return step.cache->shape.layers.of[static_cast<size_t>(layer)].group; }
 
 /// Rows of the longest sequence.
@@ -80,24 +84,39 @@ Backend::Step CudaBackend::beginStep(StepInputs inputs) {
   return step;
 }
 
+RopeParams CudaBackend::ropeParams(const Vector* table, const RopeHeads& heads, Rows x, int64_t cols) const {
+  return {reinterpret_cast<float*>(x.data),
+          x.stride,
+          step_.parcel->device(step_.positions),
+          numbersOf(table),
+          x.rows,
+          static_cast<int32_t>(cols / heads.headDim),
+          heads.headDim,
+          heads.first,
+          heads.rotaryDim,
+          heads.isInterleaved ? 1 : 0};
+}
+
 StreamPosition CudaBackend::rope(const Step&, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) {
-  const RopeParams params{reinterpret_cast<float*>(x.data),
-                          x.stride,
-                          step_.parcel->device(step_.positions),
-                          static_cast<const DeviceVector&>(table).values.at<float>(),
-                          x.rows,
-                          static_cast<int32_t>(cols / heads.headDim),
-                          heads.headDim,
-                          heads.first,
-                          heads.rotaryDim,
-                          heads.isInterleaved ? 1 : 0};
+  const RopeParams params = ropeParams(&table, heads, x, cols);
   return run(launchOf(params), params);
 }
 
-StreamPosition CudaBackend::storeKv(const Step& step, int layer, Rows k, Rows v) {
+StoreKvParams CudaBackend::storeParams(const Step& step, int layer, Rows k, Rows v) const {
   const int32_t* const slots = step_.parcel->device(step_.slots);
-  const StoreKvParams params{reinterpret_cast<const float*>(k.data), k.stride, reinterpret_cast<const float*>(v.data), v.stride,
-                             slots + groupOf(*step, layer) * step->tokens(), kvRow(*step->cache, layer), k.rows};
+  return {reinterpret_cast<const float*>(k.data), k.stride, reinterpret_cast<const float*>(v.data), v.stride,
+          slots + groupOf(*step, layer) * step->tokens(), kvRow(*step->cache, layer), k.rows};
+}
+
+StreamPosition CudaBackend::storeKv(const Step& step, int layer, Rows k, Rows v) {
+  const StoreKvParams params = storeParams(step, layer, k, v);
+  return run(launchOf(params), params);
+}
+
+StreamPosition CudaBackend::prepareHeads(const Step& step, const HeadPreparation& how, Rows q, int64_t cols, Rows k, Rows v) {
+  if (step->cache->shape.headDim > kAttentionMaxHeadDim) return Backend::prepareHeads(step, how, q, cols, k, v);
+  const PrepareHeadsParams params{ropeParams(how.table, how.rope, q, cols), storeParams(step, how.layer, k, v),
+                                  numbersOf(how.queryNorm), numbersOf(how.keyNorm), how.eps};
   return run(launchOf(params), params);
 }
 
@@ -120,7 +139,7 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.queryStarts = step_.parcel->device(step_.queryStarts);
   params.contextLengths = step_.parcel->device(step_.contextLengths);
   params.blockTables = step_.parcel->device(step_.blockTables) + tablesBefore;
-  params.sinks = options.sinks == nullptr ? nullptr : static_cast<const DeviceVector*>(options.sinks)->values.at<float>();
+  params.sinks = numbersOf(options.sinks);
   params.scale = options.scale;
   params.softcap = options.softcap;
   params.heads = options.heads;

@@ -25,7 +25,7 @@ export const gemma3: Architecture = {
 const gemma3Attention: LoadBlock = (context, layer, prefix) =>
   attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
-    ...headNorms(context, prefix, 1),
+    headNorms: headNorms(context, prefix, 1),
     output: outputProjection(context, `${prefix}.o_proj`),
   });
 

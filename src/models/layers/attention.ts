@@ -1,6 +1,6 @@
 // Self-attention over the paged cache: queries, keys and values from one product, rotated by position.
 
-import type { Tensor } from '../../ops/ops.ts';
+import type { HeadNorms, Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
 import type { RopeConfig } from '../rope-config.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
@@ -15,6 +15,9 @@ interface AttentionParts {
   /** Queries, keys, values of this rank: [tokens, heads * headDim], [tokens, kvHeads * headDim] twice. */
   readonly qkv: ColumnParallelLinears;
   readonly output: RowParallelLinear;
+  /** Of each head by itself, with one weight for all queries and one for all keys. */
+  readonly headNorms?: HeadNorms | undefined;
+  /** Norms of another kind. */
   readonly queryNorm?: QueryKeyNorm | undefined;
   readonly keyNorm?: QueryKeyNorm | undefined;
   /** [heads] f32: a logit more in each row's softmax, of which nothing is taken. */
@@ -25,7 +28,7 @@ interface AttentionParts {
 export const loadAttention: LoadBlock = (context, layer, prefix) =>
   attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
-    ...(context.config.hasHeadNorms ? headNorms(context, prefix) : {}),
+    headNorms: context.config.hasHeadNorms ? headNorms(context, prefix) : undefined,
     output: outputProjection(context, `${prefix}.o_proj`),
   });
 
@@ -58,17 +61,10 @@ export function outputProjection(
   return weights.row({ name, n: hiddenSize, bias, isTransposed }, numHeads * headDim);
 }
 
-/** Each head by itself, with one weight [headDim] for all queries and one for all keys. */
-export function headNorms({ config, weights }: LayerContext, prefix: string, weightOffset = 0) {
-  const { headDim, normEps } = config;
-  const load = (name: string): QueryKeyNorm => {
-    const weight = weights.vector(`${prefix}.${name}.weight`, headDim, weightOffset);
-    return ({ ops }, x) => {
-      ops.qkNorm(x, weight, normEps);
-      return x;
-    };
-  };
-  return { queryNorm: load('q_norm'), keyNorm: load('k_norm') };
+export function headNorms({ config, weights }: LayerContext, prefix: string, weightOffset = 0): HeadNorms {
+  const { headDim, normEps: eps } = config;
+  const load = (name: string) => weights.vector(`${prefix}.${name}.weight`, headDim, weightOffset);
+  return { query: load('q_norm'), key: load('k_norm'), eps };
 }
 
 export function attentionOf(context: LayerContext, layer: number, parts: AttentionParts): Block {
@@ -104,7 +100,7 @@ class AttentionHeads {
     return this.#attend(step, queryNorm?.(step, q!) ?? q!, keyNorm?.(step, k!) ?? k!, v!);
   }
 
-  /** Rotates q and k, stores k and v, and attends. */
+  /** Norms of heads, rotation, storing k and v; and attends. */
   #attend({ ops, inputs }: Step, q: Tensor, k: Tensor, v: Tensor): Tensor {
     const {
       headDim,
@@ -116,13 +112,13 @@ class AttentionHeads {
       encoder,
     } = this.#context.config;
     const layer = this.#kvLayer;
-    if (this.#rope !== null) {
-      const table = this.#context.ropeTables.get(this.#rope)!;
-      const heads = { headDim, rotaryDim, isInterleaved: ropeIsInterleaved };
-      ops.rope(q, inputs, table, heads);
-      ops.rope(k, inputs, table, heads);
-    }
-    ops.storeKv(k, v, inputs, layer);
+    const heads = { headDim, rotaryDim, isInterleaved: ropeIsInterleaved };
+    const table = this.#rope === null ? undefined : this.#context.ropeTables.get(this.#rope)!;
+    ops.prepareHeads(q, k, v, inputs, {
+      layer,
+      norms: this.#parts.headNorms,
+      rotation: table && { table, heads },
+    });
     return ops.attention(q, inputs, {
       layer,
       scale: attentionScales[this.#layer]!,

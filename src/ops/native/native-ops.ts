@@ -14,6 +14,7 @@ import type {
   AttentionOptions,
   DeviceMemory,
   GatedActivation,
+  HeadPreparation,
   IdLists,
   KvCache,
   KvCacheShape,
@@ -378,6 +379,38 @@ export class NativeOps implements Ops {
     const keys = expectTensor('storeKv', 'k', k, expected);
     const values = expectTensor('storeKv', 'v', valuesFor(cache.shape, k, v), expected);
     this.#guard(() => this.#native.storeKv(id, layer, ...argsOf(keys), ...argsOf(values)));
+  }
+
+  prepareHeads(q: Tensor, k: Tensor, v: Tensor, step: StepInputs, how: HeadPreparation): void {
+    const { id, numTokens: rows, cache } = this.#own('prepareHeads', step, NativeStepInputs);
+    const { kvHeads, headDim: own } = cache.shape;
+    const { layer, norms, rotation } = how;
+    const index = (vector?: Vector) =>
+      vector === undefined ? NO_VECTOR : this.#own('prepareHeads', vector, NativeVector).index;
+    const {
+      headDim,
+      first = 0,
+      rotaryDim = headDim - first,
+      isInterleaved = false,
+    } = rotation?.heads ?? { headDim: own };
+    const rope = [index(rotation?.table), headDim, first, rotaryDim, isInterleaved] as const;
+    const expected = { rows, cols: kvHeads * own, dtype: 'f32' } as const;
+    const tensors = [
+      ...argsOf(expectTensor('prepareHeads', 'q', q, { rows, dtype: 'f32' })),
+      ...argsOf(expectTensor('prepareHeads', 'k', k, expected)),
+      ...argsOf(expectTensor('prepareHeads', 'v', v, expected)),
+    ] as const;
+    this.#guard(() =>
+      this.#native.prepareHeads(
+        id,
+        layer,
+        index(norms?.query),
+        index(norms?.key),
+        norms?.eps ?? 0,
+        ...rope,
+        ...tensors,
+      ),
+    );
   }
 
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {

@@ -12,6 +12,7 @@ import type {
   Activation,
   AttentionOptions,
   GatedActivation,
+  HeadPreparation,
   IdLists,
   KvCache,
   KvCacheShape,
@@ -243,6 +244,18 @@ export class ReferenceOps implements Ops {
 
   storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void {
     storeKv(k, v, this.#current('storeKv', step), layer);
+  }
+
+  prepareHeads(q: Tensor, k: Tensor, v: Tensor, step: StepInputs, how: HeadPreparation): void {
+    const { layer, norms, rotation } = how;
+    if (norms !== undefined) {
+      qkNorm(q, norms.query, norms.eps);
+      qkNorm(k, norms.key, norms.eps);
+    }
+    if (rotation !== undefined) {
+      for (const x of [q, k]) this.rope(x, step, rotation.table, rotation.heads);
+    }
+    this.storeKv(k, v, step, layer);
   }
 
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {
