@@ -1,7 +1,7 @@
 // Matrix products on tensor cores. The weight is the side of 16 rows and tokens are the side of 8, so that a few tokens cost no
 // padding. A sum runs through its segment of k in steps of 16, in one accumulator, and the segments are added as a binary tree: that
-// order is the weight's own, and how many rows there are chooses only how wide a tile is. On Hopper tiles of many rows have the instruction of
-// warpgroups; it gives the bits of that of a warp.
+// order is the weight's own, and how many rows there are chooses only how wide a tile is. A device has one instruction for all rows: Hopper
+// that of warpgroups, the others that of a warp. Plain weights of bf16 have kernels of their own on Hopper (linear_wide.cu).
 
 #include "codes.cuh"
 #include "groups.cuh"
@@ -146,17 +146,10 @@ __device__ __forceinline__ Sum* partialsOf(const LinearParams& p) {
   return reinterpret_cast<Sum*>(p.partials);
 }
 
-template <class Weight>
-constexpr bool takesWarpgroups(int tokens) {
-  return kHasWarpgroups && Weight::kTakesWarpgroups && tokens > 64;
-}
-
 /// kWarpsN times kWarpsM warps share a tile of kWeights rows of the weight and kTokens rows of x.
 template <class Weight, int kWeights, int kTokens, int kWarpsM, int kWarpsN, int kStages>
 struct Product {
   using Sum = typename Weight::Sum;
-  /// Before each use the matrix unit would have to be shown what was copied, which waits for all copies on their way: few rows do without it.
-  static constexpr bool kUsesWarpgroups = takesWarpgroups<Weight>(kTokens);
   static constexpr int kThreads = kWarpsM * kWarpsN * kWarp;
   static constexpr int kTilesM = kWeights / kWarpsM / 16, kTilesN = kTokens / kWarpsN / 8;
   static constexpr int kStageNumbers = (kWeights + kTokens) * kTileK;
@@ -190,7 +183,7 @@ struct Product {
         uint16_t* const stage = stageOf(tile);
         waitForCopies<kStages - 2>();
         Weight::template expand<kWeights, kThreads>(p, stage, column);
-        if constexpr (kUsesWarpgroups) showToMatrixUnit();
+        showToMatrixUnit();
         __syncthreads();
         load(tile + kStages - 1, loads);
         if (end - column >= kTileK) multiply<kTileK>(stage);
@@ -236,7 +229,7 @@ struct Product {
 #ifdef SVC_HAS_WARPGROUPS
   template <int kColumns>
   __device__ void multiply(uint16_t* weights) {
-    if constexpr (kUsesWarpgroups) multiplyByWarpgroups<kColumns>(weights);
+    if constexpr (Weight::kTakesWarpgroups) multiplyByWarpgroups<kColumns>(weights);
     else multiplyByWarps<kColumns>(weights);
   }
 
@@ -347,7 +340,7 @@ constexpr int warpsAlongWeight(int index, bool hasWarpgroups) {
 template <class Weight, int kIndex>
 __device__ void product(const LinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
-  constexpr int kWarpsM = warpsAlongWeight(kIndex, takesWarpgroups<Weight>(kTile.tokens)), kWarpsN = kTile.warps / kWarpsM;
+  constexpr int kWarpsM = warpsAlongWeight(kIndex, kHasWarpgroups && Weight::kTakesWarpgroups), kWarpsN = kTile.warps / kWarpsM;
   const int firstToken = static_cast<int>(blockIdx.y) * kTile.tokens, block = static_cast<int>(blockIdx.z);
   Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p, firstToken, block).run();
 }
@@ -373,7 +366,7 @@ SVC_WEIGHT_KERNEL(svcWholeLinear128, LinearParams, 256) { product<WholeTile, 4>(
 template <class Weight, int kIndex>
 __device__ void groupedProduct(const GroupedLinearParams& p) {
   constexpr LinearTile kTile = kLinearTiles[kIndex];
-  constexpr int kWarpsM = warpsAlongWeight(kIndex, takesWarpgroups<Weight>(kTile.tokens)), kWarpsN = kTile.warps / kWarpsM;
+  constexpr int kWarpsM = warpsAlongWeight(kIndex, kHasWarpgroups && Weight::kTakesWarpgroups), kWarpsN = kTile.warps / kWarpsM;
   const GroupProduct of = groupProduct<Weight>(p, kTile.weights, kTile.tokens);
   if (of.product.rows == 0) return;
   Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(of.product, of.firstToken, 0).run();

@@ -146,8 +146,8 @@ describe('the CUDA kernels for a GPU', needsNvcc, () => {
 
   // An instruction for eight tokens among wide ones would be a group of no products, whose wait is one for all that were called.
   it.each([
-    ['linear', ['HMMA.16816', 'HGMMA.64x128']],
-    ['linear_wide', [8, 16, 32, 64, 128, 256].map((tokens) => `HGMMA.64x${tokens}`)],
+    ['linear', [8, 16, 32, 64, 128].map((tokens) => `HGMMA.64x${tokens}`)],
+    ['linear_wide', [...[8, 16, 32, 64, 128, 256].map((tokens) => `HGMMA.64x${tokens}`), 'UTMALDG.2D']],
   ])(
     'of %s multiply by the instruction of warpgroups on Hopper',
     { ...needsDisassembler, timeout: 120_000 },

@@ -210,7 +210,6 @@ class CudaBackend final : public Backend {
   }
   StreamPosition multiply(const DeviceWeight& weight, LinearParams params, Rows x);
   /// Whether tiles of many rows keep the device busy, and there are kernels for them.
-  bool isWide(const DeviceWeight& weight, const LinearParams& params) const;
   StreamPosition multiplyWide(LinearParams params);
   /// What a product with some weights takes in the place of x: rows of whole numbers, or columns in another order.
   static size_t inputBytes(const DeviceWeight& weight, int rows);

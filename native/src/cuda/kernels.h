@@ -24,7 +24,7 @@ class Kernels {
   /// Whether each waits itself for the kernel before it: from Hopper on, where they were compiled for it.
   bool overlap() const { return ptxVersion_ >= 90; }
 
-  /// Whether those for products of many rows are there: on Hopper alone.
+  /// Whether those of linear_wide.cu are there: on Hopper alone.
   bool areWide() const { return kernels_.contains("svcWide8"); }
 
   /// The kernel that `launch` names, with as much shared memory as it asks for. Throws DriverError.

@@ -57,7 +57,7 @@ class OrderedStream {
  private:
   using Clock = std::chrono::steady_clock;
   /// Launches of a graph at most: the device begins with the first ones while the host collects the next.
-  static constexpr size_t kPiece = 32;
+  static constexpr size_t kPiece = 64;
 
   /// A place in the stream that the device tells to have reached.
   struct Mark {

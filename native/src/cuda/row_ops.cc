@@ -1,6 +1,5 @@
 // Embedding, norms, products, functions of single numbers: rows alone, whatever their sequence.
 
-#include <cstdlib>
 #include <stdexcept>
 
 #include "cuda/cuda_backend.h"
@@ -93,7 +92,7 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
   params.rows = x.rows;
   if (weight.format == WeightFormat::F32) return run(f32Launch(params), params);
   expectAligned(x);
-  if (isWide(weight, params)) return multiplyWide(params);
+  if (kernels_.areWide() && weight.format == WeightFormat::Bf16) return multiplyWide(params);
   planLinear(params);
   const size_t partialBytes = roundUp(linearPartialBytes(params), kPieceBytes);
   char* const memory = reinterpret_cast<char*>(scratch(partialBytes + inputBytes(weight, x.rows)));
@@ -102,11 +101,6 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
   launch(launchOf(params, sharedBytes_), params);
   if (needsCombine(params)) launch(combineLaunch(params), params);
   return stream_.endOp();
-}
-
-bool CudaBackend::isWide(const DeviceWeight& weight, const LinearParams& params) const {
-  static const int kLeast = std::getenv("SVC_WIDE_FROM") ? std::atoi(std::getenv("SVC_WIDE_FROM")) : 33;
-  return kernels_.areWide() && weight.format == WeightFormat::Bf16 && params.rows >= kLeast;
 }
 
 StreamPosition CudaBackend::multiplyWide(LinearParams params) {
