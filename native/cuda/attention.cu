@@ -43,7 +43,9 @@ struct Attention {
     } else {
       const int chunk = static_cast<int>(blockIdx.z);
       const bool isWhole = p.partials == nullptr;
-      Attention(p, p.tiles[blockIdx.x], static_cast<int>(blockIdx.y)).run(isWhole ? 0 : chunk, isWhole ? p.maxChunks : chunk + 1, 0);
+      // The last tokens see the most: blocks that begin late should be short.
+      const AttentionTile& tile = p.tiles[gridDim.x - 1 - blockIdx.x];
+      Attention(p, tile, static_cast<int>(blockIdx.y)).run(isWhole ? 0 : chunk, isWhole ? p.maxChunks : chunk + 1, 0);
     }
   }
 
@@ -432,6 +434,7 @@ SVC_KERNEL(svcAttentionCombine, AttentionParams, kCombineThreads) {
   for (int column = thread(); column < p.kv.headDim; column += threads()) {
     Progress total = {-kInfinity, 0.0f};
     float sum = 0.0f;
+#pragma unroll 4
     for (int chunk = sight.first / kKvChunk; chunk <= sight.last / kKvChunk; ++chunk) {
       const float* partial = p.partials + (row * p.maxChunks + chunk) * (p.kv.headDim + 2);
       const Merge factors = merge(total, {partial[0], partial[1]});
@@ -455,6 +458,7 @@ SVC_KERNEL(svcAttentionMerge, AttentionParams, kCombineThreads) {
     Progress total = {-kInfinity, 0.0f};
     float sum = 0.0f;
     const float* partial = p.partials + (cut.state + cut.firstChunk) * state + static_cast<int64_t>(row) * (columns + 2);
+#pragma unroll 4
     for (int chunk = cut.firstChunk; chunk < cut.endChunk; ++chunk, partial += state) {
       const Merge factors = merge(total, {partial[0], partial[1]});
       sum = sum * factors.ofBefore + partial[2 + i % columns] * factors.ofNext;

@@ -49,6 +49,8 @@ __device__ __forceinline__ Sight sightOf(const AttentionParams& p, int sequence,
 
 /// The sequence that a row of the step belongs to: the last one that begins at it or before.
 __device__ inline int sequenceOf(const AttentionParams& p, int token) {
+  // Most often each has one row: a search would wait for one number after the other.
+  if (token < p.numSequences && p.queryStarts[token] <= token && p.queryStarts[token + 1] > token) return token;
   int low = 0, high = p.numSequences;
   while (high - low > 1) {
     const int middle = (low + high) / 2;

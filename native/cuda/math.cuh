@@ -9,17 +9,12 @@ namespace svc::cuda {
 /// The nearest whole number of |x| < 2^22: adding 1.5 * 2^23 leaves no bits for a fraction.
 __device__ __forceinline__ float nearest(float x) { return (x + 12582912.0f) - 12582912.0f; }
 
-/// x * 2^n of a whole n from -126 to 127.
-__device__ __forceinline__ float timesPowerOf2(float x, float n) {
-  return x * bitsAs<float>((static_cast<int32_t>(n) + 127) << 23);
-}
-
 /// Relative error below 2e-7; exactly 1 at 0 and exactly 0 below -87.3, so that what is masked vanishes; NaN stays NaN.
 __device__ __forceinline__ float exponential(float x) {
-  constexpr float kLowest = -87.33654f, kHighest = 88.37626f;
-  if (x < kLowest) return 0.0f;
-  const float clamped = x > kHighest ? kHighest : x;
-  const float n = nearest(clamped * 1.44269504f);
+  constexpr float kLowest = -87.33654f, kHighest = 88.37626f, kRound = 12582912.0f;  // 1.5 * 2^23 leaves no bits for a fraction
+  const float clamped = x < kLowest ? kLowest : x > kHighest ? kHighest : x;
+  // The low bits are those of the whole number n.
+  const float shifted = clamped * 1.44269504f + kRound, n = shifted - kRound;
   // ln 2 in two pieces: the product with the first is exact.
   float r = fma(n, -0.693359375f, clamped);
   r = fma(n, 2.12194440e-4f, r);
@@ -29,7 +24,9 @@ __device__ __forceinline__ float exponential(float x) {
   p = fma(p, r, 4.1665796e-2f);
   p = fma(p, r, 1.6666665e-1f);
   p = fma(p, r, 5.0000001e-1f);
-  return timesPowerOf2(fma(p, r * r, r + 1.0f), n);
+  const auto powerOf2 = bitsAs<float>((bitsAs<uint32_t>(shifted) << 23) + bitsAs<uint32_t>(1.0f));
+  const float result = fma(p, r * r, r + 1.0f) * powerOf2;
+  return x < kLowest ? 0.0f : result;
 }
 
 /// Relative error below 1e-15; exactly 0 below -708; NaN stays NaN.
