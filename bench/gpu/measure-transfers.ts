@@ -47,8 +47,9 @@ export async function measureTransfers(
     for (let ticket = 1; ticket <= TRANSFERS; ticket += 1) {
       receiver.order({ do: 'receive', count: shape.blocks, ticket });
       await receiver.next('done');
+      sender.save(ticket);
       const startedAt = now();
-      sender.send(ticket);
+      sender.grant(ticket);
       const { at } = await receiver.next('received');
       seconds.push(at / 1e9 - startedAt);
       untilSent.push((await sender.sent()) - startedAt);
@@ -117,13 +118,17 @@ class Sender {
     await this.#came('linkUp');
   }
 
-  /** All blocks of all layers. */
-  send(ticket: number): void {
+  /** All blocks of all layers are there, but nobody has asked for them yet. */
+  save(ticket: number): void {
     const { layers, blocks } = this.#shape;
     this.#engine.openSend(ticket, blocks);
-    this.#engine.grant(ticket, this.#link, BigInt(ticket), 0);
     this.#memory.onKvStep(Int32Array.from([ticket, 0, blocks, ...Array(blocks).keys()]));
     for (let layer = 0; layer < layers; layer += 1) this.#memory.onKvLayerSaved(layer);
+  }
+
+  /** They may go. */
+  grant(ticket: number): void {
+    this.#engine.grant(ticket, this.#link, BigInt(ticket), 0);
   }
 
   /** When all blocks had left, or the receiver could read them. */
