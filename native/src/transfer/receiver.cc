@@ -25,8 +25,7 @@ constexpr size_t kMaxParts = 32;
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
 
 /// Why `body` failed, or ''.
-template <typename Body>
-std::string faultOf(Body body) {
+std::string faultOf(const std::function<void()>& body) {
   try {
     body();
   } catch (const std::exception& error) {
@@ -84,13 +83,10 @@ void Receiver::handle(int fd) {
   if (found == connections_.end()) return;
   Inbound& inbound = found->second;
   const int reads = inbound.deviceMemory.empty() ? kReadsPerTurn : kDeviceReadsPerTurn;
-  std::string fault = faultOf([&] {
+  const std::string fault = settledAfter([&] {
     for (int i = 0; i < reads && read(inbound); ++i) {
     }
   });
-  // Also after a fault: what a device reads must stay until it has read it.
-  const std::string fault2 = faultOf([&] { settle(); });
-  if (fault.empty()) fault = fault2;
   if (fault.empty()) return;
   sendLastWords(fd, fault);
   poller_.forget(fd);
@@ -394,12 +390,15 @@ std::string Receiver::take(const PairReceiver::Arrived& frame) {
   inbound.header = frame.header;
   inbound.entries = frame.entries;
   inbound.pieces = frame.pieces;
-  const std::string fault = faultOf([&] {
+  return settledAfter([&] {
     checkHeader(inbound);
     beginPieces(inbound);
   });
-  const std::string other = faultOf([&] { settle(); });
-  return fault.empty() ? other : fault;
+}
+
+std::string Receiver::settledAfter(const std::function<void()>& body) {
+  const std::string fault = faultOf(body), unsettled = faultOf([this] { settle(); });
+  return fault.empty() ? unsettled : fault;
 }
 
 void Receiver::arrived(Inbound& inbound, uint32_t index, bool isIntact, Kept kept) {

@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -102,6 +103,8 @@ class Receiver {
   void copyOnDevice(const Inbound& inbound, std::span<const uint32_t> indices, size_t part);
   /// Waits for all that devices copy, and verifies it. Throws std::runtime_error where one fails.
   void settle();
+  /// Settles after `body`, also where that fails: what a device reads must stay until it has read it. @returns why one of both failed, or ''.
+  std::string settledAfter(const std::function<void()>& body);
   /// [parts] `sums` begins with those of this frame, which it takes; where a device has failed there are none.
   void settle(const Copying& frame, std::vector<std::span<const uint32_t>>& sums);
   /// Where its GPU reads pieces of the frame.

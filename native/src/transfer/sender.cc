@@ -221,10 +221,12 @@ void Sender::makeReady(Outbound& outbound) {
     throw;
   }
   if (outbound.ready.empty()) return;
-  auto sum = staging.finish().begin();
+  std::span<const uint32_t> sums = staging.finish();
   for (Ready& ready : outbound.ready) {
-    if (!ready.place) ready.sums.assign(sum, sum + static_cast<std::ptrdiff_t>(ready.portion.blocks.size()));
-    if (!ready.place) sum += static_cast<std::ptrdiff_t>(ready.portion.blocks.size());
+    if (ready.place) continue;
+    const auto own = sums.first(ready.portion.blocks.size());
+    ready.sums.assign(own.begin(), own.end());
+    sums = sums.subspan(own.size());
   }
 }
 
