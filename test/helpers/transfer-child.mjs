@@ -43,7 +43,9 @@ lines.on('line', (line) => {
 });
 say({ type: 'listening', ...engine.endpoints });
 
+/** With the time by a clock that all processes of a host have. */
 function say(message) {
-  const text = JSON.stringify(message, (_, value) => (typeof value === 'bigint' ? Number(value) : value));
+  const told = { at: process.hrtime.bigint(), ...message };
+  const text = JSON.stringify(told, (_, value) => (typeof value === 'bigint' ? Number(value) : value));
   process.stdout.write(`${text}\n`);
 }

@@ -99,6 +99,22 @@ describe('blocks over cuda-ipc', needsCudaEmulator, () => {
     expect(d.read(range(4, 8)).equals(p.read(range(4)))).toBe(true);
   });
 
+  it('are copied to their places once where they come twice at once', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(8), 6);
+    const link = await p.link('cuda-ipc', d.address('cuda-ipc'), 1);
+    d.receive(1n, 4);
+    for (const send of [1, 2]) {
+      p.engine.openSend(send, 4);
+      p.save(send, 0, range(4, 4 * (send - 1)));
+    }
+    for (const send of [1, 2]) p.engine.grant(send, link, 1n, 0);
+    for (const send of [1, 2]) await p.event('sent', (event) => event.send === send);
+    expect(await d.load(1n, range(4, 8))).toBe(true);
+    expect(d.read(range(4, 8)).equals(p.read(range(4)))).toBe(true);
+    expect([d.has('corrupt'), d.engine.progress(1n)]).toEqual([false, 8]);
+  });
+
   it('are not listened for where no other process can map the memory, or it is none of a GPU', () => {
     vi.stubEnv('SVC_EMULATED_DESCRIPTORS', '0');
     expect(node().engine.endpoints['cuda-ipc']).toBeUndefined();

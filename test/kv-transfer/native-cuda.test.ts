@@ -111,18 +111,21 @@ describe('a GPU that fails', needsCudaEmulator, () => {
   it('ends link and load with the reason, and nothing hangs', async () => {
     const p = node(SHAPE);
     p.fill(range(4), 1);
-    vi.stubEnv('SVC_EMULATED_COPIES', '4');
+    // The four blocks of a layer lie together.
+    vi.stubEnv('SVC_EMULATED_COPIES', '1');
     const d = node(SHAPE);
     const link = await p.link('tcp', d.address('tcp'), 1);
     d.receive(1n, 4);
     p.engine.openSend(1, 4);
     p.engine.grant(1, link, 1n, 0);
-    p.save(1, 0, range(4));
+    p.memory.onKvStep(Int32Array.of(1, 0, 4, ...range(4)));
+    p.memory.onKvLayerSaved(0);
+    await until(() => d.engine.progress(1n) === 4);
+    p.memory.onKvLayerSaved(1);
     expect((await p.event('linkDown')).reason).toMatch(
       /^the GPU could not copy from its KV memory \(CUDA_ERROR_LAUNCH_FAILED/,
     );
     // The first layer has come, and no copy into a block works.
-    await until(() => d.engine.progress(1n) === 4);
     expect(await d.load(1n, range(4, 8))).toBe(false);
     p.engine.closeSend(1);
     d.engine.closeReceive(1n);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/event.h"
@@ -17,17 +18,17 @@ namespace {
 
 /// A GPU that copies a few MB for longer does not work any more.
 constexpr std::chrono::seconds kDeadline{10};
-/// Copies of a frame take less than a sleep.
-constexpr std::chrono::microseconds kSpin{200};
+/// Less than this takes what is copied at once, also where two processes take turns on one GPU: a sleep would be longer.
+constexpr std::chrono::milliseconds kSpin{2};
 constexpr std::chrono::microseconds kPause{50};
-
-static_assert(CopyLane::kMostCopies == kMostCopies);
+/// Of copies that are under way at once, as many as sixteen launches have at most.
+constexpr size_t kMostSums = size_t{16} * kMostCopies * kMostCopyParts;
 
 class Lane final : public CopyLane {
  public:
   Lane(std::shared_ptr<const TransferMemory> memory, size_t pinnedBytes)
       : memory_(std::move(memory)), driver_((memory_->device().enter(), memory_->device().driver())),
-        pinned_(memory_->device(), pinnedBytes), sums_(memory_->device(), kMostCopies * kMostCopyParts * sizeof(uint64_t)),
+        pinned_(memory_->device(), pinnedBytes), sums_(memory_->device(), kMostSums * sizeof(uint64_t)),
         done_(memory_->device()) {
     driver_.check(driver_.cuStreamCreate(&stream_, kStreamNonBlocking), "make a stream for transfers");
   }
@@ -48,30 +49,38 @@ class Lane final : public CopyLane {
     memory_->device().enter();
     driver_.check(driver_.cuMemcpyHtoDAsync_v2(to, from, bytes, stream_), "copy to its KV memory");
   }
-  std::span<const uint32_t> copyPieces(const PieceShape& shape, const Pieces& from, const Pieces& to) override;
-  void finish() override;
+  void copyPieces(const PieceShape& shape, const Pieces& from, const Pieces& to) override;
+  std::span<const uint32_t> finish() override;
 
  private:
+  /// What a launch sums, of each piece in so many parts.
+  struct Begun {
+    size_t pieces, parts;
+  };
+
+  /// Copies those from `first` on that one launch does.
+  void launch(CopyPiecesParams params, const Pieces& from, const Pieces& to, size_t first);
+  /// Waits for all so far, and keeps the sums of the pieces.
+  void settle();
+  void await();
+
   const std::shared_ptr<const TransferMemory> memory_;
   const Driver& driver_;
   const PinnedMemory pinned_, sums_;
-  std::vector<uint32_t> pieceSums_;
+  /// In their order; their sums are behind each other.
+  std::vector<Begun> begun_;
+  size_t numSums_ = 0;
+  /// Of the pieces since the last `finish`, and of those before it.
+  std::vector<uint32_t> settled_, finished_;
   Event done_;
   StreamHandle stream_ = nullptr;
 };
 
 uint32_t folded(uint64_t sum) { return static_cast<uint32_t>(sum ^ sum >> 32); }
 
+/// All but the places.
 CopyPiecesParams paramsOf(const PieceShape& shape, const Pieces& from, const Pieces& to) {
   CopyPiecesParams params{};
-  for (size_t i = 0; i < from.places.size(); ++i) {
-    params.from[i] = from.places[i].grid;
-    params.fromTile[i] = from.places[i].firstTile;
-  }
-  for (size_t i = 0; i < to.places.size(); ++i) {
-    params.to[i] = to.places[i].grid;
-    params.toTile[i] = to.places[i].firstTile;
-  }
   uint32_t before = 0;
   for (size_t i = 0; i < shape.tileBytes.size(); ++i) {
     const auto tile = static_cast<uint32_t>(shape.tileBytes[i]), head = shape.grid.tiles * tile;
@@ -84,28 +93,59 @@ CopyPiecesParams paramsOf(const PieceShape& shape, const Pieces& from, const Pie
   return params;
 }
 
-std::span<const uint32_t> Lane::copyPieces(const PieceShape& shape, const Pieces& from, const Pieces& to) {
-  const size_t count = from.places.size();
-  if (count == 0) return {};
+void Lane::copyPieces(const PieceShape& shape, const Pieces& from, const Pieces& to) {
   if (shape.tileBytes.size() > kMostSections) throw std::runtime_error("layer blocks of more sections than a GPU copies");
   memory_->device().enter();
-  CopyPiecesParams params = paramsOf(shape, from, to);
-  params.sums = reinterpret_cast<unsigned long long*>(sums_.data());
+  const CopyPiecesParams params = paramsOf(shape, from, to);
+  for (size_t first = 0; first < from.places.size(); first += kMostCopies) launch(params, from, to, first);
+}
+
+void Lane::launch(CopyPiecesParams params, const Pieces& from, const Pieces& to, size_t first) {
+  const size_t count = std::min<size_t>(kMostCopies, from.places.size() - first);
+  for (size_t i = 0; i < count; ++i) {
+    params.from[i] = from.places[first + i].grid;
+    params.fromTile[i] = from.places[first + i].firstTile;
+    if (to.places.empty()) continue;
+    params.to[i] = to.places[first + i].grid;
+    params.toTile[i] = to.places[first + i].firstTile;
+  }
   const Launch launch = copyPiecesLaunch(params, count);
+  const size_t parts = launch.grid[0];
+  if (numSums_ + count * parts > kMostSums) settle();
+  params.sums = reinterpret_cast<unsigned long long*>(sums_.data()) + numSums_;
   void* arguments[] = {&params};
   driver_.check(driver_.cuLaunchKernel(memory_->copyPieces(), launch.grid[0], launch.grid[1], launch.grid[2], launch.block, 1, 1,
                                        launch.sharedBytes, stream_, arguments, nullptr),
                 "copy blocks");
-  finish();
-  const auto parts = static_cast<std::ptrdiff_t>(launch.grid[0]);
-  pieceSums_.clear();
-  for (const unsigned long long* sums = params.sums; pieceSums_.size() < count; sums += parts) {
-    pieceSums_.push_back(folded(std::accumulate(sums, sums + parts, uint64_t{0})));
-  }
-  return pieceSums_;
+  begun_.push_back({count, parts});
+  numSums_ += count * parts;
 }
 
-void Lane::finish() {
+std::span<const uint32_t> Lane::finish() {
+  finished_.clear();
+  try {
+    settle();
+  } catch (...) {
+    settled_.clear();
+    throw;
+  }
+  std::swap(finished_, settled_);
+  return finished_;
+}
+
+void Lane::settle() {
+  const std::vector<Begun> begun = std::exchange(begun_, {});
+  numSums_ = 0;
+  await();
+  const auto* sums = reinterpret_cast<const unsigned long long*>(sums_.data());
+  for (const Begun& launch : begun) {
+    for (size_t i = 0; i < launch.pieces; ++i, sums += launch.parts) {
+      settled_.push_back(folded(std::accumulate(sums, sums + launch.parts, uint64_t{0})));
+    }
+  }
+}
+
+void Lane::await() {
   using Clock = std::chrono::steady_clock;
   memory_->device().enter();
   done_.record(stream_);

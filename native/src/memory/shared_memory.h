@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,14 +25,19 @@ class CopyLane {
   virtual void fetch(char* to, DeviceAddress from, size_t bytes) = 0;
   /// To the device's memory; returns before it is done.
   virtual void store(DeviceAddress to, const char* from, size_t bytes) = 0;
-  /// Copies at most `kMostCopies` pieces from places of the device to others, or to none, waits for it, and sums them. The adjacent tiles of
-  /// each head are multiples of 16 bytes. @returns the sum of each, until the next call: that of
-  /// its longs, the i-th times 2 * i + 1, modulo 2^64, folded.
-  virtual std::span<const uint32_t> copyPieces(const PieceShape& shape, const Pieces& from, const Pieces& to) = 0;
-  /// Waits for all copies so far, which have a deadline.
-  virtual void finish() = 0;
-
-  static constexpr size_t kMostCopies = 128;
+  /// Copies pieces from places of the device to others, or to none, and sums them; mostly returns before it is done. The adjacent tiles of each
+  /// head are multiples of 16 bytes.
+  virtual void copyPieces(const PieceShape& shape, const Pieces& from, const Pieces& to) = 0;
+  /// Waits for all copies so far, which have a deadline. @returns the sums of the pieces since the last call, in their order, until the next call:
+  /// that of the longs of each, the i-th times 2 * i + 1, modulo 2^64, folded. Where it throws their sums are lost.
+  virtual std::span<const uint32_t> finish() = 0;
+  /// Waits for copies of which nobody wants to know whether they were made.
+  void abandon() noexcept {
+    try {
+      finish();
+    } catch (const std::exception&) {
+    }
+  }
 };
 
 /// Memory of a device that another process of this host owns, mapped to read.

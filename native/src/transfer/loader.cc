@@ -5,8 +5,8 @@
 namespace svc::transfer {
 namespace {
 
-/// What a turn of one load copies.
-constexpr size_t kBytesPerTurn = size_t{4} << 20;
+/// What a turn of one load copies by way of the host, and what it looks at for the device to copy.
+constexpr size_t kBytesPerTurn = size_t{4} << 20, kDeviceBytesPerTurn = size_t{64} << 20;
 
 bool fits(const Load& load) {
   const Receive& receive = *load.receive;
@@ -72,24 +72,25 @@ bool Loader::copySome(Load& load) {
   const Receive& receive = *load.receive;
   const uint64_t readable = receive.numReadable;
   if (load.numRead == readable) return true;
-  const uint64_t end = std::min(readable, load.numRead + bytesPerTurn_ / receive.parts().front().pieceBytes());
+  const size_t each = receive.parts().front().pieceBytes(), most = bytesPerTurn_ / each;
+  const uint64_t end = std::min(readable, load.numRead + std::max(kDeviceBytesPerTurn / each, most));
   bool isIntact = true;
   onDevice_.assign(memory_.all().size(), {});
   try {
-    for (size_t copied = 0; isIntact && load.numRead < end; ++load.numRead) {
+    for (size_t copied = 0; isIntact && load.numRead < end && copied < most; ++load.numRead) {
       const Receive::Piece piece = load.isLate ? receive.inOrder(load.numRead) : receive.arrival(load.numRead);
       const uint64_t block = receive.blockOf(piece);
       if (block < load.firstBlock || block - load.firstBlock >= load.blocks.size()) continue;
       const uint32_t to = load.blocks[block - load.firstBlock];
-      isIntact = receive.isOnDevice(piece) ? copyOnDevice(receive, piece, to) : copy(receive, piece, to, copied++);
+      if (receive.isOnDevice(piece)) copyOnDevice(receive, piece, to);
+      else isIntact = copy(receive, piece, to, copied++);
     }
-    for (size_t part = 0; part < onDevice_.size(); ++part) isIntact = flush(receive, part) && isIntact;
-    // Also where one was damaged: the blocks are given back.
-    for (const auto& lane : lanes_) lane->finish();
+    beginCopies(receive);
   } catch (const std::exception&) {
-    return false;
+    isIntact = false;
   }
-  return isIntact;
+  // Also where one was damaged: the blocks are given back.
+  return finish() && isIntact;
 }
 
 bool Loader::copy(const Receive& receive, const Receive::Piece& piece, uint32_t block, size_t copied) {
@@ -120,8 +121,7 @@ bool Loader::copy(const Receive& receive, const Receive::Piece& piece, uint32_t 
   return true;
 }
 
-bool Loader::copyOnDevice(const Receive& receive, const Receive::Piece& piece, uint32_t block) {
-  bool isIntact = true;
+void Loader::copyOnDevice(const Receive& receive, const Receive::Piece& piece, uint32_t block) {
   for (size_t part = 0; part < onDevice_.size(); ++part) {
     const PartCut& cut = receive.parts()[part];
     if (!cut.has(piece.layer, piece.shard)) continue;
@@ -130,18 +130,27 @@ bool Loader::copyOnDevice(const Receive& receive, const Receive::Piece& piece, u
     copies.from.push_back({receive.devicePlace(part, piece), 0});
     copies.to.push_back({layerBlock, cut.firstTile(piece.shard, receive.runInBlock(piece))});
     copies.expected.push_back(receive.checksum(piece));
-    if (copies.from.size() == CopyLane::kMostCopies) isIntact = flush(receive, part) && isIntact;
   }
-  return isIntact;
 }
 
-bool Loader::flush(const Receive& receive, size_t part) {
-  const Copies copies = std::exchange(onDevice_[part], {});
-  if (copies.from.empty()) return true;
-  const PartCut& cut = receive.parts()[part];
-  const PieceShape shape = cut.piece();
-  const std::span<const uint32_t> sums = lanes_[part]->copyPieces(shape, {shape.grid, copies.from}, {cut.grid(), copies.to});
-  return std::ranges::equal(sums, copies.expected);
+void Loader::beginCopies(const Receive& receive) {
+  for (size_t part = 0; part < lanes_.size(); ++part) {
+    const PartCut& cut = receive.parts()[part];
+    const PieceShape shape = cut.piece();
+    lanes_[part]->copyPieces(shape, {shape.grid, onDevice_[part].from}, {cut.grid(), onDevice_[part].to});
+  }
+}
+
+bool Loader::finish() {
+  bool isIntact = true;
+  for (size_t part = 0; part < lanes_.size(); ++part) {
+    try {
+      isIntact = std::ranges::equal(lanes_[part]->finish(), onDevice_[part].expected) && isIntact;
+    } catch (const std::exception&) {
+      isIntact = false;
+    }
+  }
+  return isIntact;
 }
 
 void Loader::end(const Load& load, bool isIntact) {

@@ -48,15 +48,17 @@ class Loader {
   bool copySome(Load& load);
   /// Copies a piece, number `copied` of this turn, into `block` of each part that has it, and verifies it.
   bool copy(const Receive& receive, const Receive::Piece& piece, uint32_t block, size_t copied);
-  /// The same of a piece that is on the device, together with others. False where others were not as they were sent.
-  bool copyOnDevice(const Receive& receive, const Receive::Piece& piece, uint32_t block);
-  /// Copies what is to be copied together into a part, and verifies it.
-  bool flush(const Receive& receive, size_t part);
+  /// The same of a piece that is on the device, together with others, which `finish` verifies.
+  void copyOnDevice(const Receive& receive, const Receive::Piece& piece, uint32_t block);
+  /// Begins to copy what is to be copied together.
+  void beginCopies(const Receive& receive);
+  /// Waits for the devices. False where a piece is not as it was sent.
+  bool finish();
   void end(const Load& load, bool isIntact);
 
   const KvParts& memory_;
   EventQueue& events_;
-  /// Most bytes of one load that are copied before commands and other loads are served.
+  /// Most bytes of one load that the host copies before commands and other loads are served.
   const size_t bytesPerTurn_;
   /// [parts] Empty for memory of the host. The pinned memory of each has room for the pieces of a turn.
   std::vector<std::unique_ptr<CopyLane>> lanes_;

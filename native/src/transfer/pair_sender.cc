@@ -138,7 +138,8 @@ struct PairSender::Work {
     const PieceShape shape = cut().piece();
     Pieces to{shape.grid, {}};
     for (size_t i = 0; i < portion.blocks.size(); ++i) to.places.push_back({room + i * cut().pieceBytes(), 0});
-    const std::span<const uint32_t> sums = lane.copyPieces(shape, piecesOf(portion, table().memory, cut()), to);
+    lane.copyPieces(shape, piecesOf(portion, table().memory, cut()), to);
+    const std::span<const uint32_t> sums = lane.finish();
     std::vector<FrameEntry> entries;
     for (size_t i = 0; i < sums.size(); ++i) entries.push_back(portion.entry(i, sums[i]));
     return frameHead(portion.header(), entries);

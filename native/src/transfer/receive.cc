@@ -22,7 +22,7 @@ bool Receive::cutInto(const Cut& cut) {
   }
   const size_t numPieces = starts_.back();
   checksums_.resize(numPieces);
-  hasCome_.resize(numPieces);
+  states_.resize(numPieces);
   isOnDevice_.resize(numPieces);
   arrivals_.resize(numPieces);
   numPieces_ = numPieces;
@@ -34,11 +34,16 @@ bool Receive::has(const Piece& piece) const {
   return isWithin && groups_[blockOf(piece) - firstBlock] == memory_.places().of[piece.layer].group;
 }
 
+bool Receive::begin(const Piece& piece) {
+  State& state = states_[indexOf(piece)];
+  return std::exchange(state, std::max(state, State::Begun)) == State::Missing;
+}
+
 bool Receive::arrived(const Piece& piece, uint32_t checksum, bool isOnDevice) {
   const size_t index = indexOf(piece);
   checksums_[index] = checksum;
   isOnDevice_[index] = isOnDevice;
-  hasCome_[index] = true;
+  states_[index] = State::Come;
   arrivals_[numCome_] = index;
   return ++numCome_ == numPieces_;
 }

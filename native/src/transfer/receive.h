@@ -42,7 +42,11 @@ class Receive {
   bool cutInto(const Cut& cut);
   /// Whether its run is one of this transfer, and in a block of its layer's group.
   bool has(const Piece& piece) const;
-  bool hasCome(const Piece& piece) const { return hasCome_[indexOf(piece)]; }
+  bool hasCome(const Piece& piece) const { return states_[indexOf(piece)] == State::Come; }
+  /// A device begins to copy it. False where it has come, or one does that already.
+  bool begin(const Piece& piece);
+  /// It did not come as it was sent: it may be sent again.
+  void forget(const Piece& piece) { states_[indexOf(piece)] = State::Missing; }
   /// It is in its place, of the host or of each device that it is for, with this checksum. @returns whether it was the last one.
   bool arrived(const Piece& piece, uint32_t checksum, bool isOnDevice);
 
@@ -101,8 +105,9 @@ class Receive {
   std::vector<std::vector<uint32_t>> layers_;
   /// Checksums of the pieces that have arrived; the loader verifies them once more.
   std::vector<uint32_t> checksums_;
-  /// Which have arrived intact; nothing is written there again.
-  std::vector<bool> hasCome_;
+  /// Where a piece has come intact nothing is written again.
+  enum class State : uint8_t { Missing, Begun, Come };
+  std::vector<State> states_;
   /// Which of them are in their places on devices.
   std::vector<char> isOnDevice_;
   /// In their order.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <future>
+#include <utility>
 
 #include "transfer/greeting.h"
 #include "transfer/last_words.h"
@@ -17,11 +18,21 @@ namespace {
 constexpr size_t kMaxConnections = 1024;
 /// Most bytes of KV memory that a peer can have.
 constexpr size_t kMaxForeignBytes = size_t{1} << 46;
-/// Reads from one connection before the others have their turn.
-constexpr int kReadsPerTurn = 16;
+/// Reads from one connection before the others have their turn; more of frames that a device copies together: there are two of each.
+constexpr int kReadsPerTurn = 16, kDeviceReadsPerTurn = 64;
 constexpr size_t kMaxParts = 32;
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
+
+/// Why `body` failed, or ''.
+std::string faultOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -70,14 +81,16 @@ void Receiver::handle(int fd) {
   }
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
-  try {
-    for (int i = 0; i < kReadsPerTurn && read(found->second); ++i) {
+  Inbound& inbound = found->second;
+  const int reads = inbound.deviceMemory.empty() ? kReadsPerTurn : kDeviceReadsPerTurn;
+  const std::string fault = settledAfter([&] {
+    for (int i = 0; i < reads && read(inbound); ++i) {
     }
-  } catch (const std::exception& error) {
-    sendLastWords(fd, error.what());
-    poller_.forget(fd);
-    connections_.erase(found);
-  }
+  });
+  if (fault.empty()) return;
+  sendLastWords(fd, fault);
+  poller_.forget(fd);
+  connections_.erase(found);
 }
 
 void Receiver::accept(const Listener& listener) {
@@ -274,25 +287,62 @@ void Receiver::copyOnDevices(Inbound& inbound) {
   if (!inbound.receive) return;
   const FrameHeader& header = inbound.header;
   const std::vector<size_t> holders = memory_.holders(header.layer, inbound.part->firstHead(header.shard));
-  std::vector<uint32_t> indices;
   for (uint32_t index = 0; index < header.count; ++index) {
-    if (placeOf(inbound, index) == nullptr) continue;
-    if (inbound.receive->hasDevicePlace(pieceAt(inbound, index))) indices.push_back(index);
-    else copyToHost(inbound, index, holders.front());
+    if (!inbound.receive->hasDevicePlace(pieceAt(inbound, index))) copyToHost(inbound, index, holders.front());
   }
-  std::vector<bool> areIntact(indices.size(), true);
-  for (const size_t part : holders) {
-    const std::span<const uint32_t> sums = copyOnDevice(inbound, indices, part);
-    for (size_t i = 0; i < indices.size(); ++i) areIntact[i] = areIntact[i] && sums[i] == inbound.entries[indices[i]].checksum;
+  std::vector<uint32_t> indices;
+  Copying& frame = copying_.emplace_back(Copying{inbound.receive, {}, {}, inbound.part->pieceBytes(), holders});
+  for (uint32_t index = 0; index < header.count; ++index) {
+    const Receive::Piece piece = pieceAt(inbound, index);
+    if (!inbound.receive->hasDevicePlace(piece) || !inbound.receive->begin(piece)) continue;
+    indices.push_back(index);
+    frame.pieces.push_back(piece);
+    frame.checksums.push_back(inbound.entries[index].checksum);
   }
-  for (size_t i = 0; i < indices.size(); ++i) arrived(inbound, indices[i], areIntact[i], {inbound.entries[indices[i]].checksum, true});
+  for (const size_t part : holders) copyOnDevice(inbound, indices, part);
 }
 
-std::span<const uint32_t> Receiver::copyOnDevice(const Inbound& inbound, std::span<const uint32_t> indices, size_t part) {
+void Receiver::copyOnDevice(const Inbound& inbound, std::span<const uint32_t> indices, size_t part) {
   const PieceShape shape = inbound.part->piece();
   Pieces to{shape.grid, {}};
   for (const uint32_t index : indices) to.places.push_back({inbound.receive->devicePlace(part, pieceAt(inbound, index)), 0});
-  return lane(part).copyPieces(shape, sourcesOf(inbound, indices, part), to);
+  lane(part).copyPieces(shape, sourcesOf(inbound, indices, part), to);
+}
+
+void Receiver::settle() {
+  if (copying_.empty()) return;
+  std::vector<std::span<const uint32_t>> sums(lanes_.size());
+  std::string fault;
+  for (size_t part = 0; part < lanes_.size(); ++part) {
+    const std::string of = faultOf([&] { if (lanes_[part]) sums[part] = lanes_[part]->finish(); });
+    if (!of.empty()) fault = of;
+  }
+  for (const Copying& frame : std::exchange(copying_, {})) settle(frame, sums);
+  loader_.wake();
+  if (!fault.empty()) refuse(fault);
+}
+
+void Receiver::settle(const Copying& frame, std::vector<std::span<const uint32_t>>& sums) {
+  const size_t count = frame.pieces.size();
+  std::vector<bool> areIntact(count, true);
+  bool areAll = true, isCorrupt = false;
+  for (const size_t part : frame.holders) {
+    const bool isDone = sums[part].size() >= count;
+    areAll = areAll && isDone;
+    if (!isDone) continue;
+    for (size_t i = 0; i < count; ++i) areIntact[i] = areIntact[i] && sums[part][i] == frame.checksums[i];
+    sums[part] = sums[part].subspan(count);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (areAll) bytesReceived_ += frame.pieceBytes;
+    if (areAll && areIntact[i]) {
+      arrived(*frame.receive, frame.pieces[i], {frame.checksums[i], true});
+    } else {
+      frame.receive->forget(frame.pieces[i]);
+      isCorrupt = areAll;
+    }
+  }
+  if (isCorrupt) events_.push({EventKind::Corrupt, frame.receive->ticket});
 }
 
 Pieces Receiver::sourcesOf(const Inbound& inbound, std::span<const uint32_t> indices, size_t part) const {
@@ -309,10 +359,13 @@ Pieces Receiver::sourcesOf(const Inbound& inbound, std::span<const uint32_t> ind
 }
 
 void Receiver::copyToHost(Inbound& inbound, uint32_t index, size_t part) {
+  if (placeOf(inbound, index) == nullptr) return;
+  settle();
   const PieceShape shape = inbound.part->piece();
   CopyLane& copies = lane(part);
   const Pieces to{shape.grid, {{reinterpret_cast<DeviceAddress>(copies.pinned()), 0}}};
-  const uint32_t sum = copies.copyPieces(shape, sourcesOf(inbound, {&index, 1}, part), to).front();
+  copies.copyPieces(shape, sourcesOf(inbound, {&index, 1}, part), to);
+  const uint32_t sum = copies.finish().front();
   const uint32_t kept = inbound.checksum->copy(placeOf(inbound, index), copies.pinned());
   arrived(inbound, index, sum == inbound.entries[index].checksum, {kept, false});
 }
@@ -337,23 +390,25 @@ std::string Receiver::take(const PairReceiver::Arrived& frame) {
   inbound.header = frame.header;
   inbound.entries = frame.entries;
   inbound.pieces = frame.pieces;
-  try {
+  return settledAfter([&] {
     checkHeader(inbound);
     beginPieces(inbound);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
+  });
+}
+
+std::string Receiver::settledAfter(const std::function<void()>& body) {
+  const std::string fault = faultOf(body), unsettled = faultOf([this] { settle(); });
+  return fault.empty() ? unsettled : fault;
 }
 
 void Receiver::arrived(Inbound& inbound, uint32_t index, bool isIntact, Kept kept) {
-  Receive& receive = *inbound.receive;
   bytesReceived_ += inbound.part->pieceBytes();
-  if (!isIntact) {
-    inbound.isCorrupt = true;
-    return;
-  }
-  const bool isLast = receive.arrived(pieceAt(inbound, index), kept.checksum, kept.isOnDevice);
+  if (isIntact) arrived(*inbound.receive, pieceAt(inbound, index), kept);
+  else inbound.isCorrupt = true;
+}
+
+void Receiver::arrived(Receive& receive, const Receive::Piece& piece, Kept kept) {
+  const bool isLast = receive.arrived(piece, kept.checksum, kept.isOnDevice);
   if (isLast) events_.push({EventKind::Received, receive.ticket});
   receive.numReadable = receive.numCome();
 }

@@ -5,10 +5,12 @@
 #include <sys/uio.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -85,10 +87,26 @@ class Receiver {
   void beginPieces(Inbound& inbound);
   bool readPieces(Inbound& inbound);
   void copyPieces(Inbound& inbound);
-  /// From the sender's GPU to the places on those of the parts that hold the pieces.
+  /// Pieces of a frame that devices copy.
+  struct Copying {
+    std::shared_ptr<Receive> receive;
+    std::vector<Receive::Piece> pieces;
+    std::vector<uint32_t> checksums;
+    size_t pieceBytes;
+    /// The parts that hold them.
+    std::vector<size_t> holders;
+  };
+
+  /// Begins to copy from the sender's GPU to the places on those of the parts that hold the pieces.
   void copyOnDevices(Inbound& inbound);
-  /// To the places on one of them. @returns the sum of each.
-  std::span<const uint32_t> copyOnDevice(const Inbound& inbound, std::span<const uint32_t> indices, size_t part);
+  /// To the places on one of them.
+  void copyOnDevice(const Inbound& inbound, std::span<const uint32_t> indices, size_t part);
+  /// Waits for all that devices copy, and verifies it. Throws std::runtime_error where one fails.
+  void settle();
+  /// Settles after `body`, also where that fails: what a device reads must stay until it has read it. @returns why one of both failed, or ''.
+  std::string settledAfter(const std::function<void()>& body);
+  /// [parts] `sums` begins with those of this frame, which it takes; where a device has failed there are none.
+  void settle(const Copying& frame, std::vector<std::span<const uint32_t>>& sums);
   /// Where its GPU reads pieces of the frame.
   Pieces sourcesOf(const Inbound& inbound, std::span<const uint32_t> indices, size_t part) const;
   /// To a place that only the host has.
@@ -107,6 +125,7 @@ class Receiver {
     arrived(inbound, index, checksum == inbound.entries[index].checksum, {checksum, false});
   }
   void arrived(Inbound& inbound, uint32_t index, bool isIntact, Kept kept);
+  void arrived(Receive& receive, const Receive::Piece& piece, Kept kept);
   /// A piece of the frame.
   static Receive::Piece pieceAt(const Inbound& inbound, uint32_t index);
   /// Null if the piece is thrown away.
@@ -124,6 +143,8 @@ class Receiver {
   std::vector<char> waste_;
   /// [parts]
   std::vector<std::unique_ptr<CopyLane>> lanes_;
+  /// Frames in the order in which the lanes copy them; never more than those of one turn of a connection.
+  std::vector<Copying> copying_;
   std::optional<PairReceiver> pairs_;
   Poller poller_;
 };

@@ -17,6 +17,8 @@ namespace {
 constexpr int kFramesPerTurn = 16;
 /// Most bytes of a frame whose layer blocks a GPU reads: the launch of a copy takes as long as some MB.
 constexpr size_t kMaxDevicePayload = size_t{8} << 20;
+/// Frames whose pieces a GPU sums, or copies to the host, before the first of them is written: to wait for it takes as long as some of them.
+constexpr size_t kFramesSummed = 32, kFramesFetched = 4;
 
 /// Removes `size` bytes from the front of `parts`, beginning with part `next`.
 void advance(std::vector<iovec>& parts, size_t& next, size_t size) {
@@ -175,17 +177,15 @@ void Sender::pump(Outbound& outbound) {
   for (int i = 0; i < kFramesPerTurn; ++i) {
     if (outbound.isFull) return;
     if (!outbound.writing) {
-      const bool isOfDevice = !staging_.empty(), isMapped = link.transport->maps(parts_[outbound.part].memory());
-      if (isOfDevice && !isMapped && !staging_[outbound.part]->hasRoom()) return;
-      const size_t most = isOfDevice && isMapped ? kMaxDevicePayload : kMaxPayload;
-      auto portion = parts_[outbound.part].table->take(outbound.link, link.parts[outbound.part], most);
-      if (!portion) return;
       try {
-        outbound.writing = makeFrame(std::move(*portion), link, outbound.part);
+        if (outbound.ready.empty()) makeReady(outbound);
       } catch (const std::exception& error) {
         closeLink(outbound.link, error.what());
         return;
       }
+      if (outbound.ready.empty()) return;
+      outbound.writing = makeFrame(std::move(outbound.ready.front()), link, outbound.part);
+      outbound.ready.pop_front();
     }
     if (!write(outbound)) return;
     const Portion portion = std::move(outbound.writing->portion);
@@ -206,17 +206,53 @@ bool Sender::isSent(uint32_t send, const Link& link) const {
   return true;
 }
 
-Sender::Writing Sender::makeFrame(Portion portion, const Link& link, size_t part) {
+void Sender::makeReady(Outbound& outbound) {
+  const Link& link = links_.at(outbound.link);
+  if (staging_.empty()) {
+    auto portion = parts_[outbound.part].table->take(outbound.link, link.parts[outbound.part], kMaxPayload);
+    if (portion) outbound.ready.push_back({std::move(*portion)});
+    return;
+  }
+  Staging& staging = *staging_[outbound.part];
+  try {
+    beginOnDevice(outbound, staging);
+  } catch (...) {
+    staging.abandon();
+    throw;
+  }
+  if (outbound.ready.empty()) return;
+  std::span<const uint32_t> sums = staging.finish();
+  for (Ready& ready : outbound.ready) {
+    if (ready.place) continue;
+    const auto own = sums.first(ready.portion.blocks.size());
+    ready.sums.assign(own.begin(), own.end());
+    sums = sums.subspan(own.size());
+  }
+}
+
+void Sender::beginOnDevice(Outbound& outbound, Staging& staging) {
+  const KvPart& part = parts_[outbound.part];
+  const Link& link = links_.at(outbound.link);
+  const PartCut& cut = link.parts[outbound.part];
+  const bool isMapped = link.transport->maps(part.memory());
+  const auto hasRoom = [&] { return isMapped || (outbound.ready.empty() ? staging.hasRoom() : staging.hasMuchRoom()); };
+  while (outbound.ready.size() < (isMapped ? kFramesSummed : kFramesFetched) && hasRoom()) {
+    auto portion = part.table->take(outbound.link, cut, isMapped ? kMaxDevicePayload : kMaxPayload);
+    if (!portion) return;
+    Ready& ready = outbound.ready.emplace_back(Ready{std::move(*portion)});
+    if (isMapped) staging.sum(ready.portion, cut);
+    else ready.place = staging.fetch(ready.portion, cut);
+  }
+}
+
+Sender::Writing Sender::makeFrame(Ready ready, const Link& link, size_t part) {
+  auto& [portion, place, sums] = ready;
   const KvMemory& memory = parts_[part].memory();
   const PartCut& cut = link.parts[part];
   const uint32_t count = static_cast<uint32_t>(portion.blocks.size());
-  std::optional<Staging::Place> place;
-  std::vector<char> copies;
-  std::span<const uint32_t> sums;
   const bool isMapped = link.transport->maps(memory);
-  if (memory.isOfDevice() && isMapped) sums = staging_[part]->sum(portion, cut);
-  else if (memory.isOfDevice()) place = staging_[part]->fetch(portion, cut);
-  else if (!cut.isWhole()) copies = gather(memory, cut, portion);
+  std::vector<char> copies;
+  if (!memory.isOfDevice() && !cut.isWhole()) copies = gather(memory, cut, portion);
   const auto piece = [&](size_t i) {
     if (place) return place->data() + i * cut.pieceBytes();
     return cut.isWhole() ? memory.layerBlock(portion.row, portion.blocks[i]) : copies.data() + i * cut.pieceBytes();
@@ -278,6 +314,7 @@ void Sender::closeLink(uint32_t id, const std::string& reason) {
 /// A frame that has begun must be completed, or the peer cannot read on. A copy of the rest frees the blocks.
 void Sender::finishClosing(uint32_t send) {
   for (auto& [fd, outbound] : sockets_) {
+    std::erase_if(outbound.ready, [send](const Ready& ready) { return ready.portion.send == send; });
     if (!outbound.writing || outbound.writing->portion.send != send) continue;
     Writing& writing = *outbound.writing;
     size_t size = 0;

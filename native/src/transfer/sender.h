@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,13 @@ class Sender {
   uint64_t bytesSent(const Transport& transport) const;
 
  private:
+  /// Pieces that can be written.
+  struct Ready {
+    Portion portion;
+    /// Of a device: where they are, or else their sums where the receiver reads them there.
+    std::optional<Staging::Place> place = {};
+    std::vector<uint32_t> sums = {};
+  };
   /// A frame that is being written into a socket.
   struct Writing {
     Portion portion;
@@ -59,6 +67,8 @@ class Sender {
     /// The receiver can take frames.
     bool isConnected = false;
     bool isFull = false;
+    /// To be written next.
+    std::deque<Ready> ready = {};
     std::optional<Writing> writing;
   };
   struct Link {
@@ -83,8 +93,10 @@ class Sender {
   void pumpAll();
   /// Writes frames until there are no more or the socket takes no more, and at most some.
   void pump(Outbound& outbound);
-  /// Throws std::runtime_error where the device that has the pieces fails.
-  Writing makeFrame(Portion portion, const Link& link, size_t part);
+  /// Takes portions: those of a device together, so that it is waited for once. Throws std::runtime_error where the device fails.
+  void makeReady(Outbound& outbound);
+  void beginOnDevice(Outbound& outbound, Staging& staging);
+  Writing makeFrame(Ready ready, const Link& link, size_t part);
   bool isSent(uint32_t send, const Link& link) const;
   /// False if the socket takes no more now, or is closed.
   bool write(Outbound& outbound);

@@ -1,8 +1,9 @@
-// The sender waits for the copies of a frame: they should take less than its socket takes for the same bytes, which no GPU has shown yet.
+// The sender waits for the copies of a few frames at once.
 
 #include "transfer/staging.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "transfer/frame.h"
 
@@ -10,7 +11,7 @@ namespace svc::transfer {
 namespace {
 
 /// Frames that are written at once. More sockets than that take turns.
-constexpr size_t kPlaces = 32;
+constexpr size_t kPlaces = 48;
 
 size_t placeBytes(const KvMemory& memory) { return std::max(kMaxPayload, memory.layerBlockBytes); }
 
@@ -21,22 +22,28 @@ Staging::Staging(const KvMemory& memory, std::function<void()> onFree)
   for (size_t i = kPlaces; i > 0; --i) free_.push_back(lane_->pinned() + (i - 1) * placeBytes(memory));
 }
 
+bool Staging::hasMuchRoom() const { return free_.size() > kPlaces / 2; }
+
 Staging::Place Staging::fetch(const Portion& portion, const PartCut& cut) {
   Place place(*this, free_.back());
   free_.pop_back();
   char* to = place.data();
-  for (size_t i = 0; i < portion.blocks.size(); ++i, to += cut.pieceBytes()) {
+  // Neighbours are one copy.
+  DeviceAddress from = 0;
+  size_t size = 0;
+  for (size_t i = 0; i < portion.blocks.size(); ++i) {
     const DeviceAddress layerBlock = memory_.deviceAddress(portion.row, portion.blocks[i]);
-    cut.eachSpan(portion.shard, portion.runs[i] % cut.runs(), [&](size_t inBlock, size_t inPiece, size_t bytes) {
-      lane_->fetch(to + inPiece, layerBlock + inBlock, bytes);
+    cut.eachSpan(portion.shard, portion.runs[i] % cut.runs(), [&](size_t inBlock, size_t, size_t bytes) {
+      if (size > 0 && from + size != layerBlock + inBlock) {
+        lane_->fetch(to, from, size);
+        to += std::exchange(size, 0);
+      }
+      if (size == 0) from = layerBlock + inBlock;
+      size += bytes;
     });
   }
-  lane_->finish();
+  lane_->fetch(to, from, size);
   return place;
-}
-
-std::span<const uint32_t> Staging::sum(const Portion& portion, const PartCut& cut) {
-  return lane_->copyPieces(cut.piece(), piecesOf(portion, memory_, cut), {});
 }
 
 void Staging::give(char* place) {

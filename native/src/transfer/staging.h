@@ -38,11 +38,17 @@ class Staging {
   };
 
   bool hasRoom() const { return !free_.empty(); }
-  /// Copies the pieces of `portion` behind each other into a place. There must be room. Throws std::runtime_error where the device
-  /// fails.
+  /// Whether there is so much that a frame may have a place before it is its turn.
+  bool hasMuchRoom() const;
+  /// Begins to copy the pieces of `portion` behind each other into a place. There must be room. Throws std::runtime_error where the
+  /// device fails, as all below.
   Place fetch(const Portion& portion, const PartCut& cut);
-  /// The sum of each piece of `portion`, by the device.
-  std::span<const uint32_t> sum(const Portion& portion, const PartCut& cut);
+  /// Lets the device begin to sum the pieces of `portion`.
+  void sum(const Portion& portion, const PartCut& cut) { lane_->copyPieces(cut.piece(), piecesOf(portion, memory_, cut), {}); }
+  /// Waits for what has begun. @returns the sums of all pieces since the last call.
+  std::span<const uint32_t> finish() { return lane_->finish(); }
+  /// Waits for it after something has failed.
+  void abandon() noexcept { lane_->abandon(); }
 
  private:
   void give(char* place);
