@@ -1,5 +1,5 @@
-// Attention over paged keys and values. A row is one query head of one token; a warp takes 16 rows, or several do that share them, and all
-// query heads of a KV head share what is loaded. A row walks tiles of 64 tokens at absolute positions, and merges the states of chunks of 256 in order. A
+// Attention over paged keys and values. A row is one query head of one token; a warp takes 16 rows, or several share them, and all query
+// heads of a KV head share what is loaded. A row walks tiles of 64 tokens at absolute positions, and merges the states of chunks of 256 in order. A
 // block may take all chunks of its rows or a single one: the order of the sums is the same, and a tile that a row does not see
 // changes no bit of it. So prefill and decode, in any chunking, have the same results.
 
@@ -109,7 +109,7 @@ struct Attention {
     beginChunk();
     for (int i = begin; i < end; ++i) {
       attendTile(i, end);
-      if ((i + 1) % (kKvChunk / kKvTile) == 0 || i + 1 == end) {
+      if ((i + 1) % kTiles == 0 || i + 1 == end) {
         const int chunk = i * kKvTile / kKvChunk;
         if (isWhole(state)) mergeChunk();
         else storePartial(state + chunk);
@@ -137,7 +137,7 @@ struct Attention {
 
   __device__ void loadQueries() {
     constexpr int kPieces = kWidth / 8;
-#pragma unroll(kRows* kPieces / kThreads % 4 == 0 ? 4 : 2)
+#pragma unroll 4
     for (int i = thread(); i < kRows * kPieces; i += kThreads) {
       const int row = i / kPieces, column = i % kPieces * 8;
       Quad low{}, high{};
@@ -225,7 +225,7 @@ struct Attention {
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[n][i] = 0.0f;
     }
-#pragma unroll(kSharing)
+#pragma unroll(kSharing > 1 ? 4 : kWidth < 256 ? 2 : 1)
     for (int d = 0; d < kWidth / 8; d += 4) {
       uint32_t q[2][4];
       loadMatrices<false>(q[0], pieceOf<kWidth>(queries(), warpRow() + lane() % 16, d + lane() / 16));

@@ -142,8 +142,9 @@ struct AttentionSchedule {
   const int32_t* counts;  // of works, of cuts
 };
 
-/// q [tokens, heads * headDim] f32 -> out bf16, or f32 where keys and values are. One block of threads takes one tile and one KV head; where
-/// `partials` is not null, of one chunk of tokens alone, and svcAttentionCombine follows with the same arguments.
+/// q [tokens, heads * headDim] f32 -> out bf16, or f32 where keys and values are. Rows of q begin at multiples of 16 bytes. One
+/// block of threads takes one tile and one KV head; where `partials` is not null, of one chunk of tokens alone, and svcAttentionCombine follows
+/// with the same arguments.
 struct AttentionParams {
   const float* q;
   int64_t qStride;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <stdexcept>
 
 #include "backend/not_available.h"
 #include "cuda/cuda_backend.h"
@@ -149,6 +150,9 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.window = static_cast<int32_t>(options.window);
   params.isBidirectional = options.isBidirectional ? 1 : 0;
   if (isF32) return run(f32Launch(params), params);
+  if ((reinterpret_cast<uint64_t>(q.data) | q.stride * sizeof(float)) % 16 != 0) {
+    throw std::runtime_error("rows of the queries of attention must begin at multiples of 16 bytes");
+  }
   const Tiles& tiles = tilesFor(*step, group);
   params.tiles = tileMemory_.at<AttentionTile>();
   params.numTiles = static_cast<int32_t>(sentTiles_.size());
