@@ -41,11 +41,12 @@ try {
       );
     }
     while (core.hasUnfinished) {
+      const { running } = core.stats;
       const before = core.stats.promptTokens - core.stats.cachedPromptTokens;
       const isFinished = (core.step() ?? []).length > 0;
       const prompted = core.stats.promptTokens - core.stats.cachedPromptTokens - before;
       // The first call only launches a step.
-      if (isFinished) console.log(prompted > 0 ? `prefill of ${prompted}` : `decode of ${count}`);
+      if (isFinished) console.log(prompted > 0 ? `prefill of ${prompted}` : `decode of ${running}`);
     }
   }
 } finally {
