@@ -43,16 +43,22 @@ export async function* measureModel(
   });
   try {
     yield measured(`${name}: start`, (performance.now() - startedAt) / 1000, 's');
+    const prompts = Math.ceil(most / 4);
+    yield measured(`${name}: prefill`, prefill(core, prompts, context), 'tokens/s', {
+      goal: goals.prefill ?? null,
+    });
     for (const count of sequences) {
       const before = computedTokens(core);
       const prompted = fill(core, count, { context, steps });
       const tokens = computedTokens(core) - before;
       if (count === most) {
-        const goal = goals.prefill ?? null;
-        yield measured(`${name}: prefill`, tokens / prompted, 'tokens/s', { goal, note: `${tokens} tokens` });
+        const note = `of ${tokens} tokens`;
+        yield measured(`${name}: prefill beside decode`, tokens / prompted, 'tokens/s', { note });
       }
       const goal = goals.decode[count] ?? null;
-      yield measured(`${name}: decode of ${count}`, count / decodeSeconds(core, count), 'tokens/s', { goal });
+      const { seconds, processorSeconds } = decode(core, count);
+      const note = `${(1000 * processorSeconds).toFixed(2)} ms of the processor a step`;
+      yield measured(`${name}: decode of ${count}`, count / seconds, 'tokens/s', { goal, note });
     }
   } finally {
     core.close();
@@ -64,24 +70,32 @@ function computedTokens({ stats }: EngineCore): number {
   return stats.promptTokens - stats.cachedPromptTokens;
 }
 
+/** Tokens a second of prompts alone: their sequences end with the first token. */
+function prefill(core: EngineCore, count: number, context: number): number {
+  for (let id = 0; id < count; id += 1) add(core, id, context, 1);
+  const startedAt = performance.now();
+  while (core.hasUnfinished) core.step();
+  return (count * context) / ((performance.now() - startedAt) / 1000);
+}
+
+function add(core: EngineCore, id: number, context: number, maxTokens: number): void {
+  const { vocabSize } = core.executor.info;
+  const promptTokenIds = Array.from(
+    { length: context },
+    (_, at) => (7919 * at + 104729 * id + 3) % vocabSize,
+  );
+  core.scheduler.add(newRequest({ id, promptTokenIds, stop: { stopTokenIds: [], minTokens: 0, maxTokens } }));
+}
+
 /** Adds the sequences and computes their prompts. @returns the seconds that it took. */
 function fill(
   core: EngineCore,
   count: number,
   { context, steps }: { context: number; steps: number },
 ): number {
-  const { vocabSize } = core.executor.info;
   // The first ones get tokens while the last ones' prompts are computed.
   const maxTokens = steps + Math.ceil((count * context) / ENGINE_DEFAULTS.maxNumBatchedTokens);
-  for (let id = 0; id < count; id += 1) {
-    const promptTokenIds = Array.from(
-      { length: context },
-      (_, at) => (7919 * at + 104729 * id + 3) % vocabSize,
-    );
-    core.scheduler.add(
-      newRequest({ id, promptTokenIds, stop: { stopTokenIds: [], minTokens: 0, maxTokens } }),
-    );
-  }
+  for (let id = 0; id < count; id += 1) add(core, id, context, maxTokens);
   const wanted = core.stats.promptTokens + count * context;
   const startedAt = performance.now();
   do core.step();
@@ -90,13 +104,17 @@ function fill(
 }
 
 /** Of a step in which every sequence gets a token: each call launches one and waits for the one before. */
-function decodeSeconds(core: EngineCore, count: number): number {
+function decode(core: EngineCore, count: number): { seconds: number; processorSeconds: number } {
   const seconds: number[] = [];
+  const processorSeconds: number[] = [];
   while (core.hasUnfinished) {
     const isWhole = core.stats.running === count;
-    const startedAt = performance.now();
+    const [startedAt, before] = [performance.now(), process.cpuUsage()];
     core.step();
-    if (isWhole) seconds.push((performance.now() - startedAt) / 1000);
+    if (!isWhole) continue;
+    seconds.push((performance.now() - startedAt) / 1000);
+    const { user, system } = process.cpuUsage(before);
+    processorSeconds.push((user + system) / 1e6);
   }
-  return median(seconds);
+  return { seconds: median(seconds), processorSeconds: median(processorSeconds) };
 }

@@ -156,6 +156,8 @@ class CudaBackend final : public Backend {
   struct Tiles {
     AttentionPlan plan;
     int group;
+    /// The last ones, which have few rows where others have many.
+    int few;
   };
   /// How the chunks of a step are shared for layers that see alike.
   struct DeviceSchedule {
@@ -220,6 +222,7 @@ class CudaBackend final : public Backend {
   StreamPosition elementwise(Launch (*how)(const ElementwiseParams&), ElementwiseParams params, Rows x, int64_t cols, Rows out);
   /// Whole, or in chunks and their combination where there are `partials`.
   void attend(const AttentionParams& params, const AttentionPlan& plan);
+  void attendMixed(AttentionParams params, const Tiles& tiles);
   const Tiles& tilesFor(const StepInputs& step, int group);
   const DeviceSchedule& scheduleFor(const StepInputs& step, const AttentionOptions& options, const Tiles& tiles);
   void sendSchedule(DeviceSchedule& schedule, const StepInputs& step, const Tiles& tiles);

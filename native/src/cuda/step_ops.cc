@@ -167,6 +167,10 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
     launch(mergeLaunch(schedule.cuts), params);
     return stream_.endOp();
   }
+  if (tiles.few > 0) {
+    attendMixed(params, tiles);
+    return stream_.endOp();
+  }
   const size_t rowBytes = attentionPartialBytes(tiles.plan, 1, options.heads, shape.headDim, maxContext);
   if (rowBytes * q.rows <= kMostStateBytes) {
     params.partials = scratch(rowBytes * q.rows);
@@ -190,6 +194,15 @@ void CudaBackend::attend(const AttentionParams& params, const AttentionPlan& pla
   if (params.partials != nullptr) launch(combineLaunch(params), params);
 }
 
+/// Sequences that get a token beside prompts have the kernel of few rows, whose blocks have more threads for each.
+void CudaBackend::attendMixed(AttentionParams params, const Tiles& tiles) {
+  params.numTiles -= tiles.few;
+  attend(params, tiles.plan);
+  params.tiles += params.numTiles;
+  params.numTiles = tiles.few;
+  attend(params, {kFewRows, kFewRows / tiles.group, false});
+}
+
 const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int group) {
   if (tiles_.has_value() && tiles_->group == group) return *tiles_;
   const KvCacheShape& shape = step.cache->shape;
@@ -198,6 +211,11 @@ const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int grou
                                  : planAttention(group, shape.headDim, step_.maxQuery);
   std::vector<AttentionTile> tiles;
   eachTile(plan, step.queryStarts.data(), step.sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
+  auto few = tiles.end();
+  if (!shape.keysAreValues && plan.rows > kFewRows) {
+    few = std::stable_partition(tiles.begin(), tiles.end(), [&](const AttentionTile& tile) { return tile.numTokens * group > kFewRows; });
+  }
+  tiles_.emplace(Tiles{plan, group, static_cast<int>(tiles.end() - few)});
   if (!areSame(tiles, sentTiles_)) {
     auto parcel = std::make_shared<Parcel>(staging_);
     parcel->in(tiles);
@@ -205,7 +223,7 @@ const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int grou
     stream_.afterOps([parcel] {});
     sentTiles_ = std::move(tiles);
   }
-  return tiles_.emplace(Tiles{plan, group});
+  return *tiles_;
 }
 
 const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& step, const AttentionOptions& options,
