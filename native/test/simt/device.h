@@ -10,8 +10,7 @@
 
 namespace svc::cuda {
 
-/// Kernels run one after the other here.
-inline void awaitBefore() {}
+inline void awaitBefore() { simt::awaitBefore(); }
 
 inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline double fma(double a, double b, double c) { return std::fma(a, b, c); }

@@ -384,13 +384,35 @@ void boxLater(std::function<void()> copy, const void* barrier, int bytes) { bloc
 void commitCopies() { block().commitCopies(); }
 void waitForCopies(int groupsLeft) { block().waitForCopies(groupsLeft); }
 
-void launch(Kernel kernel, const unsigned grid[3], const unsigned block_[3], unsigned sharedBytes, const void* params) {
-  const Index size{block_[0], block_[1], block_[2]}, count{grid[0], grid[1], grid[2]};
-  for (unsigned z = 0; z < count.z; ++z) {
-    for (unsigned y = 0; y < count.y; ++y) {
-      for (unsigned x = 0; x < count.x; ++x) block().run(kernel, params, {x, y, z}, size, count, sharedBytes);
+namespace {
+
+thread_local bool hasAwaited = false;
+
+template <class Run>
+void eachBlock(const unsigned grid[3], const Run& run) {
+  for (unsigned z = 0; z < grid[2]; ++z) {
+    for (unsigned y = 0; y < grid[1]; ++y) {
+      for (unsigned x = 0; x < grid[0]; ++x) run(Index{x, y, z});
     }
   }
 }
+
+}  // namespace
+
+void launch(Kernel kernel, const unsigned grid[3], const unsigned block_[3], unsigned sharedBytes, const void* params) {
+  const Index size{block_[0], block_[1], block_[2]}, count{grid[0], grid[1], grid[2]};
+  eachBlock(grid, [&](const Index& place) { block().run(kernel, params, place, size, count, sharedBytes); });
+}
+
+void launchAhead(Kernel kernel, const unsigned grid[3], const unsigned block_[3], unsigned sharedBytes, const void* params) {
+  const Index size{block_[0], block_[1], block_[2]}, count{grid[0], grid[1], grid[2]};
+  eachBlock(grid, [&](const Index& place) {
+    hasAwaited = false;
+    block().run(kernel, params, place, size, count, sharedBytes);
+    if (!hasAwaited) throw std::runtime_error("simt: a block has not waited for the kernel before it");
+  });
+}
+
+void awaitBefore() { hasAwaited = true; }
 
 }  // namespace svc::simt

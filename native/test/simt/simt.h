@@ -60,6 +60,11 @@ using Kernel = void (*)(const void* params);
 /// Runs all blocks of a grid, one after the other. Throws std::runtime_error where SVC_SIMT_ORDER is not an order.
 void launch(Kernel kernel, const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
 
+/// The same of a kernel that begins with what no kernel writes. Throws std::runtime_error where a block does not wait for the kernel before it.
+void launchAhead(Kernel kernel, const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
+/// The block has waited.
+void awaitBefore();
+
 /// A kernel as a library of emulated kernels exports it: `<name>_emulated`.
 struct EmulatedKernel {
   unsigned long paramBytes;
@@ -79,7 +84,7 @@ struct EmulatedKernel {
 #define gridDim (::svc::simt::place.grid)
 #define __syncthreads() ::svc::simt::syncBlock()
 
-#define SVC_KERNEL(name, Params, threads)                                                                           \
+#define SVC_EMULATED_KERNEL(launch, name, Params, threads)                                                                           \
   static void name##Body(const Params& p);                                                                          \
   extern "C" {                                                                                                      \
   extern const ::svc::simt::EmulatedKernel name##_emulated;                                                         \
@@ -91,5 +96,6 @@ struct EmulatedKernel {
       }};                                                                                                           \
   }                                                                                                                 \
   static void name##Body(const Params& p)
-#define SVC_WEIGHT_KERNEL SVC_KERNEL
-#define SVC_TENSOR_KERNEL SVC_KERNEL
+#define SVC_KERNEL(name, Params, threads) SVC_EMULATED_KERNEL(launch, name, Params, threads)
+#define SVC_WEIGHT_KERNEL(name, Params, threads) SVC_EMULATED_KERNEL(launchAhead, name, Params, threads)
+#define SVC_TENSOR_KERNEL SVC_WEIGHT_KERNEL
