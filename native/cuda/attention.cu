@@ -122,15 +122,11 @@ struct Attention {
     for (int half = 0; half < 2; ++half) total[half] = {-kInfinity, 0.0f};
 #pragma unroll
     for (int i = 0; i < kColumns * 4; ++i) totalOf(i / 4, i % 4) = 0.0f;
-    beginChunk();
-    for (int i = begin; i < end; ++i) {
-      attendTile(i, end);
-      if ((i + 1) % kTiles == 0 || i + 1 == end) {
-        const int chunk = i * kKvTile / kKvChunk;
-        if (isWhole(state)) mergeChunk();
-        else storePartial(state + chunk);
-        beginChunk();
-      }
+    for (int i = begin, chunk = begin / kTiles; i < end; ++chunk) {
+      beginChunk();
+      for (const int last = min(end, (chunk + 1) * kTiles); i < last; ++i) attendTile(i, end);
+      if (isWhole(state)) mergeChunk();
+      else storePartial(state + chunk);
     }
     if (isWhole(state)) store();
   }
@@ -289,6 +285,7 @@ struct Attention {
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[n][i] = 0.0f;
     }
+    const LanePieces<kWidth> lanes(keys, firstKey() * 8 + lane() % 8, lane() / 8);
 #pragma unroll(kHoldsQueries ? kWidth / 32 : kSharing > 1 ? 4 : 1)
     for (int d = 0; d < kWidth / 16; d += 2) {
       uint32_t taken[2][4];
@@ -300,7 +297,7 @@ struct Attention {
 #pragma unroll
       for (int n = 0; n < kOwnKeys; ++n) {
         uint32_t k[4];
-        loadMatrices<false>(k, pieceOf<kWidth>(keys, (firstKey() + n) * 8 + lane() % 8, d * 2 + lane() / 8));
+        loadMatrices<false>(k, lanes.at(n * 8, d * 2));
         multiplyAdd(scores[n], q[0], k[0], k[1]);
         multiplyAdd(scores[n], q[1], k[2], k[3]);
       }
@@ -389,6 +386,7 @@ struct Attention {
 
   /// sums += weights · values
   __device__ void multiplyValues(uint16_t* values) {
+    const LanePieces<kValueWidth> lanes(values, lane() % 16, (firstColumn - blockColumn) / 8 + lane() / 16);
 #pragma unroll
     for (int n = 0; n < kKeys; n += 2) {
       const uint32_t weights[4] = {packBf16(scores[n][0], scores[n][1]), packBf16(scores[n][2], scores[n][3]),
@@ -397,7 +395,7 @@ struct Attention {
 #pragma unroll
       for (int d = 0; d < kColumns; d += 2) {
         uint32_t v[4];
-        loadMatrices<true>(v, pieceOf<kValueWidth>(values, n * 8 + lane() % 16, (firstColumn - blockColumn) / 8 + d + lane() / 16));
+        loadMatrices<true>(v, lanes.at(n * 8, d));
         multiplyAdd(sums[d], weights, v[0], v[1]);
         multiplyAdd(sums[d + 1], weights, v[2], v[3]);
       }

@@ -80,4 +80,19 @@ __device__ __forceinline__ uint16_t* pieceOf(uint16_t* tile, int row, int piece)
   return tile + row * kWidth + (piece ^ (row & 7)) * 8;
 }
 
+/// The same for loads of which a lane begins at one place and goes on by eights of rows, and by pieces that have no bits in common with its first.
+template <int kWidth>
+class LanePieces {
+ public:
+  __device__ __forceinline__ LanePieces(uint16_t* tile, int row, int piece)
+      : row_(reinterpret_cast<char*>(tile + row * kWidth)), piece_((piece ^ (row & 7)) * 16) {}
+  __device__ __forceinline__ const char* at(int rows, int pieces) const {
+    return row_ + (piece_ ^ pieces % 8 * 16) + (rows * kWidth * 2 + pieces / 8 * 128);
+  }
+
+ private:
+  char* row_;
+  int piece_;
+};
+
 }  // namespace svc::cuda
