@@ -13,11 +13,13 @@ namespace svc::cuda {
 template <int kWidth, KvForm kForm, int kSharing, bool kIsScheduled>
 struct Attention {
   static constexpr int kRows = kSharing > 1 ? kFewRows : manyRows(kWidth), kThreads = attentionThreads(kRows);
-  static constexpr int kStages = attentionStages(kRows, kWidth);
+  static constexpr int kStages = attentionStages(kWidth);
   static constexpr int kValueWidth = valueWidth(kWidth);
+  static constexpr bool kIsCut = kValueWidth < kWidth;
   static constexpr int kColumns = kValueWidth / kSharing / 8, kKeys = kKvTile / 8;  // matrices of 8
   static constexpr int kOwnKeys = kKeys / kSharing;
   static constexpr bool kSharesTotals = kSharing == 1;  // all in registers would be too many
+  static constexpr bool kHoldsQueries = holdsQueries(kRows, kWidth);  // in registers
   static_assert(kThreads == kRows / 16 * kSharing * kWarp && sizeof(KvPlace) == kKvPlaceBytes);
 
   struct alignas(16) Quad {
@@ -32,6 +34,7 @@ struct Attention {
   Sight sight[2];
   Progress total[2], chunk[2];
   float ownTotals[kSharesTotals ? 1 : kColumns * 4];
+  uint32_t held[kHoldsQueries ? kWidth / 16 : 1][4];  // queries
   float sums[kColumns][4];
   float scores[kKeys][4];
 
@@ -52,8 +55,8 @@ struct Attention {
   __device__ Attention(const AttentionParams& params, const AttentionTile& tile, int part)
       : p(params),
         tile(tile),
-        kvHead(part % params.kv.kvHeads),
-        blockColumn(part / params.kv.kvHeads * kValueWidth),
+        kvHead(kIsCut ? part % params.kv.kvHeads : part),
+        blockColumn(kIsCut ? part / params.kv.kvHeads * kValueWidth : 0),
         firstColumn(blockColumn + warp() % kSharing * kColumns * 8),
         group(params.heads / params.kv.kvHeads),
         firstRow(params.queryStarts[tile.sequence] + tile.firstToken) {
@@ -72,16 +75,24 @@ struct Attention {
     return reinterpret_cast<uint16_t*>(dynamicShared()) + tileIndex % kStages * kKvTile * (kWidth + kValueWidth);
   }
   __device__ static uint16_t* valuesOf(int tileIndex) { return keysOf(tileIndex) + kKvTile * kWidth; }
-  __device__ static uint16_t* queries() { return keysOf(0) + kStages * kKvTile * (kWidth + kValueWidth); }
   __device__ static KvPlace* placesOf(int tileIndex) {
-    return reinterpret_cast<KvPlace*>(queries() + kRows * kWidth) + tileIndex % 2 * kKvTile;
+    return reinterpret_cast<KvPlace*>(keysOf(0) + kStages * kKvTile * (kWidth + kValueWidth)) + tileIndex % 2 * kKvTile;
+  }
+  /// Those that are held pass through the place of the second tile, which is loaded once the first one is there.
+  __device__ static uint16_t* queries(int begin) {
+    static_assert(!kHoldsQueries || kRows == kKvTile);
+    return kHoldsQueries ? keysOf(begin + 1) : reinterpret_cast<uint16_t*>(placesOf(0) + 2 * kKvTile);
+  }
+  /// Behind all that is loaded: totals, or scores that are shared.
+  __device__ static float* numbers() {
+    return reinterpret_cast<float*>(reinterpret_cast<uint16_t*>(placesOf(0) + 2 * kKvTile) + (kHoldsQueries ? 0 : kRows * kWidth));
   }
   /// The scores of a lane, as `multiplyAdd` leaves them.
-  __device__ static Quad& sharedScores(int key) { return reinterpret_cast<Quad*>(placesOf(0) + 2 * kKvTile)[key * kWarp + lane()]; }
+  __device__ static Quad& sharedScores(int key) { return reinterpret_cast<Quad*>(numbers())[key * kWarp + lane()]; }
 
   /// The sum of all chunks so far.
   __device__ float& totalOf(int d, int i) {
-    if constexpr (kSharesTotals) return reinterpret_cast<float*>(placesOf(0) + 2 * kKvTile)[thread() * sumStride(kValueWidth) + d * 4 + i];
+    if constexpr (kSharesTotals) return numbers()[thread() * sumStride(kValueWidth) + d * 4 + i];
     else return ownTotals[d * 4 + i];
   }
 
@@ -102,19 +113,20 @@ struct Attention {
     const int end = min(all.last / kKvTile + 1, endChunk * kTiles);
     if (begin >= end) return;
     beginLoads(begin, end);
-    loadQueries();
+    loadQueries(queries(begin));
+    if constexpr (kHoldsQueries) {
+      __syncthreads();  // the queries are there
+#pragma unroll
+      for (int d = 0; d < kWidth / 16; ++d) takeQueries(held[d], queries(begin), d);
+    }
     for (int half = 0; half < 2; ++half) total[half] = {-kInfinity, 0.0f};
 #pragma unroll
     for (int i = 0; i < kColumns * 4; ++i) totalOf(i / 4, i % 4) = 0.0f;
-    beginChunk();
-    for (int i = begin; i < end; ++i) {
-      attendTile(i, end);
-      if ((i + 1) % kTiles == 0 || i + 1 == end) {
-        const int chunk = i * kKvTile / kKvChunk;
-        if (isWhole(state)) mergeChunk();
-        else storePartial(state + chunk);
-        beginChunk();
-      }
+    for (int i = begin, chunk = begin / kTiles; i < end; ++chunk) {
+      beginChunk();
+      for (const int last = min(end, (chunk + 1) * kTiles); i < last; ++i) attendTile(i, end);
+      if (isWhole(state)) mergeChunk();
+      else storePartial(state + chunk);
     }
     if (isWhole(state)) store();
   }
@@ -125,17 +137,21 @@ struct Attention {
   __device__ static int max(int a, int b) { return a < b ? b : a; }
 
   __device__ void beginLoads(int begin, int end) {
-#pragma unroll
-    for (int i = 0; i < kStages; ++i) findPlaces(begin + i);
+    findPlaces(begin);
+    findPlaces(begin + 1);
     __syncthreads();  // the places are there
+    if constexpr (kHoldsQueries) {
+      loadTile(begin, end);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kStages; ++i) {
-      loadKeys(begin + i, end);
-      loadValues(begin + i, end);
+      for (int i = 0; i < kStages; ++i) {
+        loadKeys(begin + i, end);
+        loadValues(begin + i, end);
+      }
     }
   }
 
-  __device__ void loadQueries() {
+  __device__ void loadQueries(uint16_t* into) {
     constexpr int kPieces = kWidth / 8;
 #pragma unroll 4
     for (int i = thread(); i < kRows * kPieces; i += kThreads) {
@@ -147,9 +163,14 @@ struct Attention {
         low = from[0];
         high = from[1];
       }
-      *reinterpret_cast<Piece*>(pieceOf<kWidth>(queries(), row, i % kPieces)) = {
+      *reinterpret_cast<Piece*>(pieceOf<kWidth>(into, row, i % kPieces)) = {
           {packBf16(low.of[0], low.of[1]), packBf16(low.of[2], low.of[3]), packBf16(high.of[0], high.of[1]), packBf16(high.of[2], high.of[3])}};
     }
+  }
+
+  /// 16 columns of the warp's rows.
+  __device__ static void takeQueries(uint32_t (&q)[4], uint16_t* from, int d) {
+    loadMatrices<false>(q, pieceOf<kWidth>(from, warpRow() + lane() % 16, d * 2 + lane() / 16));
   }
 
   __device__ bool isSeen(int position) const { return position >= all.first && position <= all.last; }
@@ -165,24 +186,41 @@ struct Attention {
   }
 
   __device__ void loadKeys(int tileIndex, int end) {
-    if (tileIndex < end) load<kWidth>(keysOf(tileIndex), tileIndex, 0, 0);
+    if (tileIndex < end) load<kWidth, true, false>(tileIndex);
     commitCopies();
   }
   __device__ void loadValues(int tileIndex, int end) {
-    if (tileIndex < end) load<kValueWidth>(valuesOf(tileIndex), tileIndex, p.kv.kvHeads * p.kv.blockSize, blockColumn);
+    if (tileIndex < end) load<kValueWidth, false, true>(tileIndex);
+    commitCopies();
+  }
+  __device__ void loadTile(int tileIndex, int end) {
+    if (tileIndex < end) load<kWidth, true, true>(tileIndex);
     commitCopies();
   }
 
-  /// Begins to load columns of a tile, so many vectors behind its keys. What no row sees is zero: it may be anything.
-  template <int kLoaded>
-  __device__ void load(uint16_t* into, int tileIndex, int behind, int column) {
-    constexpr int kPieces = kLoaded / 8;
-    const int piece = thread() % kPieces, from = column + piece * 8;
-#pragma unroll(kWidth == 256 ? 1 : 8)  // heads of 256 have no registers left
-    for (int i = 0; i < kKvTile * kPieces / kThreads; ++i) {
-      const int at = thread() / kPieces + i * (kThreads / kPieces);
-      const bool isHere = isSeen(tileIndex * kKvTile + at) && from < p.kv.headDim;
-      copyPiece<kForm>(pieceOf<kLoaded>(into, at, piece), placesOf(tileIndex)[at].next(p.kv, behind), from, isHere);
+  /// Begins to load a tile, of rows of kLoaded numbers. What no row sees is zero: it may be anything.
+  template <int kLoaded, bool kHasKeys, bool kHasValues>
+  __device__ void load(int tileIndex) {
+    constexpr int kPieces = kLoaded / 8, kTokens = kThreads / kPieces;  // of which the threads take a piece each
+    constexpr int kBatch = kWidth == 256 ? 1 : kKvTile / kTokens;  // heads of 256 have no registers left
+    const int piece = thread() % kPieces, valuesBehind = p.kv.kvHeads * p.kv.blockSize;
+    const KvPlace* const places = placesOf(tileIndex) + thread() / kPieces;
+    const auto copy = [&](uint16_t* to, const KvPlace& place, int at, int column) {
+      const bool isHere = isSeen(tileIndex * kKvTile + at) && column < p.kv.headDim;
+      copyPiece<kForm>(pieceOf<kLoaded>(to, at, piece), place, column, isHere);
+    };
+#pragma unroll 1
+    for (int first = 0; first < kKvTile; first += kBatch * kTokens) {
+      // No copy waits for the place of another one.
+      KvPlace here[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) here[i] = places[first + i * kTokens];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = thread() / kPieces + first + i * kTokens;
+        if constexpr (kHasKeys) copy(keysOf(tileIndex), here[i], at, piece * 8);
+        if constexpr (kHasValues) copy(valuesOf(tileIndex), here[i].next(p.kv, valuesBehind), at, blockColumn + piece * 8);
+      }
     }
   }
 
@@ -195,16 +233,32 @@ struct Attention {
     }
   }
 
-  /// Keys and values are loaded while those before them are multiplied.
   __device__ void attendTile(int tileIndex, int end) {
+    if constexpr (kHoldsQueries) attendWhole(tileIndex, end);
+    else attendInTurns(tileIndex, end);
+  }
+
+  /// The next tile is loaded in the place of the one before, while this one is multiplied.
+  __device__ void attendWhole(int tileIndex, int end) {
+    waitForCopies<0>();
+    expandTile<kWidth, kForm>(keysOf(tileIndex));
+    expandTile<kValueWidth, kForm>(valuesOf(tileIndex));
+    __syncthreads();  // all of this one is there, and the one before has been read
+    loadTile(tileIndex + 1, end);
+    findPlaces(tileIndex + 2);
+    score(tileIndex);
+    if (hasRows(0)) weigh();  // a warp may have none
+    multiplyValues(valuesOf(tileIndex));
+  }
+
+  /// Keys are loaded while values are multiplied, and values while keys are.
+  __device__ void attendInTurns(int tileIndex, int end) {
     constexpr int kLoads = 2 * kStages - 1;  // that may be on their way still
     waitForCopies<kLoads>();
     expandTile<kWidth, kForm>(keysOf(tileIndex));
     __syncthreads();
-    findPlaces(tileIndex + kStages);
-    multiplyKeys(keysOf(tileIndex));
-    scale();
-    if (!isSeenByEach(tileIndex)) mask(tileIndex);
+    findPlaces(tileIndex + 2);
+    score(tileIndex);
     if constexpr (kSharing > 1) shareScores();
     __syncthreads();  // the keys have been read
     loadKeys(tileIndex + kStages, end);
@@ -218,6 +272,12 @@ struct Attention {
     loadValues(tileIndex + kStages, end);
   }
 
+  __device__ void score(int tileIndex) {
+    multiplyKeys(keysOf(tileIndex));
+    scale();
+    if (!isSeenByEach(tileIndex)) mask(tileIndex);
+  }
+
   /// scores = queries · keysᵀ
   __device__ void multiplyKeys(uint16_t* keys) {
 #pragma unroll
@@ -225,15 +285,19 @@ struct Attention {
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[n][i] = 0.0f;
     }
-#pragma unroll(kSharing > 1 ? 4 : kWidth < 256 ? 2 : 1)
-    for (int d = 0; d < kWidth / 8; d += 4) {
-      uint32_t q[2][4];
-      loadMatrices<false>(q[0], pieceOf<kWidth>(queries(), warpRow() + lane() % 16, d + lane() / 16));
-      loadMatrices<false>(q[1], pieceOf<kWidth>(queries(), warpRow() + lane() % 16, d + 2 + lane() / 16));
+    const LanePieces<kWidth> lanes(keys, firstKey() * 8 + lane() % 8, lane() / 8);
+#pragma unroll(kHoldsQueries ? kWidth / 32 : kSharing > 1 ? 4 : 1)
+    for (int d = 0; d < kWidth / 16; d += 2) {
+      uint32_t taken[2][4];
+      if constexpr (!kHoldsQueries) {
+        takeQueries(taken[0], queries(0), d);
+        takeQueries(taken[1], queries(0), d + 1);
+      }
+      const auto* const q = kHoldsQueries ? held + d : taken;
 #pragma unroll
       for (int n = 0; n < kOwnKeys; ++n) {
         uint32_t k[4];
-        loadMatrices<false>(k, pieceOf<kWidth>(keys, (firstKey() + n) * 8 + lane() % 8, d + lane() / 8));
+        loadMatrices<false>(k, lanes.at(n * 8, d * 2));
         multiplyAdd(scores[n], q[0], k[0], k[1]);
         multiplyAdd(scores[n], q[1], k[2], k[3]);
       }
@@ -251,9 +315,10 @@ struct Attention {
   }
 
   __device__ void mask(int tileIndex) {
+    const int position = tileIndex * kKvTile + firstKey() * 8 + lane() % 4 * 2;
+    const Sight seen[2] = {{sight[0].first - position, sight[0].last - position}, {sight[1].first - position, sight[1].last - position}};
     eachScore([&](float& score, int n, int i) {
-      const int position = tileIndex * kKvTile + (firstKey() + n) * 8 + lane() % 4 * 2 + i % 2;
-      if (position < sight[i / 2].first || position > sight[i / 2].last) score = -kInfinity;
+      if (n * 8 + i % 2 < seen[i / 2].first || n * 8 + i % 2 > seen[i / 2].last) score = -kInfinity;
     });
   }
 
@@ -284,16 +349,16 @@ struct Attention {
   __device__ void weigh() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (!hasRows(half)) continue;
+      if (kSharing > 1 && !hasRows(half)) continue;
       float largest = chunk[half].largest;
 #pragma unroll
       for (int n = 0; n < kKeys; ++n) {
 #pragma unroll
-        for (int i = 2 * half; i < 2 * half + 2; ++i) largest = largest < scores[n][i] ? scores[n][i] : largest;
+        for (int i = 2 * half; i < 2 * half + 2; ++i) largest = larger(largest, scores[n][i]);
       }
       // The four lanes of a row.
-      largest = Max()(largest, shuffleXor<1>(largest));
-      largest = Max()(largest, shuffleXor<2>(largest));
+      largest = larger(largest, shuffleXor<1>(largest));
+      largest = larger(largest, shuffleXor<2>(largest));
       weighRow(half, largest);
     }
   }
@@ -301,13 +366,13 @@ struct Attention {
   __device__ void weighRow(int half, float largest) {
     // A row that has seen nothing yet has only weights of 0.
     const float origin = largest == -kInfinity ? 0.0f : largest;
-    const float factor = exponential(chunk[half].largest - origin);
+    const float factor = boundedExponential(chunk[half].largest - origin);
     float weight = 0.0f;
 #pragma unroll
     for (int n = 0; n < kKeys; ++n) {
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        scores[n][i] = exponential(scores[n][i] - origin);
+        scores[n][i] = boundedExponential(scores[n][i] - origin);
         weight += scores[n][i];
       }
     }
@@ -321,6 +386,7 @@ struct Attention {
 
   /// sums += weights · values
   __device__ void multiplyValues(uint16_t* values) {
+    const LanePieces<kValueWidth> lanes(values, lane() % 16, (firstColumn - blockColumn) / 8 + lane() / 16);
 #pragma unroll
     for (int n = 0; n < kKeys; n += 2) {
       const uint32_t weights[4] = {packBf16(scores[n][0], scores[n][1]), packBf16(scores[n][2], scores[n][3]),
@@ -329,7 +395,7 @@ struct Attention {
 #pragma unroll
       for (int d = 0; d < kColumns; d += 2) {
         uint32_t v[4];
-        loadMatrices<true>(v, pieceOf<kValueWidth>(values, n * 8 + lane() % 16, (firstColumn - blockColumn) / 8 + d + lane() / 16));
+        loadMatrices<true>(v, lanes.at(n * 8, d));
         multiplyAdd(sums[d], weights, v[0], v[1]);
         multiplyAdd(sums[d + 1], weights, v[2], v[3]);
       }
@@ -371,7 +437,10 @@ struct Attention {
       const int before = kIsScheduled ? blockColumn : 0;
       partial[0] = chunk[half].largest;
       partial[1] = chunk[half].weight;
-      eachColumn(*this, half, [&](int column, int d, int i) { partial[2 + column - before] = sums[d][i]; });
+      eachPair(*this, half, [&](int column, int d, int i) {
+        partial[2 + column - before] = sums[d][i];
+        partial[3 + column - before] = sums[d][i + 1];
+      });
     }
   }
 
@@ -380,8 +449,8 @@ struct Attention {
       const int64_t row = static_cast<int64_t>(index) * kRows + rowOf(half);
       return p.partials + row * (kValueWidth + 2);
     }
-    const int64_t row = static_cast<int64_t>(tokenOf(half)) * p.heads + headOf(half);
-    return p.partials + (row * p.maxChunks + index) * (p.kv.headDim + 2);
+    const int row = tokenOf(half) * p.heads + headOf(half);
+    return p.partials + (static_cast<int64_t>(row) * p.maxChunks + index) * (p.kv.headDim + 2);
   }
 
   __device__ void store() {
@@ -390,7 +459,7 @@ struct Attention {
       if (!isRow(half)) continue;
       const float factor = finish(total[half], p.sinks, headOf(half));
       uint16_t* out = static_cast<uint16_t*>(p.out) + tokenOf(half) * p.outStride + static_cast<int64_t>(headOf(half)) * p.kv.headDim;
-      eachColumn(*this, half, [&](int column, int d, int i) { out[column] = resultOf(totalOf(d, i), factor); });
+      eachPair(*this, half, [&](int column, int d, int i) { storeResults(out + column, totalOf(d, i), totalOf(d, i + 1), factor); });
     }
   }
 };

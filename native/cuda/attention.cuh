@@ -32,6 +32,9 @@ __device__ __forceinline__ float finish(Progress progress, const float* sinks, i
 
 /// A sum of nothing but zeros may have either sign.
 __device__ __forceinline__ uint16_t resultOf(float sum, float factor) { return floatToBf16(sum * factor + 0.0f); }
+__device__ __forceinline__ void storeResults(uint16_t* out, float first, float second, float factor) {
+  *reinterpret_cast<uint32_t*>(out) = packBf16(first * factor + 0.0f, second * factor + 0.0f);
+}
 
 /// First and last position that a token sees.
 struct Sight {
@@ -60,17 +63,14 @@ __device__ inline int sequenceOf(const AttentionParams& p, int token) {
   return low;
 }
 
-/// Calls use(column of the head, matrix, number of the thread in it) for what a thread has of one of its two rows: of the matrices of `Owner`,
-/// as `multiplyAdd` leaves them, the columns that the head has.
+/// Calls use(column of the head, matrix, number of the thread in it) for each pair of numbers that a thread has of one of its two rows: of the
+/// matrices of `Owner`, as `multiplyAdd` leaves them, the columns that the head has.
 template <class Owner, class Use>
-__device__ __forceinline__ void eachColumn(const Owner& owner, int half, const Use& use) {
+__device__ __forceinline__ void eachPair(const Owner& owner, int half, const Use& use) {
 #pragma unroll
   for (int d = 0; d < Owner::kColumns; ++d) {
-#pragma unroll
-    for (int i = 2 * half; i < 2 * half + 2; ++i) {
-      const int column = owner.firstColumn + d * 8 + lane() % 4 * 2 + i % 2;
-      if (column < owner.p.kv.headDim) use(column, d, i);
-    }
+    const int column = owner.firstColumn + d * 8 + lane() % 4 * 2;
+    if (column < owner.p.kv.headDim) use(column, d, 2 * half);
   }
 }
 
@@ -79,5 +79,20 @@ template <int kWidth>
 __device__ __forceinline__ uint16_t* pieceOf(uint16_t* tile, int row, int piece) {
   return tile + row * kWidth + (piece ^ (row & 7)) * 8;
 }
+
+/// The same for loads of which a lane begins at one place and goes on by eights of rows, and by pieces that have no bits in common with its first.
+template <int kWidth>
+class LanePieces {
+ public:
+  __device__ __forceinline__ LanePieces(uint16_t* tile, int row, int piece)
+      : row_(reinterpret_cast<char*>(tile + row * kWidth)), piece_((piece ^ (row & 7)) * 16) {}
+  __device__ __forceinline__ const char* at(int rows, int pieces) const {
+    return row_ + (piece_ ^ pieces % 8 * 16) + (rows * kWidth * 2 + pieces / 8 * 128);
+  }
+
+ private:
+  char* row_;
+  int piece_;
+};
 
 }  // namespace svc::cuda

@@ -50,6 +50,8 @@ __device__ __forceinline__ void awaitBefore() {
 __device__ __forceinline__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 __device__ __forceinline__ double fma(double a, double b, double c) { return __fma_rn(a, b, c); }
 __device__ __forceinline__ float squareRoot(float x) { return __fsqrt_rn(x); }
+/// The number where the other one is NaN; of two zeros, either.
+__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
 
 template <class To, class From>
 __device__ __forceinline__ To bitsAs(From from) {
@@ -64,6 +66,12 @@ __device__ __forceinline__ To bitsAs(From from) {
 __device__ __forceinline__ uint16_t floatToBf16(float value) {
   uint16_t bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+
+__device__ __forceinline__ uint32_t packBf16(float low, float high) {
+  uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
   return bits;
 }
 
@@ -161,9 +169,6 @@ __device__ __forceinline__ int lane() { return thread() % kWarp; }
 __device__ __forceinline__ int warp() { return thread() / kWarp; }
 
 __device__ __forceinline__ float bf16ToFloat(uint16_t bits) { return bitsAs<float>(static_cast<uint32_t>(bits) << 16); }
-__device__ __forceinline__ uint32_t packBf16(float low, float high) {
-  return static_cast<uint32_t>(floatToBf16(low)) | static_cast<uint32_t>(floatToBf16(high)) << 16;
-}
 
 __device__ __forceinline__ void storeAs(Format format, void* row, int64_t column, float value) {
   if (format == Format::F32) static_cast<float*>(row)[column] = value;

@@ -14,6 +14,7 @@ struct KvPlace {
   char* numbers;
   float* scale;  // of Int8
 
+  KvPlace() = default;
   __device__ KvPlace(char* numbers, float* scale) : numbers(numbers), scale(scale) {}
   __device__ KvPlace(const KvRow& kv, int64_t block, int kind, int head, int offset) {
     const int vectorBytes = kv.headDim * numberBytes(kv.form), kinds = kv.keysAreValues ? 1 : 2;

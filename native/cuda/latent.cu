@@ -274,7 +274,10 @@ struct LatentAttention {
       float* partial = p.partials + (row * p.maxChunks + index) * (p.kv.headDim + 2);
       partial[0] = chunk[half].largest;
       partial[1] = chunk[half].weight;
-      eachColumn(*this, half, [&](int column, int d, int i) { partial[2 + column] = sums[d][i]; });
+      eachPair(*this, half, [&](int column, int d, int i) {
+        partial[2 + column] = sums[d][i];
+        partial[3 + column] = sums[d][i + 1];
+      });
     }
   }
 
@@ -285,7 +288,7 @@ struct LatentAttention {
       const int head = headAt(rowOf(half));
       const float factor = finish(total[half], p.sinks, head);
       uint16_t* out = static_cast<uint16_t*>(p.out) + tokenAt(rowOf(half)) * p.outStride + int64_t{head} * p.kv.headDim;
-      eachColumn(*this, half, [&](int column, int d, int i) { out[column] = resultOf(totals[d][i], factor); });
+      eachPair(*this, half, [&](int column, int d, int i) { storeResults(out + column, totals[d][i], totals[d][i + 1], factor); });
     }
   }
 };

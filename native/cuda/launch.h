@@ -337,16 +337,20 @@ inline size_t attentionPartialBytes(const AttentionPlan& plan, int tokens, int h
 constexpr int attentionThreads(int rows) { return rows / 16 * (rows == kFewRows ? kFewSharing : 1) * 32; }
 constexpr int kAttentionThreads = 128;
 /// Tiles of keys and values that are in shared memory at a time.
-constexpr int attentionStages(int rows, int width) { return rows == kFewRows && width < 256 ? 2 : 1; }
+constexpr int attentionStages(int width) { return width < 256 ? 2 : 1; }
 /// Sums of a thread in shared memory, and one float more: threads begin in different banks.
 constexpr int sumStride(int valueWidth) { return valueWidth / 2 + 1; }
 /// Where a token's key is: an address, and that of its scale.
 constexpr int kKvPlaceBytes = 16;
+/// Queries of many rows are in registers, unless heads are too wide.
+constexpr bool holdsQueries(int rows, int width) { return rows != kFewRows && width < 256; }
 constexpr uint32_t attentionSharedBytes(int width, int rows) {
-  const int kv = attentionStages(rows, width) * kKvTile * (width + valueWidth(width)) * 2, places = 2 * kKvTile * kKvPlaceBytes;
+  const int queries = holdsQueries(rows, width) ? 0 : rows * width * 2;
+  const int kv = attentionStages(width) * kKvTile * (width + valueWidth(width)) * 2, places = 2 * kKvTile * kKvPlaceBytes;
   const int numbers = rows == kFewRows ? kFewRows * kKvTile : attentionThreads(rows) * sumStride(valueWidth(width));
-  return static_cast<uint32_t>(kv + rows * width * 2 + places + numbers * 4);
+  return static_cast<uint32_t>(kv + queries + places + numbers * 4);
 }
+static_assert(attentionSharedBytes(128, manyRows(128)) <= kLeastSharedLimit);
 inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
   constexpr const char* kNames[][2][3] = {{{"svcAttention64", "svcAttention128", "svcAttention256"},
                                            {"svcFewAttention64", "svcFewAttention128", "svcFewAttention256"}},

@@ -9,14 +9,13 @@ namespace svc::cuda {
 /// The nearest whole number of |x| < 2^22: adding 1.5 * 2^23 leaves no bits for a fraction.
 __device__ __forceinline__ float nearest(float x) { return (x + 12582912.0f) - 12582912.0f; }
 
-/// Relative error below 2e-7; exactly 1 at 0 and exactly 0 below -87.3, so that what is masked vanishes; NaN stays NaN.
-__device__ __forceinline__ float exponential(float x) {
-  constexpr float kLowest = -87.33654f, kHighest = 88.37626f, kRound = 12582912.0f;  // 1.5 * 2^23 leaves no bits for a fraction
-  const float clamped = x < kLowest ? kLowest : x > kHighest ? kHighest : x;
+/// `exponential` of a number that is at most 88.
+__device__ __forceinline__ float boundedExponential(float x) {
+  constexpr float kLowest = -87.33654f, kRound = 12582912.0f;  // 1.5 * 2^23 leaves no bits for a fraction
   // The low bits are those of the whole number n.
-  const float shifted = clamped * 1.44269504f + kRound, n = shifted - kRound;
+  const float shifted = x * 1.44269504f + kRound, n = shifted - kRound;
   // ln 2 in two pieces: the product with the first is exact.
-  float r = fma(n, -0.693359375f, clamped);
+  float r = fma(n, -0.693359375f, x);
   r = fma(n, 2.12194440e-4f, r);
   float p = 1.9875691e-4f;
   p = fma(p, r, 1.3981999e-3f);
@@ -27,6 +26,11 @@ __device__ __forceinline__ float exponential(float x) {
   const auto powerOf2 = bitsAs<float>((bitsAs<uint32_t>(shifted) << 23) + bitsAs<uint32_t>(1.0f));
   const float result = fma(p, r * r, r + 1.0f) * powerOf2;
   return x < kLowest ? 0.0f : result;
+}
+/// Relative error below 2e-7; exactly 1 at 0 and exactly 0 below -87.3, so that what is masked vanishes; NaN stays NaN.
+__device__ __forceinline__ float exponential(float x) {
+  constexpr float kHighest = 88.37626f;
+  return boundedExponential(x > kHighest ? kHighest : x);
 }
 
 /// Relative error below 1e-15; exactly 0 below -708; NaN stays NaN.

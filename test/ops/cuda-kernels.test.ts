@@ -60,6 +60,23 @@ describe('the CUDA kernels', needsCompiler, () => {
     },
     120_000,
   );
+
+  it.each([
+    ['a barrier before a tile is multiplied', /^ +__syncthreads\(\); {2}\/\/ all of this one is there.*$/m],
+    ['a barrier after keys were multiplied', /^ +__syncthreads\(\); {2}\/\/ the keys have been read$/m],
+    ['a wait for a tile that is copied', /^ +waitForCopies<0>\(\);$/m],
+  ])(
+    'attend otherwise in some order without %s',
+    async (_, line) => {
+      const right = await check(LIBRARY, 'forward', 'attention');
+      const changed = join(folder, 'changed.so');
+      compileChanged(changed, [{ file: 'attention.cu', from: line, to: '' }]);
+      const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'attention')));
+      expect(right).toMatchObject({ stderr: '', code: 0 });
+      expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
+    },
+    120_000,
+  );
 });
 
 describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {

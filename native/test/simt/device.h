@@ -15,6 +15,7 @@ inline void awaitBefore() { simt::awaitBefore(); }
 inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline double fma(double a, double b, double c) { return std::fma(a, b, c); }
 inline float squareRoot(float x) { return std::sqrt(x); }
+inline float larger(float a, float b) { return std::fmax(a, b); }
 
 template <class To, class From>
 To bitsAs(From from) {
@@ -29,6 +30,8 @@ inline uint16_t floatToBf16(float value) {
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
+
+inline uint32_t packBf16(float low, float high) { return floatToBf16(low) | static_cast<uint32_t>(floatToBf16(high)) << 16; }
 
 inline char* dynamicShared() { return simt::dynamicShared(); }
 
