@@ -19,7 +19,6 @@ const OF_PULLS: readonly Scenario[] = [
 ];
 /** A stopped instance is given up after one missed heartbeat, in place of three. */
 const PROXY_DEADLINES = { late: 3500, expiry: 4500, sweep: 100 };
-const SLOWEST_MS = 14_000;
 
 // Most of the time is waiting for deadlines: all rigs wait at the same time.
 describe.concurrent('a fault between GPUs', needsCudaEmulators, () => {
@@ -41,7 +40,7 @@ describe.concurrent('a fault between GPUs', needsCudaEmulators, () => {
       const outcome = await rig.run(scenario);
       expect(outcome).toMatchObject({ hasHappened: true, wrong: 0, failed: 0, leftOver: 0 });
       expect(outcome.right).toBe(outcome.requests);
-      expect(outcome.slowestMs).toBeLessThan(SLOWEST_MS);
+      expect(outcome.slowestMs).toBeLessThan(outcome.allowedMs);
       expect(await rig.transports()).toEqual([group.transport]);
     });
   });

@@ -52,6 +52,8 @@ export interface Outcome {
   readonly wrong: number;
   readonly failed: number;
   readonly slowestMs: number;
+  /** One that took longer has waited for a deadline that it should not. */
+  readonly allowedMs: number;
   /** Whether the fault was put in. */
   readonly hasHappened: boolean;
   /** What the instances that are left still hold: blocks, receive buffers, transfers. */
@@ -63,7 +65,7 @@ interface Answer {
   readonly ms: number;
 }
 
-/** How long a scenario waits for the step at which its fault is put in. */
+/** How long a scenario waits for the step at which its fault is put in, and for blocks to go again. */
 const PATIENCE_MS = 20_000;
 
 /** Short, so that a scenario takes seconds. */
@@ -80,9 +82,13 @@ const DEADLINES = {
   unknown: 300,
   sweep: 50,
 };
+/** How much of one request is computed at most: a P and a D do their parts, and two others once more. */
+const MOST_PARTS = 4;
 const NUM_REQUESTS = 8;
 const PROMPT_TOKENS = 61;
 const ANSWER_TOKENS = 6;
+/** Between two requests that an instance answers alone. */
+const ALONE_PAUSE_MS = 1000;
 /** A request that takes longer hangs. */
 const REQUEST_DEADLINE_MS = 30_000;
 const CLEAN_DEADLINE_MS = 12_000;
@@ -119,6 +125,8 @@ interface FaultRigOptions {
 
 export class FaultRig {
   readonly #proxy: ProxyServer;
+  /** How long a request may wait for an instance that has stopped. */
+  readonly #expiry: number;
   readonly #tap = new Wiretap();
   readonly #sendType: SendType;
   readonly #transport: TransportChoice;
@@ -130,20 +138,23 @@ export class FaultRig {
 
   private constructor(
     proxy: ProxyServer,
+    expiry: number,
     { sendType, transport, consumerDegree = 1 }: Omit<FaultRigOptions, 'deadlines'>,
   ) {
     this.#proxy = proxy;
+    this.#expiry = expiry;
     this.#sendType = sendType;
     this.#transport = transport;
     this.#consumerDegree = consumerDegree;
   }
 
-  static async start({ deadlines = {}, ...of }: FaultRigOptions): Promise<FaultRig> {
+  static async start({ deadlines: given = {}, ...of }: FaultRigOptions): Promise<FaultRig> {
+    const deadlines = { ...PROXY_DEADLINES, ...given };
     const proxy = await ProxyServer.listen(
       { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0 },
-      { deadlines: { ...PROXY_DEADLINES, ...deadlines } },
+      { deadlines },
     );
-    const rig = new FaultRig(proxy, of);
+    const rig = new FaultRig(proxy, deadlines.expiry, of);
     await rig.#refill();
     return rig;
   }
@@ -159,35 +170,47 @@ export class FaultRig {
       this.#put(fault, victim);
     };
     const answers: Answer[] = [];
+    const over = new AbortController();
+    const others = this.#fakes.filter((fake) => fake !== victim);
+    const alone = Promise.all(others.map((fake) => this.#answersAlone(fake, over.signal)));
     const deadline = performance.now() + PATIENCE_MS;
     do {
-      const round = Array.from({ length: NUM_REQUESTS }, (_, index) => this.#ask(index % 2 === 0));
+      const round = Array.from({ length: NUM_REQUESTS }, (_, index) =>
+        this.#ask(this.#proxy.url, index % 2 === 0),
+      );
       answers.push(...(await Promise.all(round)));
       // Right after a fault the instances may still keep apart and compute prompts themselves.
     } while (!hasHappened && performance.now() < deadline);
+    over.abort();
     this.#tap.onStep = () => {};
     this.#tap.fault = 'none';
     this.#tap.isControlCut = false;
-    const count = (state: string): number => answers.filter((answer) => answer.state === state).length;
     // A stopped one is not looked at: it wakes up, finds that it was given up, and must be whole as well.
     victim.child.kill('SIGCONT');
+    const ofOthers = (await alone).flat();
+    answers.push(...ofOthers);
+    const count = (state: string): number => answers.filter((answer) => answer.state === state).length;
     const leftOver = await this.#leftOver();
     return {
       requests: answers.length,
       right: count('right'),
       wrong: count('wrong'),
       failed: count('failed'),
-      slowestMs: Math.max(...answers.map(({ ms }) => ms)),
+      slowestMs: slowestOf(answers),
+      allowedMs: this.#longestWaitMs + MOST_PARTS * slowestOf(ofOthers),
       hasHappened,
       leftOver,
     };
   }
 
-  /** Over which the instances that live have sent blocks. */
+  /** Over which the instances that live have sent blocks. Of a round with a fault none of them may have come in time: more requests follow. */
   async transports(): Promise<string[]> {
-    const all = await Promise.all(this.#alive().map((fake) => statsOf(fake)));
-    const sent = all.flatMap((one) => Object.entries(one?.stats.send.bytesOver ?? {}));
-    return [...new Set(sent.flatMap(([transport, bytes]) => (bytes > 0 ? [transport] : [])))];
+    for (const deadline = performance.now() + PATIENCE_MS; ; await this.#ask(this.#proxy.url, true)) {
+      const all = await Promise.all(this.#alive().map((fake) => statsOf(fake)));
+      const sent = all.flatMap((one) => Object.entries(one?.stats.send.bytesOver ?? {}));
+      const used = sent.flatMap(([transport, bytes]) => (bytes > 0 ? [transport] : []));
+      if (used.length > 0 || performance.now() > deadline) return [...new Set(used)];
+    }
   }
 
   async close(): Promise<void> {
@@ -220,11 +243,29 @@ export class FaultRig {
     if (fault === 'half-open') this.#tap.isControlCut = true;
   }
 
-  async #ask(isStream: boolean): Promise<Answer> {
+  /** One after the other: an instance is given up, P answers without D, no blocks come to D. */
+  get #longestWaitMs(): number {
+    return this.#expiry + (this.#sendType === 'PUT' ? DEADLINES.put : 0) + DEADLINES.load;
+  }
+
+  /**
+   * An instance that no fault concerns answers requests alone until all is `over`: how long it takes just now, which is seconds where the machine
+   * is busy.
+   */
+  async #answersAlone({ url }: FakeEngine, over: AbortSignal): Promise<Answer[]> {
+    const answers: Answer[] = [];
+    do {
+      answers.push(await this.#ask(url, true));
+      await sleep(ALONE_PAUSE_MS, undefined, { signal: over }).catch(() => {});
+    } while (!over.aborted);
+    return answers;
+  }
+
+  async #ask(url: string, isStream: boolean): Promise<Answer> {
     const seed = this.#numPrompts++;
     const prompt = Array.from({ length: PROMPT_TOKENS }, (_, index) => (seed * 97 + index * 13) % 50_000);
     const startedAt = performance.now();
-    const text = await this.#complete(prompt, isStream).catch(() => null);
+    const text = await this.#complete(url, prompt, isStream).catch(() => null);
     const expected = expectedTokens(prompt, ANSWER_TOKENS)
       .map((token) => ` ${token}`)
       .join('');
@@ -232,8 +273,8 @@ export class FaultRig {
     return { state, ms: performance.now() - startedAt };
   }
 
-  async #complete(prompt: readonly number[], stream: boolean): Promise<string> {
-    const response = await fetch(`${this.#proxy.url}/v1/completions`, {
+  async #complete(url: string, prompt: readonly number[], stream: boolean): Promise<string> {
+    const response = await fetch(`${url}/v1/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ prompt, max_tokens: ANSWER_TOKENS, stream, temperature: 0 }),
@@ -241,7 +282,7 @@ export class FaultRig {
     });
     const text = await response.text();
     if (!response.ok) throw new Error(text);
-    const parts = stream ? text.split('\n\n').filter((event) => event.startsWith('data: {')) : [text];
+    const parts = stream ? text.split('\n').filter((line) => line.startsWith('data: {')) : [text];
     return parts.map((part) => JSON.parse(part.replace(/^data: /, '')).choices[0].text).join('');
   }
 
@@ -295,6 +336,10 @@ export class FaultRig {
     const httpAddress = `127.0.0.1:${httpPort}`;
     return { role, child, url: `http://${httpAddress}`, httpAddress };
   }
+}
+
+function slowestOf(answers: readonly Answer[]): number {
+  return Math.max(...answers.map(({ ms }) => ms));
 }
 
 async function statsOf({ url }: FakeEngine): Promise<z.output<typeof Stats> | null> {

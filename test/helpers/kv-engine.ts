@@ -3,12 +3,19 @@
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
-import type { KvCompatibility, KvTransferEvent } from '../../src/kv-transfer/connector.ts';
+import type { KvCompatibility, KvTransferCommand, KvTransferEvent } from '../../src/kv-transfer/connector.ts';
+import { DEADLINES, type Deadlines } from '../../src/kv-transfer/p2p/deadlines.ts';
 import { P2pConnector } from '../../src/kv-transfer/p2p/p2p-connector.ts';
 import { ENGINE_DEFAULTS } from './engine-defaults.ts';
 import { kvTransferConfig } from './kv-instance.ts';
 import { newRequest } from './new-request.ts';
 import { freePort } from './svc-process.ts';
+
+/**
+ * The thread that hears other instances computes here as well, for both sides: nobody is answered during a step, which may take seconds on
+ * an emulated GPU. No test with these engines is about a deadline.
+ */
+const PATIENT: Deadlines = { ...DEADLINES, answer: 60_000, nccl: 60_000, ping: 60_000, stall: 60_000 };
 
 /** A model and its connector, without the threads between them. */
 export class KvEngine {
@@ -36,12 +43,13 @@ export class KvEngine {
       { onTransferEvent: (event) => tell(event) },
     );
     const { info, kvParts } = core.executor;
-    const connector = await P2pConnector.start(kvTransfer, {
+    const context = {
       compatibility: info.kvCompatibility!,
       parts: kvParts,
       isOnGpu: info.backend === 'cuda',
-      engine: { applyTransfer: (command) => core.scheduler.applyTransfer(command) },
-    });
+      engine: { applyTransfer: (command: KvTransferCommand) => core.scheduler.applyTransfer(command) },
+    };
+    const connector = await P2pConnector.start(kvTransfer, context, PATIENT);
     tell = (event) => connector.consumer.onTransferEvent(event);
     return new KvEngine(`${kvTransfer.ip}:${kvTransfer.port}`, core, connector);
   }

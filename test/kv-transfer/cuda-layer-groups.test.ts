@@ -39,7 +39,8 @@ describe.each(['cuda-ipc', 'nccl'] as const)('prompts of layers in groups over %
       const { loadedTokens, recomputed, bytes } = d.stats.receive;
       expect(loadedTokens).toBe(PROMPTS.reduce((sum, { length }) => sum + length - 1, 0));
       expect(Object.values(recomputed).every((count) => count === 0)).toBe(true);
-      expect(p.stats.send.bytesOver[transport]).toBe(bytes);
+      // D may have the last bytes before they are counted.
+      await expect.poll(() => p.stats.send.bytesOver[transport]).toBe(bytes);
     } finally {
       await Promise.all([p.close(), d.close(), whole.close()]);
     }
