@@ -13,7 +13,7 @@ const USAGE = `usage: scripts/gpu-check [PART ...] [--output FOLDER] [--seconds 
        scripts/gpu-check pack        puts what a machine without Node needs into .gpu-check/
 parts, all unless some are named:
 ${PART_NAMES.map((name) => `  ${name.padEnd(12)} ${PARTS[name].title}, at most ${PARTS[name].seconds} s`).join('\n')}
-A command of ten minutes at most is enough for all of a third:
+A command of ten minutes at most is enough for half of them:
 ${CALLS.map((names) => `  scripts/gpu-check ${names.join(' ')}`).join('\n')}
 options:
   --output     where gpu-check.json and gpu-check.txt go; else $OUT, else build/

@@ -1,9 +1,8 @@
 // Speed of a whole model with made-up weights, as the engine computes it.
 
-import { EngineCore } from '../../src/engine/engine-core.ts';
-import { ENGINE_DEFAULTS } from '../../test/helpers/engine-defaults.ts';
-import { newRequest } from '../../test/helpers/new-request.ts';
+import type { EngineCore } from '../../src/engine/engine-core.ts';
 import { median } from '../report.ts';
+import { addSequence, computedTokens, STEP_TOKENS, startMadeUpModel } from './made-up-model.ts';
 import { measured, type Result } from './result.ts';
 
 /** Goals in tokens a second: shares of what one H100 allows. */
@@ -30,13 +29,7 @@ export async function* measureModel(
 ): AsyncGenerator<Result> {
   const most = Math.max(...sequences);
   const startedAt = performance.now();
-  const core = await EngineCore.start({
-    ...ENGINE_DEFAULTS,
-    modelPath,
-    loadFormat: 'dummy',
-    device: 'cuda',
-    dtype: 'bfloat16',
-    skipTokenizerInit: true,
+  const core = await startMadeUpModel(modelPath, {
     blockSize: BLOCK_SIZE,
     maxModelLen: 2 * context + steps,
     maxNumSeqs: most,
@@ -65,26 +58,14 @@ export async function* measureModel(
   }
 }
 
-/** Of prompts, those that were found in the prefix cache aside. */
-function computedTokens({ stats }: EngineCore): number {
-  return stats.promptTokens - stats.cachedPromptTokens;
-}
-
 /** Tokens a second of prompts alone: their sequences end with the first token. */
 function prefill(core: EngineCore, count: number, context: number): number {
-  for (let id = 0; id < count; id += 1) add(core, id, context, 1);
+  for (let id = 0; id < count; id += 1) {
+    addSequence(core, { id, prompt: id, promptTokens: context, maxTokens: 1 });
+  }
   const startedAt = performance.now();
   while (core.hasUnfinished) core.step();
   return (count * context) / ((performance.now() - startedAt) / 1000);
-}
-
-function add(core: EngineCore, id: number, context: number, maxTokens: number): void {
-  const { vocabSize } = core.executor.info;
-  const promptTokenIds = Array.from(
-    { length: context },
-    (_, at) => (7919 * at + 104729 * id + 3) % vocabSize,
-  );
-  core.scheduler.add(newRequest({ id, promptTokenIds, stop: { stopTokenIds: [], minTokens: 0, maxTokens } }));
 }
 
 /** Adds the sequences and computes their prompts. @returns the seconds that it took. */
@@ -94,8 +75,10 @@ function fill(
   { context, steps }: { context: number; steps: number },
 ): number {
   // The first ones get tokens while the last ones' prompts are computed.
-  const maxTokens = steps + Math.ceil((count * context) / ENGINE_DEFAULTS.maxNumBatchedTokens);
-  for (let id = 0; id < count; id += 1) add(core, id, context, maxTokens);
+  const maxTokens = steps + Math.ceil((count * context) / STEP_TOKENS);
+  for (let id = 0; id < count; id += 1) {
+    addSequence(core, { id, prompt: id, promptTokens: context, maxTokens });
+  }
   const wanted = core.stats.promptTokens + count * context;
   const startedAt = performance.now();
   do core.step();

@@ -11,6 +11,7 @@ import { z } from 'zod';
 import { measureModel } from '../../bench/gpu/measure-model.ts';
 import { measureTransfers } from '../../bench/gpu/measure-transfers.ts';
 import { CALLS, PART_NAMES, PARTS } from '../../bench/gpu/parts.ts';
+import { profileModel } from '../../bench/gpu/profile-model.ts';
 import { runPart } from '../../bench/gpu/run-part.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { compileChanged } from '../helpers/changed-kernels.ts';
@@ -86,7 +87,7 @@ process.exit(3);`,
     expect(results).toMatchObject([{ name: 'its end', note: expect.stringMatching(/^exited 3: \d+$/) }]);
   });
 
-  it('is told in three commands, each within ten minutes', () => {
+  it('is told in two commands, each within ten minutes', () => {
     expect([...CALLS.flat()].sort()).toEqual([...PART_NAMES].sort());
     for (const names of CALLS) {
       expect(names.reduce((sum, name) => sum + PARTS[name].seconds, 0)).toBeLessThanOrEqual(570);
@@ -136,8 +137,8 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     const changes = [
       {
         file: 'norm.cu',
-        from: /x\[i\] \* factor \* p\.weight\[i\]/,
-        to: 'x[i] * (factor * p.weight[i])',
+        from: /batch\.numbers\[j\] \* factor \* weight\.numbers\[j\]/,
+        to: 'batch.numbers[j] * (factor * weight.numbers[j])',
       },
       { file: 'linear.cu', from: /i < p\.segments \? /, to: 'i < p.segments - (p.rows < 5) ? ' },
     ];
@@ -189,5 +190,21 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     expect(figures.every(({ value }) => value !== null && value > 0)).toBe(true);
     // The prompt of the first sequence is in the prefix cache.
     expect(figures[3]?.note).toMatch(/^of 4[0-9] tokens$/);
+  });
+
+  it('times each kernel of a step', () => {
+    const model = join(folder, 'profiled');
+    mkdirSync(model);
+    writeTinyModel(model, { dtype: 'bf16' });
+    const figures = [...profileModel('tiny', model, { context: 20, sequences: [1, 3] })];
+    const names = figures.map(({ name }) => name);
+    expect(names.filter((name) => name.endsWith(': all'))).toEqual([
+      'tiny, prefill of 20: all',
+      'tiny, decode of 1: all',
+      expect.stringMatching(/^tiny, prefill of 4[0-9]: all$/),
+      'tiny, decode of 3: all',
+    ]);
+    expect(names).toContain('tiny, decode of 3: svcEmbedding 3 1 1');
+    expect(figures.every(({ value }) => value !== null && value > 0)).toBe(true);
   });
 });
