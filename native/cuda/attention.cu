@@ -122,11 +122,12 @@ struct Attention {
     for (int half = 0; half < 2; ++half) total[half] = {-kInfinity, 0.0f};
 #pragma unroll
     for (int i = 0; i < kColumns * 4; ++i) totalOf(i / 4, i % 4) = 0.0f;
-    for (int i = begin, chunk = begin / kTiles; i < end; ++chunk) {
+    for (int i = begin; i < end;) {
       beginChunk();
-      for (const int last = min(end, (chunk + 1) * kTiles); i < last; ++i) attendTile(i, end);
+      do attendTile(i, end);
+      while (++i < end && i % kTiles != 0);
       if (isWhole(state)) mergeChunk();
-      else storePartial(state + chunk);
+      else storePartial(state + (i - 1) / kTiles);
     }
     if (isWhole(state)) store();
   }
