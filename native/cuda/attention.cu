@@ -122,11 +122,12 @@ struct Attention {
     for (int half = 0; half < 2; ++half) total[half] = {-kInfinity, 0.0f};
 #pragma unroll
     for (int i = 0; i < kColumns * 4; ++i) totalOf(i / 4, i % 4) = 0.0f;
-    for (int i = begin, chunk = begin / kTiles; i < end; ++chunk) {
+    for (int i = begin; i < end;) {
       beginChunk();
-      for (const int last = min(end, (chunk + 1) * kTiles); i < last; ++i) attendTile(i, end);
+      do attendTile(i, end);
+      while (++i < end && i % kTiles != 0);
       if (isWhole(state)) mergeChunk();
-      else storePartial(state + chunk);
+      else storePartial(state + (i - 1) / kTiles);
     }
     if (isWhole(state)) store();
   }
@@ -176,13 +177,16 @@ struct Attention {
   __device__ bool isSeen(int position) const { return position >= all.first && position <= all.last; }
 
   /// Finds the keys of a tile, of each token once: a copy waits for no block table.
-  __device__ void findPlaces(int tileIndex) {
+  __device__ void findPlaces(int tileIndex) { findPlaces(tileIndex, blockOf(tileIndex)); }
+  __device__ void findPlaces(int tileIndex, int block) {
     if (thread() >= kKvTile) return;
-    const KvRow& kv = p.kv;
-    const int32_t* table = p.blockTables + static_cast<int64_t>(tile.sequence) * p.maxBlocks;
+    placesOf(tileIndex)[thread()] = KvPlace(p.kv, block, 0, kvHead, (tileIndex * kKvTile + thread()) % p.kv.blockSize);
+  }
+  /// Of the token of a tile that the thread finds the place of.
+  __device__ int blockOf(int tileIndex) const {
     const int position = tileIndex * kKvTile + thread();
-    placesOf(tileIndex)[thread()] =
-        KvPlace(kv, isSeen(position) ? table[position / kv.blockSize] : 0, 0, kvHead, position % kv.blockSize);
+    if (thread() >= kKvTile || !isSeen(position)) return 0;
+    return p.blockTables[static_cast<int64_t>(tile.sequence) * p.maxBlocks + position / p.kv.blockSize];
   }
 
   __device__ void loadKeys(int tileIndex, int end) {
@@ -245,10 +249,11 @@ struct Attention {
     expandTile<kValueWidth, kForm>(valuesOf(tileIndex));
     __syncthreads();  // all of this one is there, and the one before has been read
     loadTile(tileIndex + 1, end);
-    findPlaces(tileIndex + 2);
+    const int block = blockOf(tileIndex + 2);
     score(tileIndex);
     if (hasRows(0)) weigh();  // a warp may have none
     multiplyValues(valuesOf(tileIndex));
+    findPlaces(tileIndex + 2, block);
   }
 
   /// Keys are loaded while values are multiplied, and values while keys are.
