@@ -140,7 +140,7 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
         from: /batch\.numbers\[j\] \* factor \* weight\.numbers\[j\]/,
         to: 'batch.numbers[j] * (factor * weight.numbers[j])',
       },
-      { file: 'linear.cu', from: /i < p\.segments \? /, to: 'i < p.segments - (p.rows < 5) ? ' },
+      { file: 'linear.cu', from: /i < count \? /, to: 'i < count - (p.rows < 5) ? ' },
     ];
     compileChanged(kernels, changes);
     const { code, found } = await check(['rows', 'invariance', '--most-rows', '10'], {
