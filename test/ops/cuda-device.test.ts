@@ -62,7 +62,7 @@ describe('--device cuda', needsNative, () => {
 describe('--device cuda with a driver', needsCudaEmulator, () => {
   it.each<[string, string, string, RegExp]>([
     ['no GPU', 'SVC_EMULATED_GPUS', '0', /driver but no GPU \(CUDA_ERROR_NO_DEVICE/],
-    ['an old driver', 'SVC_EMULATED_CUDA', '11080', /too old \(for CUDA 11\.8\): .* for CUDA 12\.0/],
+    ['an old driver', 'SVC_EMULATED_CUDA', '11080', /too old \(for CUDA 11\.8\): .* for CUDA 12\.3/],
     ['an old GPU', 'SVC_EMULATED_CAPABILITY', '75', /emulated GPU is too old: .*compute capability 8\.0/],
     [
       'no kernels',

@@ -7,8 +7,8 @@
 namespace svc::cuda {
 namespace {
 
-/// CUDA 12.0, of driver 525: what takes the PTX for older drivers.
-constexpr int kOldestVersion = 12000;
+/// CUDA 12.3, of driver 545: the oldest with all functions.
+constexpr int kOldestVersion = 12030;
 
 std::string dottedVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -42,7 +42,7 @@ Driver::Driver(const std::string& name) {
   check(cuDriverGetVersion(&version_), "ask for the version of the driver");
   if (version_ < kOldestVersion) {
     throw Unavailable("the NVIDIA driver is too old (for CUDA " + dottedVersion(version_) +
-                      "): install driver 580 or newer; from 525 on, for CUDA " + dottedVersion(kOldestVersion) +
+                      "): install driver 580 or newer; from 545 on, for CUDA " + dottedVersion(kOldestVersion) +
                       ", it can be used");
   }
 }
