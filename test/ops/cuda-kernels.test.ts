@@ -55,7 +55,9 @@ describe('the CUDA kernels', needsCompiler, () => {
       const changed = join(folder, 'changed.so');
       compileChanged(changed, [{ file: 'linear.cu', from: line, to: '' }]);
       const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-linear')));
-      expect(right.stdout).toMatch(/^(?:few [0-9a-f]{16}\nmany [0-9a-f]{16}\nmany at once [0-9a-f]{16}\n){2}$/);
+      expect(right.stdout).toMatch(
+        /^(?:few [0-9a-f]{16}\nmany [0-9a-f]{16}\nmany at once [0-9a-f]{16}\n){2}$/,
+      );
       expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
     },
     120_000,
