@@ -48,6 +48,7 @@ describe('the CUDA kernels', needsCompiler, () => {
     ['a barrier before a tile is read', /^ +__syncthreads\(\);$/m],
     ['a barrier after a tile was read', /^ +__syncthreads\(\); {2}\/\/ the last tile has been read$/m],
     ['a wait for copies', /^ +waitForCopies<kStages - 2>\(\);$/m],
+    ['a wait for the kernel before it', /^ +awaitBefore\(\);$/m],
   ])(
     'have other results in some order without %s',
     async (_, line) => {
