@@ -8,7 +8,7 @@ const APART = [
   'test/{bench,disagg,examples}/**/*.test.ts',
   'test/**/cuda*.test.ts',
   'test/kv-transfer/native-*.test.ts',
-  'test/{ops,runner}/{amx,kv-cache-free,no-slot,probes,take-activations}.test.ts',
+  'test/{ops,runner}/{amx,kv-cache-free,no-slot,prepare-heads,probes,take-activations}.test.ts',
 ];
 
 export default defineConfig({
@@ -28,7 +28,13 @@ export default defineConfig({
       // All other files in turn, by processes that stay: to start one and to import what a file needs is a second of a core.
       {
         extends: true,
-        test: { name: 'shared', include: ['test/**/*.test.ts'], exclude: APART, isolate: false },
+        test: {
+          name: 'shared',
+          include: ['test/**/*.test.ts'],
+          exclude: APART,
+          isolate: false,
+          env: { TEST_PROCESS_IS_SHARED: '1' },
+        },
       },
     ],
   },

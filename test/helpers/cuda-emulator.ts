@@ -10,6 +10,11 @@ import { needs } from './needs.ts';
 /** With SVC_TEST_GPU the tests of GPUs run on the one of this machine: scripts/gpu-check does that. */
 const isReal = process.env.SVC_TEST_GPU !== undefined;
 
+// All files after this one would compute on the emulated GPU.
+if (process.env.TEST_PROCESS_IS_SHARED !== undefined) {
+  throw new Error('a file that emulates a GPU needs a process of its own: name it in vitest.config.ts');
+}
+
 /** Null where the emulator is built; else why it is not. */
 const obstacle = isReal ? null : buildEmulators();
 
