@@ -29,7 +29,8 @@ export function saveResults(printed: readonly Printed[]): void {
     '# Results',
     '',
     '`npm run bench -- --save`, or section by section with `npm run bench -- <section> --save`. Each processor keeps its own. Machines are ' +
-      'noisy: read the ratios, not the digits, and compare sections only where the machine is the same.',
+      'noisy: read the ratios, not the digits, and compare sections only where the machine is the same. ' +
+      'Those of GPUs are in [gpu/RESULTS.md](gpu/RESULTS.md).',
     '',
   ];
   writeFileSync(FILE, [...head, ...saved.map(({ text }) => text)].join('\n'));

@@ -7,31 +7,21 @@
 
 #ifdef __CUDACC__
 
+/// `begin` comes first; `where` says where arguments are read.
+#define SVC_GPU_KERNEL(name, Params, threads, where, begin)                             \
+  __device__ __forceinline__ void name##Body(const Params& p);                          \
+  extern "C" __global__ void __launch_bounds__(threads, 1) name(const where Params p) { \
+    letNextBegin();                                                                     \
+    begin;                                                                              \
+    name##Body(p);                                                                      \
+  }                                                                                     \
+  __device__ __forceinline__ void name##Body(const Params& p)
 /// A kernel that touches nothing before the one before it has run.
-#define SVC_KERNEL(name, Params, threads)                                         \
-  __device__ __forceinline__ void name##Body(const Params& p);                    \
-  extern "C" __global__ void __launch_bounds__(threads, 1) name(const Params p) { \
-    letNextBegin();                                                               \
-    awaitBefore();                                                                \
-    name##Body(p);                                                                \
-  }                                                                               \
-  __device__ __forceinline__ void name##Body(const Params& p)
+#define SVC_KERNEL(name, Params, threads) SVC_GPU_KERNEL(name, Params, threads, , awaitBefore())
 /// One that calls `awaitBefore` itself, since it begins with weights, which no kernel writes.
-#define SVC_WEIGHT_KERNEL(name, Params, threads)                                  \
-  __device__ __forceinline__ void name##Body(const Params& p);                    \
-  extern "C" __global__ void __launch_bounds__(threads, 1) name(const Params p) { \
-    letNextBegin();                                                               \
-    name##Body(p);                                                                \
-  }                                                                               \
-  __device__ __forceinline__ void name##Body(const Params& p)
+#define SVC_WEIGHT_KERNEL(name, Params, threads) SVC_GPU_KERNEL(name, Params, threads, , )
 /// The same of arguments with tensor maps, which are read where the launch has left them.
-#define SVC_TENSOR_KERNEL(name, Params, threads)                                                    \
-  __device__ __forceinline__ void name##Body(const Params& p);                                      \
-  extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Params p) { \
-    letNextBegin();                                                                                 \
-    name##Body(p);                                                                                  \
-  }                                                                                                 \
-  __device__ __forceinline__ void name##Body(const Params& p)
+#define SVC_TENSOR_KERNEL(name, Params, threads) SVC_GPU_KERNEL(name, Params, threads, __grid_constant__, )
 
 namespace svc::cuda {
 
