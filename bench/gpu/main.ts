@@ -1,7 +1,7 @@
 // scripts/gpu-check: runs the parts one after the other, prints a table, and writes the same as JSON. Exits 1 where a check failed;
 // a figure below its goal is no failure.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { formatNumber } from '../report.ts';
@@ -42,9 +42,8 @@ async function main(): Promise<void> {
     const section = { part: name, title, ...run };
     console.log(format(section));
     sections.push(section);
-    // Whatever ends this process, the parts that are done count.
-    writeFileSync(join(options.folder, 'gpu-check.json'), `${JSON.stringify(sections, null, 2)}\n`);
-    writeFileSync(join(options.folder, 'gpu-check.txt'), `${sections.map(format).join('\n')}\n`);
+    writeWhole(join(options.folder, 'gpu-check.json'), `${JSON.stringify(sections, null, 2)}\n`);
+    writeWhole(join(options.folder, 'gpu-check.txt'), `${sections.map(format).join('\n')}\n`);
   }
   const all = sections.flatMap(({ results }) => results);
   const count = (outcome: Result['outcome']) => all.filter((result) => result.outcome === outcome).length;
@@ -52,6 +51,12 @@ async function main(): Promise<void> {
     `${count('passed')} passed, ${count('failed')} failed, ${count('measured')} measured, ${count('missing')} missing`,
   );
   process.exitCode = count('failed') > 0 ? 1 : 0;
+}
+
+/** Whatever ends this process, the parts that are done count. */
+function writeWhole(path: string, text: string): void {
+  writeFileSync(`${path}.new`, text);
+  renameSync(`${path}.new`, path);
 }
 
 async function within(name: PartName, { passedOn }: Options, secondsLeft: number): Promise<PartRun> {

@@ -17,8 +17,8 @@ function part(title: string, seconds: number, program: string, options: Part['op
 }
 
 export const PARTS = {
-  machine: part('What this machine has (E0)', 40, 'machine.ts'),
-  kernels: part('The compiled kernels load (E2)', 80, 'kernels.ts'),
+  machine: part('What this machine has (E0)', 30, 'machine.ts'),
+  kernels: part('The compiled kernels load (E2)', 70, 'kernels.ts'),
   experiments: part('Instructions, launches, CUDA IPC, ceilings (E1, E3, E4, E6)', 50, 'experiments.ts'),
   ops: part('The tests of ops and of models, on this driver', 120, 'ops.ts'),
   rows: part('Kernels of rows against the emulation, byte for byte', 40, 'rows.ts'),
@@ -28,11 +28,12 @@ export const PARTS = {
     'transfers.ts',
   ),
   invariance: part('A row has the same bytes beside any others', 180, 'invariance.ts', ['most-rows']),
-  sanitizer: part('compute-sanitizer', 200, 'sanitizer.ts'),
-  torch: part('What PyTorch reaches; NCCL with two ranks on one GPU (E5, E6)', 110, 'torch.ts'),
+  ranks: part('Ranks and stages have the bytes of one GPU', 130, 'ranks.ts'),
+  sanitizer: part('compute-sanitizer', 160, 'sanitizer.ts'),
+  torch: part('What PyTorch reaches; NCCL with two ranks on one GPU (E5, E6)', 100, 'torch.ts'),
   products: part('Speed of products and attention', 60, 'products.ts'),
-  models: part('Tokens a second', 110, 'models.ts', ['model']),
-  profile: part('The time of each kernel of a step', 60, 'profile.ts'),
+  models: part('Tokens a second', 80, 'models.ts', ['model']),
+  profile: part('The time of each kernel of a step', 40, 'profile.ts'),
 } as const satisfies Record<string, Part>;
 
 export type PartName = keyof typeof PARTS;
@@ -42,5 +43,5 @@ export const PART_NAMES = Object.keys(PARTS).filter((name): name is PartName => 
 /** All parts, in commands that end within ten minutes each. */
 export const CALLS: readonly (readonly PartName[])[] = [
   ['machine', 'kernels', 'experiments', 'ops', 'rows', 'transfers', 'invariance'],
-  ['sanitizer', 'torch', 'products', 'models', 'profile'],
+  ['ranks', 'sanitizer', 'torch', 'products', 'models', 'profile'],
 ];

@@ -5,9 +5,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { cudaDriver } from '../../src/native/native.ts';
 import { ROOT } from './gpu.ts';
 import { measured, type Result } from './result.ts';
+import { buildStandIn, driverPath } from './stand-in.ts';
 
 /** Tokens of each prompt, and numbers of sequences that are computed one after the other. */
 export interface ProfiledSteps {
@@ -29,17 +29,15 @@ type Launches = z.infer<typeof stepSchema>;
 export function* profileModel(name: string, modelPath: string, steps: ProfiledSteps): Generator<Result> {
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-gpu-'));
   try {
-    const driver = driverPath();
     const library = join(folder, 'timed.so');
     const log = join(folder, 'launches.jsonl');
-    const flags = ['-std=c++20', '-O2', '-shared', '-fPIC', '-Wl,--no-as-needed'];
-    run('g++', [...flags, '-o', library, `${ROOT}/bench/gpu/timed_driver.cc`, driver]);
+    buildStandIn('timed_driver.cc', library);
     const numbers = [steps.context, ...steps.sequences].map(String);
-    const told = run(
-      process.execPath,
-      ['--import', 'tsx', `${ROOT}/bench/gpu/profile-steps.ts`, modelPath, ...numbers],
-      { SVC_CUDA_DRIVER: library, SVC_TIMED_DRIVER: driver, SVC_TIMED_LAUNCHES: log },
-    );
+    const told = runSteps([modelPath, ...numbers], {
+      SVC_CUDA_DRIVER: library,
+      SVC_TIMED_DRIVER: driverPath(),
+      SVC_TIMED_LAUNCHES: log,
+    });
     const names = told.trim().split('\n');
     // Before them are the largest steps, which show how much memory is left.
     const lines = readFileSync(log, 'utf8').trim().split('\n').slice(-names.length);
@@ -52,25 +50,17 @@ export function* profileModel(name: string, modelPath: string, steps: ProfiledSt
 }
 
 /** @returns what it wrote. */
-function run(command: string, args: readonly string[], variables: NodeJS.ProcessEnv = {}): string {
-  const { error, status, stdout, stderr } = spawnSync(command, args, {
+function runSteps(args: readonly string[], variables: Readonly<Record<string, string>>): string {
+  const program = ['--import', 'tsx', `${ROOT}/bench/gpu/profile-steps.ts`];
+  const { error, status, stdout, stderr } = spawnSync(process.execPath, [...program, ...args], {
     cwd: ROOT,
     encoding: 'utf8',
     timeout: 1000 * SECONDS,
     env: { ...process.env, ...variables },
   });
   if (error !== undefined) throw error;
-  if (status !== 0) throw new Error(`${command} exited ${status}: ${stderr.trim().slice(-1500)}`);
+  if (status !== 0) throw new Error(`the steps exited ${status}: ${stderr.trim().slice(-1500)}`);
   return stdout;
-}
-
-/** Where the loader finds it: a library is linked by its path. */
-function driverPath(): string {
-  const name = cudaDriver();
-  if (name.includes('/')) return name;
-  const { stdout } = spawnSync('ldconfig', ['-p'], { encoding: 'utf8' });
-  const line = stdout.split('\n').find((one) => one.trim().startsWith(name));
-  return line?.split(' => ')[1]?.trim() ?? name;
 }
 
 /** Launches of one kernel over one grid are one figure. */

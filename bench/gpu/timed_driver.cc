@@ -1,7 +1,7 @@
 // A library in the place of the driver, which passes everything on to it, and writes how long each launch took: a line of JSON for each step of a
 // model, [[kernel, grid, microseconds], ...]. It is linked with the driver, so that what it does not define is found there.
 //
-//   g++ -std=c++20 -O2 -shared -fPIC -o timed.so bench/gpu/timed_driver.cc -Wl,--no-as-needed <the driver>
+//   g++ -std=c++20 -O2 -Inative/src -shared -fPIC -o timed.so bench/gpu/timed_driver.cc -Wl,--no-as-needed <the driver>
 //   SVC_TIMED_DRIVER=<the driver> SVC_TIMED_LAUNCHES=<file> SVC_CUDA_DRIVER=$PWD/timed.so svc ...
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "../../native/src/cuda/driver_api.h"
+#include "cuda/driver_api.h"
 
 using namespace svc::cuda;
 

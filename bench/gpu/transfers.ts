@@ -1,27 +1,26 @@
 // P and D on this GPU, over each transport: whether blocks come as they were, and how fast. To be held against the copies of `experiments`.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { builtCudaKernels, cudaDriver, ncclLibrary } from '../../src/native/native.ts';
+import { builtCudaKernels, cudaDriver } from '../../src/native/native.ts';
 import { measureTransfers } from './measure-transfers.ts';
 import { failed, missing, report } from './result.ts';
+import { ON_ONE_GPU } from './several-gpus.ts';
+import { ncclPath } from './stand-in.ts';
 
 /** A prompt of 2048 tokens of Llama-3.1-8B. */
 const SHAPE = { layers: 32, blocks: 128, layerBlockBytes: 65_536 };
 const KINDS = ['cuda-ipc', 'shm', 'tcp', 'nccl'] as const;
 const SECONDS = 18;
-/** NCCL takes two ranks on one GPU where they seem to be on two hosts, and newer ones where they are told to. */
-const TWO_HOSTS = { NCCL_SOCKET_IFNAME: 'lo', NCCL_IB_DISABLE: '1', NCCL_MULTI_RANK_GPU_ENABLE: '1' };
 
 const kind = KINDS.find((one) => one === process.argv[2]);
 if (kind === undefined) runEach();
 else {
   const libraries = { driver: cudaDriver(), kernels: process.env.SVC_CUDA_KERNELS ?? builtCudaKernels() };
-  const nccl = kind === 'nccl' ? findNccl() : '';
+  const nccl = kind === 'nccl' ? ncclPath() : '';
   const otherEnv: NodeJS.ProcessEnv = {};
   if (kind === 'nccl') {
-    Object.assign(process.env, TWO_HOSTS, { NCCL_HOSTID: 'host-of-p' });
+    Object.assign(process.env, ON_ONE_GPU, { NCCL_HOSTID: 'host-of-p' });
     otherEnv.NCCL_HOSTID = 'host-of-d';
   }
   report(await measureTransfers(kind, SHAPE, { ...libraries, nccl }, otherEnv));
@@ -40,14 +39,4 @@ function runEach(): void {
     const reason = error?.message ?? stderr.trim().split('\n').slice(-12).join('\n');
     report(/NCCL is not there/.test(reason) ? missing(one, reason) : failed(one, reason));
   }
-}
-
-/** Where the loader has none, that of PyTorch. */
-function findNccl(): string {
-  const { stdout } = spawnSync('python3', ['-c', 'import nvidia.nccl as it; print(list(it.__path__)[0])'], {
-    encoding: 'utf8',
-    timeout: 5000,
-  });
-  const path = `${stdout?.trim()}/lib/libnccl.so.2`;
-  return process.env.SVC_NCCL === undefined && existsSync(path) ? path : ncclLibrary();
 }

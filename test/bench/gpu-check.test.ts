@@ -1,18 +1,19 @@
 // scripts/gpu-check, with the emulated GPU for its parts that tell right from wrong.
 
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 import { measureModel } from '../../bench/gpu/measure-model.ts';
 import { measureTransfers } from '../../bench/gpu/measure-transfers.ts';
 import { CALLS, PART_NAMES, PARTS } from '../../bench/gpu/parts.ts';
 import { profileModel } from '../../bench/gpu/profile-model.ts';
 import { runPart } from '../../bench/gpu/run-part.ts';
+import { showSeveralGpus } from '../../bench/gpu/several-gpus.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { compileChanged } from '../helpers/changed-kernels.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
@@ -76,7 +77,7 @@ describe('scripts/gpu-check', () => {
     const program = join(folder, 'holding.mjs');
     writeFileSync(
       program,
-      `import { spawn } from 'node:child_process';
+      `import { spawn, spawnSync } from 'node:child_process';
 const { pid } = spawn('sleep', ['60'], { detached: true, stdio: 'inherit' });
 console.error(pid);
 process.exit(3);`,
@@ -190,6 +191,20 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     expect(figures.every(({ value }) => value !== null && value > 0)).toBe(true);
     // The prompt of the first sequence is in the prefix cache.
     expect(figures[3]?.note).toMatch(/^of 4[0-9] tokens$/);
+  });
+
+  it('shows one GPU as several, with an NCCL for each rank', () => {
+    vi.stubEnv('SVC_NCCL', NCCL_EMULATOR.SVC_NCCL);
+    const { variables, remove } = showSeveralGpus(4);
+    const args = ['node_modules/vitest/vitest.mjs', 'run', 'test/engine/cuda-ranks.test.ts', '-t', 'gemma2'];
+    const { stdout, stderr } = spawnSync(process.execPath, args, {
+      cwd: root,
+      encoding: 'utf8',
+      env: { ...process.env, ...variables, SVC_TEST_GPUS: '4', SVC_EMULATED_GPUS: '1' },
+    });
+    remove();
+    vi.unstubAllEnvs();
+    expect(stdout, stderr).toMatch(/^1 passed, 0 failed, /m);
   });
 
   it('times each kernel of a step', () => {

@@ -9,7 +9,7 @@ import { ConfigError } from '../../src/errors.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import { closedAfterwards } from '../helpers/closed-afterwards.ts';
-import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
+import { needsCudaEmulators, needsSeveralGpus } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
@@ -54,7 +54,7 @@ const ARRIVALS = [0, 0, 1, 3];
 /** Of each way to put layers together one; all of them are computed in stages on the processor. */
 const GOLDENS = ['gemma2', 'mixtral', 'olmo2'];
 
-describe('a model in stages on several GPUs', needsCudaEmulators, () => {
+describe('a model in stages on several GPUs', needsSeveralGpus, () => {
   it.each(architectureGoldens().filter(({ name }) => GOLDENS.includes(name)))(
     'answers as on one: $name',
     async ({ folder: modelPath, cases }) => {
@@ -73,11 +73,11 @@ describe('a model in stages on several GPUs', needsCudaEmulators, () => {
       expect(generate(core, REQUESTS, ARRIVALS)).toEqual(expected);
       const { ranks, compute } = core.executor.info;
       expect(ranks).toHaveLength(2 * tensorParallelSize);
-      expect(compute).toMatch(/^2 (ranks in 2 )?pipeline stages: emulated GPU, sm_90/);
+      expect(compute).toMatch(/^2 (ranks in 2 )?pipeline stages: .*, sm_\d+/);
     }
   });
 
-  it('takes a draft model on the GPU of the last stage', async () => {
+  it('takes a draft model on the GPU of the last stage', needsCudaEmulators, async () => {
     const free = () => [0, 1, 2].map(freeOf);
     const before = free();
     const model = modelOf('LlamaForCausalLM');
@@ -96,26 +96,30 @@ describe('a model in stages on several GPUs', needsCudaEmulators, () => {
     expect(core.stats.speculation?.draftTokens).toBeGreaterThan(0);
   });
 
-  it('has as many blocks as the GPU with the least room for its layers, within the share of each', async () => {
-    // Of the share 4 MiB are kept for arrays of steps.
-    const [MEMORY, SHARE, USABLE] = [80 * 2 ** 20, 0.5, 36 * 2 ** 20];
-    vi.stubEnv('SVC_EMULATED_MEMORY_MB', `${MEMORY / 2 ** 20}`);
-    const options = {
-      kvCacheMemoryBytes: null,
-      gpuMemoryUtilization: SHARE,
-      maxModelLen: 'auto',
-      maxNumSeqs: 64,
-      maxNumBatchedTokens: 16,
-      enforceEager: true,
-    } as const;
-    const core = await start(2, options);
-    const mostTaken = MEMORY - Math.min(freeOf(0), freeOf(1));
-    expect(mostTaken).toBeLessThanOrEqual(USABLE);
-    expect(mostTaken).toBeGreaterThan(USABLE - 2 ** 14);
-    expect(generate(core, REQUESTS).size).toBe(REQUESTS.length);
-  });
+  it(
+    'has as many blocks as the GPU with the least room for its layers, within the share of each',
+    needsCudaEmulators,
+    async () => {
+      // Of the share 4 MiB are kept for arrays of steps.
+      const [MEMORY, SHARE, USABLE] = [80 * 2 ** 20, 0.5, 36 * 2 ** 20];
+      vi.stubEnv('SVC_EMULATED_MEMORY_MB', `${MEMORY / 2 ** 20}`);
+      const options = {
+        kvCacheMemoryBytes: null,
+        gpuMemoryUtilization: SHARE,
+        maxModelLen: 'auto',
+        maxNumSeqs: 64,
+        maxNumBatchedTokens: 16,
+        enforceEager: true,
+      } as const;
+      const core = await start(2, options);
+      const mostTaken = MEMORY - Math.min(freeOf(0), freeOf(1));
+      expect(mostTaken).toBeLessThanOrEqual(USABLE);
+      expect(mostTaken).toBeGreaterThan(USABLE - 2 ** 14);
+      expect(generate(core, REQUESTS).size).toBe(REQUESTS.length);
+    },
+  );
 
-  it('ends with the rank that ends while a result is awaited', async () => {
+  it('ends with the rank that ends while a result is awaited', needsCudaEmulators, async () => {
     const core = await start(2, { tensorParallelSize: 2 });
     for (const one of REQUESTS) core.scheduler.add({ ...one, stop: { ...one.stop, maxTokens: 60 } });
     await endRank(core, threads[0]!, MOMENTS.at(-1)!);

@@ -7,8 +7,9 @@ import type { RankSeat } from '../../src/ops/ranks.ts';
 import { buildEmulators, NCCL_EMULATOR } from './emulator-files.ts';
 import { needs } from './needs.ts';
 
-/** With SVC_TEST_GPU the tests of GPUs run on the one of this machine: scripts/gpu-check does that. */
-const isReal = process.env.SVC_TEST_GPU !== undefined;
+/** With SVC_TEST_GPUS the tests of GPUs run on those of this machine, as many as it says: scripts/gpu-check does that. */
+const realGpus = Number(process.env.SVC_TEST_GPUS ?? 0);
+const isReal = realGpus > 0;
 
 // All files after this one would compute on the emulated GPU.
 if (process.env.TEST_PROCESS_IS_SHARED !== undefined) {
@@ -22,10 +23,16 @@ const obstacle = isReal ? null : buildEmulators();
 export const needsCudaEmulator = needs(obstacle === null, `no emulator of a GPU: ${obstacle}`);
 if (obstacle === null && !isReal) Object.assign(process.env, NCCL_EMULATOR);
 
-/** Several GPUs, of which SVC_EMULATED_GPUS says how many, or one with other variables of its own. */
+/** Up to four GPUs; of emulated ones SVC_EMULATED_GPUS says how many. */
+export const needsSeveralGpus = needs(
+  isReal ? realGpus >= 4 : obstacle === null,
+  isReal ? 'SVC_TEST_GPUS says that there are fewer than four' : `no emulator of GPUs: ${obstacle}`,
+);
+
+/** Emulated ones, which do what a test tells them by a variable. */
 export const needsCudaEmulators = needs(
   obstacle === null && !isReal,
-  `no emulator of GPUs: ${obstacle ?? 'SVC_TEST_GPU asks for the real one'}`,
+  `no emulator of GPUs: ${obstacle ?? 'SVC_TEST_GPUS asks for real ones'}`,
 );
 
 export function openCuda(isScheduled = false, seat?: RankSeat): NativeOps {

@@ -1,0 +1,41 @@
+// Libraries in the place of the driver, which pass on to it what they do not define, and the files of those that they stand in for.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { cudaDriver, ncclLibrary } from '../../src/native/native.ts';
+import { ROOT } from './gpu.ts';
+
+const FLAGS = ['-std=c++20', '-O2', '-shared', '-fPIC', '-Wl,--no-as-needed', `-I${ROOT}/native/src`];
+
+/**
+ * Compiles a file of this folder.
+ * @throws Error where g++ is not there or refuses.
+ */
+export function buildStandIn(source: string, output: string): void {
+  const args = [...FLAGS, '-o', output, `${ROOT}/bench/gpu/${source}`, driverPath()];
+  const { error, status, stderr } = spawnSync('g++', args, { encoding: 'utf8' });
+  if (error !== undefined) throw error;
+  if (status !== 0) throw new Error(`g++ exited ${status}: ${stderr.trim().slice(-1500)}`);
+}
+
+export function driverPath(): string {
+  return pathOf(cudaDriver());
+}
+
+/** Where the loader has none, that of PyTorch. */
+export function ncclPath(): string {
+  const { stdout } = spawnSync('python3', ['-c', 'import nvidia.nccl as it; print(list(it.__path__)[0])'], {
+    encoding: 'utf8',
+    timeout: 5000,
+  });
+  const path = `${stdout?.trim()}/lib/libnccl.so.2`;
+  return process.env.SVC_NCCL === undefined && existsSync(path) ? path : pathOf(ncclLibrary());
+}
+
+/** Where the loader finds a library. */
+function pathOf(name: string): string {
+  if (name.includes('/')) return name;
+  const { stdout } = spawnSync('ldconfig', ['-p'], { encoding: 'utf8' });
+  const line = stdout.split('\n').find((one) => one.trim().startsWith(name));
+  return line?.split(' => ')[1]?.trim() ?? name;
+}
