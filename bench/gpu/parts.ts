@@ -29,11 +29,11 @@ export const PARTS = {
   ),
   invariance: part('A row has the same bytes beside any others', 180, 'invariance.ts', ['most-rows']),
   ranks: part('Ranks and stages have the bytes of one GPU', 130, 'ranks.ts'),
-  sanitizer: part('compute-sanitizer', 160, 'sanitizer.ts'),
+  sanitizer: part('compute-sanitizer', 150, 'sanitizer.ts'),
   torch: part('What PyTorch reaches; NCCL with two ranks on one GPU (E5, E6)', 100, 'torch.ts'),
   products: part('Speed of products and attention', 60, 'products.ts'),
   models: part('Tokens a second', 80, 'models.ts', ['model']),
-  profile: part('The time of each kernel of a step', 40, 'profile.ts'),
+  profile: part('The time of each kernel of a step, and of steps as they are served', 50, 'profile.ts'),
 } as const satisfies Record<string, Part>;
 
 export type PartName = keyof typeof PARTS;

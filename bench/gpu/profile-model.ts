@@ -1,13 +1,11 @@
 // How long each kernel of a step takes, as events before and after it say: a library in the place of the driver records them.
 
-import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { ROOT } from './gpu.ts';
 import { measured, type Result } from './result.ts';
-import { buildStandIn, driverPath } from './stand-in.ts';
+import { buildStandIn, driverPath, runBehind } from './stand-in.ts';
 
 /** Tokens of each prompt, and numbers of sequences that are computed one after the other. */
 export interface ProfiledSteps {
@@ -33,11 +31,8 @@ export function* profileModel(name: string, modelPath: string, steps: ProfiledSt
     const log = join(folder, 'launches.jsonl');
     buildStandIn('timed_driver.cc', library);
     const numbers = [steps.context, ...steps.sequences].map(String);
-    const told = runSteps([modelPath, ...numbers], {
-      SVC_CUDA_DRIVER: library,
-      SVC_TIMED_DRIVER: driverPath(),
-      SVC_TIMED_LAUNCHES: log,
-    });
+    const variables = { SVC_CUDA_DRIVER: library, SVC_DRIVER_BEHIND: driverPath(), SVC_TIMED_LAUNCHES: log };
+    const told = runBehind('profile-steps.ts', [modelPath, ...numbers], variables, SECONDS);
     const names = told.trim().split('\n');
     // Before them are the largest steps, which show how much memory is left.
     const lines = readFileSync(log, 'utf8').trim().split('\n').slice(-names.length);
@@ -47,20 +42,6 @@ export function* profileModel(name: string, modelPath: string, steps: ProfiledSt
   } finally {
     rmSync(folder, { recursive: true });
   }
-}
-
-/** @returns what it wrote. */
-function runSteps(args: readonly string[], variables: Readonly<Record<string, string>>): string {
-  const program = ['--import', 'tsx', `${ROOT}/bench/gpu/profile-steps.ts`];
-  const { error, status, stdout, stderr } = spawnSync(process.execPath, [...program, ...args], {
-    cwd: ROOT,
-    encoding: 'utf8',
-    timeout: 1000 * SECONDS,
-    env: { ...process.env, ...variables },
-  });
-  if (error !== undefined) throw error;
-  if (status !== 0) throw new Error(`the steps exited ${status}: ${stderr.trim().slice(-1500)}`);
-  return stdout;
 }
 
 /** Launches of one kernel over one grid are one figure. */

@@ -1,4 +1,4 @@
-// The time of each kernel, of two layers and the head of two models with made-up weights.
+// The time of each kernel, of two layers and the head of two models with made-up weights; then whole steps of the smaller one, as they are served.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { LLAMA_8B, QWEN3_06B } from './model-shapes.ts';
 import { profileModel } from './profile-model.ts';
 import { failed, report } from './result.ts';
+import { timelineOf } from './timeline.ts';
 
 const LAYERS = 2;
 const MODELS = [
@@ -20,6 +21,8 @@ try {
     writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, num_hidden_layers: LAYERS }));
     for (const result of profileModel(name, folder, { context: CONTEXT, sequences })) report(result);
   }
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(QWEN3_06B));
+  for (const result of timelineOf('Qwen3-0.6B', folder, CONTEXT, 1)) report(result);
 } catch (error) {
   report(failed('profile', error instanceof Error ? error.message : String(error)));
 } finally {

@@ -18,17 +18,11 @@
 #include <vector>
 
 #include "cuda/nccl_api.h"
+#include "variable.h"
 
 using namespace svc::cuda;
 
 namespace {
-
-const char* variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (value != nullptr) return value;
-  std::fprintf(stderr, "several GPUs: %s is not set\n", name);
-  std::abort();
-}
 
 /// A copy of NCCL, as on a host of its own.
 class Copy {
@@ -73,7 +67,7 @@ class Copies {
     return copies;
   }
 
-  const Copy& of(int rank) const { return copies_[static_cast<size_t>(rank) % copies_.size()]; }
+  const Copy& ofRank(int rank) const { return copies_[static_cast<size_t>(rank) % copies_.size()]; }
   const Copy& of(NcclComm comm) {
     const std::lock_guard lock(mutex_);
     return *owners_.at(comm);
@@ -108,12 +102,12 @@ Result cuDeviceGet(DeviceOrdinal* device, int) {
   return kSuccess;
 }
 
-NcclResult ncclGetVersion(int* version) { return Copies::only().of(0).ncclGetVersion(version); }
+NcclResult ncclGetVersion(int* version) { return Copies::only().ofRank(0).ncclGetVersion(version); }
 
-NcclResult ncclGetUniqueId(NcclId* id) { return Copies::only().of(0).ncclGetUniqueId(id); }
+NcclResult ncclGetUniqueId(NcclId* id) { return Copies::only().ofRank(0).ncclGetUniqueId(id); }
 
 NcclResult ncclCommInitRankConfig(NcclComm* comm, int ranks, NcclId id, int rank, NcclConfig* config) {
-  const Copy& copy = Copies::only().of(rank);
+  const Copy& copy = Copies::only().ofRank(rank);
   const NcclResult result = copy.ncclCommInitRankConfig(comm, ranks, id, rank, config);
   Copies::only().note(*comm, copy);
   return result;
@@ -135,6 +129,6 @@ NcclResult ncclAllGather(const void* from, void* to, size_t count, int type, Ncc
   return Copies::only().of(comm).ncclAllGather(from, to, count, type, comm, stream);
 }
 
-const char* ncclGetErrorString(NcclResult result) { return Copies::only().of(0).ncclGetErrorString(result); }
+const char* ncclGetErrorString(NcclResult result) { return Copies::only().ofRank(0).ncclGetErrorString(result); }
 
 }  // extern "C"

@@ -18,6 +18,29 @@ export function buildStandIn(source: string, output: string): void {
   if (status !== 0) throw new Error(`g++ exited ${status}: ${stderr.trim().slice(-1500)}`);
 }
 
+/**
+ * Runs a program of this folder over a library in the place of the driver.
+ * @returns what it wrote
+ * @throws Error where it fails.
+ */
+export function runBehind(
+  program: string,
+  args: readonly string[],
+  variables: Readonly<Record<string, string>>,
+  seconds: number,
+): string {
+  const command = ['--import', 'tsx', `${ROOT}/bench/gpu/${program}`, ...args];
+  const { error, status, stdout, stderr } = spawnSync(process.execPath, command, {
+    cwd: ROOT,
+    encoding: 'utf8',
+    timeout: 1000 * seconds,
+    env: { ...process.env, ...variables },
+  });
+  if (error !== undefined) throw error;
+  if (status !== 0) throw new Error(`${program} exited ${status}: ${stderr.trim().slice(-1500)}`);
+  return stdout;
+}
+
 export function driverPath(): string {
   return pathOf(cudaDriver());
 }

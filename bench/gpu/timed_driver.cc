@@ -1,21 +1,14 @@
-// A library in the place of the driver, which passes everything on to it, and writes how long each launch took: a line of JSON for each step of a
-// model, [[kernel, grid, microseconds], ...]. It is linked with the driver, so that what it does not define is found there.
+// In the place of the driver: passes everything on to it, and writes how long each launch took: a line of JSON for each step of a model,
+// [[kernel, grid, microseconds], ...].
 //
 //   g++ -std=c++20 -O2 -Inative/src -shared -fPIC -o timed.so bench/gpu/timed_driver.cc -Wl,--no-as-needed <the driver>
-//   SVC_TIMED_DRIVER=<the driver> SVC_TIMED_LAUNCHES=<file> SVC_CUDA_DRIVER=$PWD/timed.so svc ...
+//   SVC_DRIVER_BEHIND=<the driver> SVC_TIMED_LAUNCHES=<file> SVC_CUDA_DRIVER=$PWD/timed.so svc ...
 
-#include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <map>
-#include <string>
 #include <vector>
 
-#include "cuda/driver_api.h"
-
-using namespace svc::cuda;
+#include "stand_in.h"
 
 namespace {
 
@@ -30,90 +23,53 @@ struct Timed {
   EventHandle begin, end;
 };
 
-class TimedDriver {
+class Step {
  public:
-  static TimedDriver& only() {
-    static TimedDriver driver;
-    return driver;
+  static Step& only() {
+    static Step step;
+    return step;
   }
 
-  void* library_ = dlopen(variable("SVC_TIMED_DRIVER"), RTLD_NOW | RTLD_LOCAL);  // before the functions that are found in it
-#define SVC_MEMBER(name, arguments) Result(*name) arguments = of<Result(*) arguments>(#name);
-  SVC_CUDA_DRIVER_FUNCTIONS(SVC_MEMBER)
-#undef SVC_MEMBER
+  void add(Timed timed) { launches_.push_back(std::move(timed)); }
 
-  std::map<Function, std::string> names;
-
-  EventHandle record(StreamHandle stream) const {
-    EventHandle event = nullptr;
-    cuEventCreate(&event, 0);
-    cuEventRecord(event, stream);
-    return event;
-  }
-  void add(Timed timed) { step_.push_back(std::move(timed)); }
-  void hold(StreamHandle stream) const {
-    cuLaunchHostFunc(stream, [](void*) { usleep(kHoldMicroseconds); }, nullptr);
-  }
-
-  /// Of the step before.
   void write() {
-    if (step_.empty()) return;
+    if (launches_.empty()) return;
+    const DriverBehind& driver = DriverBehind::only();
     const char* between = "[";
-    for (const auto& [kernel, grid, begin, end] : step_) {
-      float milliseconds = 0;
-      cuEventSynchronize(end);
-      cuEventElapsedTime(&milliseconds, begin, end);
-      std::fprintf(file_, "%s[\"%s\",\"%u %u %u\",%g]", between, kernel.c_str(), grid[0], grid[1], grid[2], 1000 * milliseconds);
+    for (const auto& [kernel, grid, begin, end] : launches_) {
+      std::fprintf(file_, "%s[\"%s\",\"%u %u %u\",%g]", between, kernel.c_str(), grid[0], grid[1], grid[2], driver.microsecondsBetween(begin, end));
       between = ",";
-      cuEventDestroy_v2(begin);
-      cuEventDestroy_v2(end);
+      driver.cuEventDestroy_v2(begin);
+      driver.cuEventDestroy_v2(end);
     }
     std::fputs("]\n", file_);
     std::fflush(file_);
-    step_.clear();
+    launches_.clear();
   }
 
  private:
-  template <class Pointer>
-  Pointer of(const char* name) const {
-    return reinterpret_cast<Pointer>(dlsym(library_, name));
-  }
-  static const char* variable(const char* name) {
-    const char* value = std::getenv(name);
-    if (value != nullptr) return value;
-    std::fprintf(stderr, "timed driver: %s is not set\n", name);
-    std::abort();
-  }
-
   std::FILE* file_ = std::fopen(variable("SVC_TIMED_LAUNCHES"), "w");
-  std::vector<Timed> step_;
+  std::vector<Timed> launches_;
 };
 
 }  // namespace
 
-extern "C" Result cuModuleGetFunction(Function* function, Module module, const char* name) {
-  TimedDriver& driver = TimedDriver::only();
-  const Result result = driver.cuModuleGetFunction(function, module, name);
-  if (result == kSuccess) driver.names[*function] = name;
-  return result;
-}
-
 extern "C" Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
                                  unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** arguments, void** extra) {
-  TimedDriver& driver = TimedDriver::only();
+  DriverBehind& driver = DriverBehind::only();
   const std::string& name = driver.names[function];
   if (name == kFirst) {
-    driver.write();
-    driver.hold(stream);
+    Step::only().write();
+    driver.cuLaunchHostFunc(stream, [](void*) { usleep(kHoldMicroseconds); }, nullptr);
   }
   const EventHandle begin = driver.record(stream);
   const Result result =
       driver.cuLaunchKernel(function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, stream, arguments, extra);
-  driver.add({name, {gridX, gridY, gridZ}, begin, driver.record(stream)});
+  Step::only().add({name, {gridX, gridY, gridZ}, begin, driver.record(stream)});
   return result;
 }
 
 extern "C" Result cuStreamDestroy_v2(StreamHandle stream) {
-  TimedDriver::only().write();
-  return TimedDriver::only().cuStreamDestroy_v2(stream);
+  Step::only().write();
+  return DriverBehind::only().cuStreamDestroy_v2(stream);
 }

@@ -14,6 +14,7 @@ import { CALLS, PART_NAMES, PARTS } from '../../bench/gpu/parts.ts';
 import { profileModel } from '../../bench/gpu/profile-model.ts';
 import { runPart } from '../../bench/gpu/run-part.ts';
 import { showSeveralGpus } from '../../bench/gpu/several-gpus.ts';
+import { timelineOf } from '../../bench/gpu/timeline.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { compileChanged } from '../helpers/changed-kernels.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
@@ -221,5 +222,23 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     ]);
     expect(names).toContain('tiny, decode of 3: svcEmbedding 3 1 1');
     expect(figures.every(({ value }) => value !== null && value > 0)).toBe(true);
+  });
+
+  it('tells how long the device works and waits in steps as they are served', () => {
+    const model = join(folder, 'served');
+    mkdirSync(model);
+    writeTinyModel(model, { dtype: 'bf16' });
+    const figures = timelineOf('tiny', model, 60, 3);
+    expect(figures.map(({ name, unit }) => [name, unit])).toEqual([
+      ['tiny, decode of 3 as served: a step', 'ms'],
+      ['tiny, decode of 3 as served: the GPU works', 'ms'],
+      ['tiny, decode of 3 as served: the GPU waits', 'ms'],
+      ['tiny, decode of 3 as served: calls of the driver', 'ms'],
+      ['tiny, decode of 3 as served: ahead of the GPU', 'ms'],
+    ]);
+    const [step, works, waits] = figures.map(({ value }) => value!);
+    expect(figures[0]!.note).toMatch(/\b1\.0 graph\b/);
+    expect(works! + waits!).toBeGreaterThan(0.8 * step!);
+    expect(works! + waits!).toBeLessThan(1.2 * step!);
   });
 });
