@@ -9,6 +9,8 @@ const FILES = [
   'test/ops/cuda.test.ts',
   'test/engine/cuda.test.ts',
   'test/ops/cuda-split-k.test.ts',
+  'test/ops/cuda-combine-norm.test.ts',
+  'test/ops/prepare-heads.test.ts',
   'test/engine/cuda-graphs.test.ts',
   'test/ops/cuda-formats.test.ts',
   'test/ops/cuda-experts.test.ts',

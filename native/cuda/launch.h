@@ -145,6 +145,10 @@ inline Launch combineLaunch(const LinearParams& p) {
   return rowLaunch(isWhole(p) ? "svcWholeCombine" : "svcLinearCombine", p.rows, p.activation < 0 ? p.n : p.n / 2);
 }
 
+inline Launch launchOf(const CombineNormParams& p) {
+  return normLaunch("svcCombineRmsNorm", "svcWarpCombineRmsNorm", p.norm.rows, 1, p.norm.cols);
+}
+
 /// On Hopper: kWideWeights rows of the weight and `tokens` of x that a block multiplies at a time, in as many stages as it has memory for.
 constexpr int kWideWeights = 128, kWideThreads = 384, kWideProductThreads = 256;
 constexpr int kWideTokens[] = {8, 16, 32, 64, 128, 256};

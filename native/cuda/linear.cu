@@ -5,7 +5,7 @@
 
 #include "codes.cuh"
 #include "groups.cuh"
-#include "math.cuh"
+#include "results.cuh"
 
 namespace svc::cuda {
 
@@ -98,27 +98,6 @@ struct CodedTile {
   static constexpr int kPieces = kTileK / 16;
 };
 
-/// The product that a sum is, of floats or of whole numbers.
-__device__ __forceinline__ float valueOf(const LinearParams&, int, int, float sum) { return sum; }
-__device__ __forceinline__ float valueOf(const LinearParams& p, int token, int n, int32_t sum) {
-  return static_cast<float>(sum) * p.rowScales[token] * p.columnScales[n];
-}
-
-/// Brings the sum of column n of the weight for `token` to where it goes.
-__device__ __forceinline__ void finish(const LinearParams& p, int token, int n, float sum) {
-  if (p.bias != nullptr) sum += p.bias[n];
-  float& out = static_cast<float*>(p.out)[token * p.outStride + n];
-  out = p.add ? out + sum : sum;
-}
-/// The same of gate and up, row n and row n + 8 of the weight.
-__device__ __forceinline__ void finishGated(const LinearParams& p, int token, int n, float gate, float up) {
-  if (p.bias != nullptr) {
-    gate += p.bias[n];
-    up += p.bias[n + 8];
-  }
-  static_cast<uint16_t*>(p.out)[token * p.outStride + n / 16 * 8 + n % 8] = floatToBf16(gated(p.activation, gate, up));
-}
-
 /// Where the tiles of some segments begin: a tile ends with its segment.
 struct TileColumns {
   const LinearParams& p;
@@ -140,11 +119,6 @@ struct TileColumns {
     for (; segment < endSegment && column >= end; end = beginOf(segment + 1)) column = beginOf(++segment);
   }
 };
-
-template <class Sum>
-__device__ __forceinline__ Sum* partialsOf(const LinearParams& p) {
-  return reinterpret_cast<Sum*>(p.partials);
-}
 
 /// kWarpsN times kWarpsM warps share a tile of kWeights rows of the weight and kTokens rows of x.
 template <class Weight, int kWeights, int kTokens, int kWarpsM, int kWarpsN, int kStages>
@@ -389,24 +363,6 @@ SVC_KERNEL(svcWholeGroups16, GroupedLinearParams, 128) { groupedProduct<WholeTil
 SVC_KERNEL(svcWholeGroups32, GroupedLinearParams, 128) { groupedProduct<WholeTile, 2>(p); }
 SVC_KERNEL(svcWholeGroups64, GroupedLinearParams, 128) { groupedProduct<WholeTile, 3>(p); }
 SVC_KERNEL(svcWholeGroups128, GroupedLinearParams, 256) { groupedProduct<WholeTile, 4>(p); }
-
-/// The sum of a number's partial sums by the tree of `Product::addToTree`.
-template <class Sum>
-__device__ float treeOf(const LinearParams& p, int token, int n) {
-  Sum parts[kMostSegments];
-  const int count = p.segments / p.segmentsPerBlock;
-  const int64_t stride = int64_t{p.rows} * p.n;
-  const Sum* first = partialsOf<Sum>(p) + int64_t{token} * p.n + n;
-#pragma unroll
-  for (int i = 0; i < kMostSegments; ++i) parts[i] = i < count ? first[i * stride] : Sum{0};
-#pragma unroll
-  for (int width = 1; width < kMostSegments; width *= 2) {
-    if (width >= count) break;
-#pragma unroll
-    for (int i = 0; i + width < kMostSegments; i += 2 * width) parts[i] += parts[i + width];
-  }
-  return valueOf(p, token, n, parts[0]);
-}
 
 template <class Sum>
 __device__ void combine(const LinearParams& p) {

@@ -1,6 +1,7 @@
 // Norms of rows, or of the heads of rows: one block of threads for each, whose sums are ordered by the number of columns alone.
 
 #include "columns.cuh"
+#include "results.cuh"
 
 namespace svc::cuda {
 
@@ -20,24 +21,26 @@ __device__ void store(const Params& p, int column, float value) {
 template <int kThreads>
 using Batch = Columns<kThreads, kThreads == kWarp ? kWarpNormColumns / kWarp : 16>;
 
-/// The sum of term(number) of the row x, `first` being its first batch: of each thread in the order of columns, then of all threads.
-template <int kThreads, class Term>
-__device__ __forceinline__ float sumOf(const float* x, int cols, const Batch<kThreads>& first, const Term& term) {
+/// The sum of term(number) of a row, `first` being its first batch, and load(begin) any other: of each thread in the order of columns, then of all threads.
+template <int kThreads, class Load, class Term>
+__device__ __forceinline__ float sumOf(const Load& load, int cols, const Batch<kThreads>& first, const Term& term) {
   float sum = 0.0f;
   const auto add = [&](int begin, const Batch<kThreads>& batch) {
     batch.each(begin, cols, [&](int j, int) { sum += term(batch.numbers[j]); });
   };
   add(0, first);
 #pragma unroll 1
-  for (int begin = first.kCount; begin < cols; begin += first.kCount) add(begin, Batch<kThreads>(x, begin, cols));
+  for (int begin = first.kCount; begin < cols; begin += first.kCount) add(begin, load(begin));
   return reduceBlock(sum, Add());
 }
 
-template <int kThreads>
-__device__ __forceinline__ void rmsNorm(const RmsNormParams& p) {
+/// load(begin) leaves each batch of the block's row in its place, p.x, if it is not there already.
+template <int kThreads, class Load>
+__device__ __forceinline__ void rmsNorm(const RmsNormParams& p, const Load& load) {
   const float* x = segmentOf(p);
-  const Batch<kThreads> first(x, 0, p.cols), firstWeight(p.weight, 0, p.cols);
-  const float mean = sumOf(x, p.cols, first, [](float number) { return number * number; }) / static_cast<float>(p.cols);
+  const Batch<kThreads> firstWeight(p.weight, 0, p.cols), first = load(0);
+  const auto square = [](float number) { return number * number; };
+  const float mean = sumOf<kThreads>(load, p.cols, first, square) / static_cast<float>(p.cols);
   const float factor = 1.0f / squareRoot(mean + p.eps);
   const auto finish = [&](int begin, const Batch<kThreads>& batch, const Batch<kThreads>& weight) {
     batch.each(begin, p.cols, [&](int j, int column) { store(p, column, batch.numbers[j] * factor * weight.numbers[j]); });
@@ -50,15 +53,34 @@ __device__ __forceinline__ void rmsNorm(const RmsNormParams& p) {
 }
 
 template <int kThreads>
+__device__ __forceinline__ void rmsNorm(const RmsNormParams& p) {
+  rmsNorm<kThreads>(p, [&](int begin) { return Batch<kThreads>(segmentOf(p), begin, p.cols); });
+}
+
+/// Of the row that the sums of parts of a product give, which goes to its place as well: svcLinearCombine and svcRmsNorm, one after the other.
+template <int kThreads>
+__device__ __forceinline__ void combineAndNormalise(const CombineNormParams& p) {
+  const LinearParams& product = p.product;
+  const int row = static_cast<int>(blockIdx.x);
+  rmsNorm<kThreads>(p.norm, [&](int begin) {
+    Batch<kThreads> sums;
+    sums.each(begin, product.n, [&](int j, int n) { sums.numbers[j] = resultOf(product, row, n, treeOf<float>(product, row, n)); });
+    sums.each(begin, product.n, [&](int j, int n) { placeOf(product, row, n) = sums.numbers[j]; });
+    return sums;
+  });
+}
+
+template <int kThreads>
 __device__ __forceinline__ void layerNorm(const LayerNormParams& p) {
   const float* x = segmentOf(p);
   const float* const weights = p.weight + blockIdx.y * p.weightStride;
   const float* const biases = p.bias == nullptr ? nullptr : p.bias + blockIdx.y * p.weightStride;
   const auto count = static_cast<float>(p.cols);
-  const Batch<kThreads> first(x, 0, p.cols), firstWeight(weights, 0, p.cols);
-  const float mean = sumOf(x, p.cols, first, [](float number) { return number; }) / count;
+  const auto load = [&](int begin) { return Batch<kThreads>(x, begin, p.cols); };
+  const Batch<kThreads> first = load(0), firstWeight(weights, 0, p.cols);
+  const float mean = sumOf<kThreads>(load, p.cols, first, [](float number) { return number; }) / count;
   const auto square = [&](float number) { return (number - mean) * (number - mean); };
-  const float factor = 1.0f / squareRoot(sumOf(x, p.cols, first, square) / count + p.eps);
+  const float factor = 1.0f / squareRoot(sumOf<kThreads>(load, p.cols, first, square) / count + p.eps);
   const auto finish = [&](int begin, const Batch<kThreads>& batch, const Batch<kThreads>& weight) {
     const Batch<kThreads> bias(biases, begin, biases == nullptr ? 0 : p.cols);
     batch.each(begin, p.cols, [&](int j, int column) {
@@ -75,6 +97,8 @@ __device__ __forceinline__ void layerNorm(const LayerNormParams& p) {
 
 SVC_KERNEL(svcRmsNorm, RmsNormParams, kRowThreads) { rmsNorm<kRowThreads>(p); }
 SVC_KERNEL(svcLayerNorm, LayerNormParams, kRowThreads) { layerNorm<kRowThreads>(p); }
+SVC_KERNEL(svcCombineRmsNorm, CombineNormParams, kRowThreads) { combineAndNormalise<kRowThreads>(p); }
+SVC_KERNEL(svcWarpCombineRmsNorm, CombineNormParams, kWarp) { combineAndNormalise<kWarp>(p); }
 SVC_KERNEL(svcWarpRmsNorm, RmsNormParams, kWarp) { rmsNorm<kWarp>(p); }
 SVC_KERNEL(svcWarpLayerNorm, LayerNormParams, kWarp) { layerNorm<kWarp>(p); }
 

@@ -212,6 +212,12 @@ struct LinearParams {
   int32_t activation;  // svc::GatedActivation, or -1: no gate
 };
 
+/// The parts of a product are added, and the rows that come of it normalised: `norm.x` is `product.out`.
+struct CombineNormParams {
+  LinearParams product;
+  RmsNormParams norm;
+};
+
 /// A matrix of numbers of bf16, and the boxes that are copied of it, in the words of the driver (cuTensorMapEncodeTiled).
 struct alignas(128) TensorMap {
   uint64_t words[16];

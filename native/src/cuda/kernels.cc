@@ -8,7 +8,7 @@ constexpr uint32_t kPlainSharedBytes = 48 << 10;
 
 /// All that launch.h names: a file that lacks one is of another version, which a service learns at its start.
 constexpr const char* kNames[] = {
-    "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcWarpRmsNorm", "svcWarpLayerNorm", "svcRope", "svcStoreKv", "svcPrepareHeads64", "svcPrepareHeads128", "svcPrepareHeads256", "svcAttention64", "svcAttention128",
+    "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcWarpRmsNorm", "svcWarpLayerNorm", "svcCombineRmsNorm", "svcWarpCombineRmsNorm", "svcRope", "svcStoreKv", "svcPrepareHeads64", "svcPrepareHeads128", "svcPrepareHeads256", "svcAttention64", "svcAttention128",
     "svcAttention256", "svcAttentionCombine", "svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256",
     "svcAttentionMerge", "svcFewAttention64", "svcFewAttention128", "svcFewAttention256", "svcScheduledFewAttention64",
     "svcScheduledFewAttention128", "svcScheduledFewAttention256", "svcFp8FewAttention64", "svcFp8FewAttention128",

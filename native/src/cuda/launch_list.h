@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "cuda/driver_api.h"
@@ -33,6 +34,16 @@ class LaunchList {
     params_.resize(begin + sizeof(Params));
     std::memcpy(params_.data() + begin, &params, sizeof(Params));
     launches_.push_back({function, launch.kernel, {x, y, z}, launch.block, launch.sharedBytes, static_cast<uint32_t>(begin)});
+  }
+  /// The arguments of the last launch if it is of this kernel, else null: until the list is changed.
+  template <class Params>
+  const Params* last(std::string_view kernel) const {
+    if (launches_.empty() || launches_.back().kernel != kernel) return nullptr;
+    return reinterpret_cast<const Params*>(params_.data() + launches_.back().params);
+  }
+  void removeLast() {
+    params_.resize(launches_.back().params);
+    launches_.pop_back();
   }
   void clear() {
     launches_.clear();

@@ -8,6 +8,8 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -34,6 +36,16 @@ class OrderedStream {
   void launch(Function function, const Launch& how, const Params& params) {
     queued_.add(function, how, params);
     if (!isCollecting_ || queued_.size() == kPiece) endPiece();
+  }
+  /// The arguments of the last launch, if it is of this kernel, takesBack(arguments) holds, and it has not been appended yet: it is forgotten then, since the
+  /// next one is to do its work as well.
+  template <class Params, class Accept>
+  std::optional<Params> takeBack(std::string_view kernel, const Accept& takesBack) {
+    const Params* const last = queued_.last<Params>(kernel);
+    if (last == nullptr || !takesBack(*last)) return std::nullopt;
+    const Params params = *last;
+    queued_.removeLast();
+    return params;
   }
   /// Whether launches from now on are collected.
   void collect(bool isCollecting);

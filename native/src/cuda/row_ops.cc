@@ -64,7 +64,13 @@ StreamPosition CudaBackend::embedding(const Weight& table, TokenIds tokens, Rows
 StreamPosition CudaBackend::rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) {
   const RmsNormParams params{floats(x), x.stride, onDevice(weight), out.data, out.stride, eps,
                              x.rows,    1,        narrowed(weight.length), formatOf(dtype)};
-  return run(launchOf(params), params);
+  const auto isSumOfParts = [&](const LinearParams& product) {
+    return product.out == x.data && product.outStride == x.stride && product.rows == x.rows && product.n == params.cols && product.activation < 0;
+  };
+  const auto product = stream_.takeBack<LinearParams>("svcLinearCombine", isSumOfParts);
+  if (!product) return run(launchOf(params), params);
+  const CombineNormParams both{*product, params};
+  return run(launchOf(both), both);
 }
 
 StreamPosition CudaBackend::qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) {
