@@ -17,6 +17,7 @@ import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
 import { type RankShare, WHOLE } from './rank-share.ts';
 import type { RopeConfig } from './rope-config.ts';
+import { wantedRows } from './wanted-rows.ts';
 
 /** What the architectures make a decoder from. */
 interface DecoderDesign {
@@ -193,7 +194,7 @@ class Decoder implements Model {
     const ops = this.#ops;
     const { finalNorm, head } = this.#parts;
     if (finalNorm === null) throw new Error('the output head is with a later stage');
-    const wanted = ops.gatherRows(hidden, rows);
+    const wanted = wantedRows(ops, hidden, rows);
     const { vocabSize, logitScale, logitSoftcap } = this.config;
     if (head === null) return finalNorm({ ops }, wanted, 'f32');
     const own = ops.linear(finalNorm({ ops }, wanted, head.inputDType), head);

@@ -13,6 +13,7 @@ import type { ForwardInputs, Model } from './model.ts';
 import type { EncoderConfig, ModelConfig } from './model-config.ts';
 import { loadDense, type PoolingHead } from './pooling/pooling-head.ts';
 import type { RankShare } from './rank-share.ts';
+import { wantedRows } from './wanted-rows.ts';
 import type { Projection } from './weights/weight-reader.ts';
 
 /** @param root the names of the model's tensors, but not those of its head, begin with it. */
@@ -142,7 +143,7 @@ class Encoder implements Model {
 
   logits(hidden: Tensor, rows: Int32Array): Tensor {
     const ops = this.#ops;
-    const wanted = ops.gatherRows(hidden, rows);
+    const wanted = wantedRows(ops, hidden, rows);
     return this.#parts.finalNorm?.({ ops }, wanted, 'f32') ?? wanted;
   }
 
