@@ -14,6 +14,7 @@ import type { RankSeat } from '../ops/ranks.ts';
 import { type SelectedStages, selectStages } from '../ops/select.ts';
 import { once } from '../util/once.ts';
 import { compatibilityOf, describe, describeStages } from './describe-engine.ts';
+import { FOR_WEIGHTS, forKvCache, withMemoryFor } from './device-memory.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { expectPossible } from './expect-possible.ts';
 import { takeKvMemory } from './kv-memory.ts';
@@ -88,22 +89,27 @@ async function loadOn(
     ops: stage,
     packedCache: openPackedCache(config, stage, onWarning),
   }));
-  const model = await loadStages(source, places, readModelConfig(source, config), {
-    dtype: config.dtype,
-    quantization: config.quantization,
-    kvCacheDtype: config.kvCacheDtype,
-    maxModelLen: plan.wantedLength,
-    servedLength: config.maxModelLen === 'auto' ? (shape) => agree(() => plan.maxModelLen(shape)) : null,
-    choice: config,
-    // What does not fit now will not fit beside the weights.
-    onOpen: (shape) => void plan.numBlocks(shape, plan.maxModelLen(shape)),
-    onWarning,
-    onProgress,
-  });
+  const model = await withMemoryFor(FOR_WEIGHTS, () =>
+    loadStages(source, places, readModelConfig(source, config), {
+      dtype: config.dtype,
+      quantization: config.quantization,
+      kvCacheDtype: config.kvCacheDtype,
+      maxModelLen: plan.wantedLength,
+      servedLength: config.maxModelLen === 'auto' ? (shape) => agree(() => plan.maxModelLen(shape)) : null,
+      choice: config,
+      // What does not fit now will not fit beside the weights.
+      onOpen: (shape) => void plan.numBlocks(shape, plan.maxModelLen(shape)),
+      onWarning,
+      onProgress,
+    }),
+  );
   plan.weightBytes = model.weightBytes;
   const listeners = { onProgress, onWarning };
   const draft =
-    draftSource && (await loadDraftModel(draftSource, draftOps, config, plan.maxModelLen(model), listeners));
+    draftSource &&
+    (await withMemoryFor(FOR_WEIGHTS, () =>
+      loadDraftModel(draftSource, draftOps, config, plan.maxModelLen(model), listeners),
+    ));
   plan.draftBytes = draft?.kvBytes ?? 0;
   plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
   const adapters = loadAdapters(config, model, onProgress);
@@ -116,7 +122,9 @@ async function loadOn(
   const maxModelLen = await agree(() => plan.maxModelLen(model));
   const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));
   const { shape, windows } = plan.design(model);
-  const kv = takeKvMemory(stages, model, { ...shape, blocks: numBlocks }, config.kvTransfer !== null);
+  const kv = await withMemoryFor(forKvCache(config.kvCacheMemoryBytes), () =>
+    takeKvMemory(stages, model, { ...shape, blocks: numBlocks }, config.kvTransfer !== null),
+  );
   const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows };
   const info: EngineInfo = {
     ...describe(about, numBlocks),

@@ -2,10 +2,10 @@
 // any are computed once, over keys and values that nobody stored.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import { ConfigError, DeviceMemoryError } from '../errors.ts';
 import type { ForwardInputs, Model } from '../models/model.ts';
 import { type KvCache, NO_SLOT, type Ops, type Tensor } from '../ops/ops.ts';
 import { bytes } from '../util/bytes.ts';
+import { explained } from './device-memory.ts';
 import type { CacheDesign } from './kv-budget.ts';
 import { makeKvCache } from './kv-memory.ts';
 
@@ -31,12 +31,11 @@ export function takeActivations(
   try {
     computeLargestSteps(stages, model, { shape, windows }, limits);
   } catch (error) {
-    if (!(error instanceof DeviceMemoryError)) throw error;
-    throw new ConfigError(
-      `the largest step finds no memory on the GPU, of which weights and kernels have ${before.map(bytes).join(', ')}: ${error.message}: ` +
-        'lower --max-num-batched-tokens or --max-num-seqs',
-      { param: 'max-num-batched-tokens', cause: error },
-    );
+    throw explained(error, {
+      what: `beside weights and kernels, which have ${before.map(bytes).join(', ')}, the largest step finds`,
+      remedy: 'lower --max-num-batched-tokens or --max-num-seqs',
+      param: 'max-num-batched-tokens',
+    });
   }
   return takenOf(stages)!.map((bytes, stage) => bytes - before[stage]!);
 }

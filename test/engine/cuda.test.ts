@@ -8,6 +8,7 @@ import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { ConfigError, NotAvailableError } from '../../src/errors.ts';
 import { adapterKeys } from '../../src/kv-cache/prefix-hash.ts';
+import { modelFolder } from '../../src/models/model-folder.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
@@ -179,6 +180,29 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
       await expect(refused).rejects.toThrow(
         /OUT_OF_MEMORY.*lower --max-num-batched-tokens or --max-num-seqs/,
       );
+    });
+
+    it.each([
+      [
+        'weights',
+        '4',
+        2 ** 21,
+        /^the weights of the model find no memory on the GPU: .*--quantization.*--device cpu$/,
+      ],
+      [
+        'a KV cache of a given size',
+        '64',
+        2 ** 27,
+        /^the KV cache finds no memory .*: lower --kv-cache-memory-bytes$/,
+      ],
+    ])('is refused where there is too little for %s', async (_, megabytes, kvCacheMemoryBytes, why) => {
+      vi.stubEnv('SVC_EMULATED_MEMORY_MB', megabytes);
+      const before = freeBytes();
+      // The model that comes along: 6 MiB.
+      const refused = startWith(0.9, { kvCacheMemoryBytes, modelPath: await modelFolder('') });
+      await expect(refused).rejects.toThrow(ConfigError);
+      await expect(refused).rejects.toThrow(why);
+      expect(freeBytes()).toBe(before);
     });
   });
 });

@@ -1,6 +1,6 @@
 // Weights, vectors, experts and caches, which outlive a step: indices that the addon gave out.
 
-import { ModelLoadError, NotAvailableError, ShapeError } from '../../errors.ts';
+import { DeviceMemoryError, ModelLoadError, NotAvailableError, ShapeError } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
 import { expectGateUp, expectParts, expectVector, rectangleOf } from '../expected-weights.ts';
@@ -239,13 +239,13 @@ function loading<T>(parts: readonly LinearPart[], read: () => T): T {
   return guardFile(parts.map(({ weight }) => weight.tensor.name).join(', '), read);
 }
 
-/** @throws ModelLoadError naming the tensors when their file is missing, unreadable or cut off. */
+/** @throws ModelLoadError naming the tensors when their file is missing, unreadable or cut off; DeviceMemoryError. */
 function guardFile<T>(names: string, read: () => T): T {
   try {
     return read();
   } catch (failure) {
     const error = asOpsError(failure);
-    if (error instanceof NotAvailableError) throw error;
+    if (error instanceof NotAvailableError || error instanceof DeviceMemoryError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
     throw new ModelLoadError(`cannot load ${names}: ${reason}; fetch the file again`, { cause: error });
   }
