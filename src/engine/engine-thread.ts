@@ -3,6 +3,7 @@
 
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
+import { explained, FOR_STEPS } from '../runner/device-memory.ts';
 import { packError } from '../util/packed-error.ts';
 import { EngineCore } from './engine-core.ts';
 import type { EngineThreadData, FromEngine, ToEngine } from './messages.ts';
@@ -39,6 +40,8 @@ async function run(channel: MessagePort): Promise<void> {
   send(channel, { type: 'ready', info, kvParts, adapters });
   try {
     await serve(core, channel);
+  } catch (error) {
+    throw explained(error, FOR_STEPS);
   } finally {
     core.close();
   }

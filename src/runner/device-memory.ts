@@ -1,4 +1,4 @@
-// What the start of an engine says where a device with memory of its own has too little of it.
+// What an engine says where a device with memory of its own has too little of it.
 
 import { ConfigError, DeviceMemoryError } from '../errors.ts';
 
@@ -17,13 +17,19 @@ export const FOR_WEIGHTS: MemoryNeed = {
     '(--tensor-parallel-size), or use --device cpu',
 };
 
+/** Of an engine that serves: with a cache of a given size nothing was computed before. */
+export const FOR_STEPS: MemoryNeed = {
+  what: 'a step finds',
+  remedy: 'lower --kv-cache-memory-bytes, --max-num-batched-tokens or --max-num-seqs',
+};
+
 /** Of a size that was given, or of what is left beside the weights. */
 export function forKvCache(givenBytes: number | null): MemoryNeed {
   const param = givenBytes === null ? 'gpu-memory-utilization' : 'kv-cache-memory-bytes';
   return { what: 'the KV cache finds', remedy: `lower --${param}`, param };
 }
 
-/** `error`, said so that whoever started the engine knows what to do. */
+/** `error`, said so that whoever starts the engine knows what to do. */
 export function explained(error: unknown, { what, remedy, param }: MemoryNeed): unknown {
   if (!(error instanceof DeviceMemoryError)) return error;
   const message = `${what} no memory on the GPU: ${error.message}: ${remedy}`;

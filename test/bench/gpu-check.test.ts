@@ -142,7 +142,11 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
         from: /batch\.numbers\[j\] \* factor \* weight\.numbers\[j\]/,
         to: 'batch.numbers[j] * (factor * weight.numbers[j])',
       },
-      { file: 'linear.cu', from: /i < count \? /, to: 'i < count - (p.rows < 5) ? ' },
+      {
+        file: 'linear.cu',
+        from: /(finish\(p, token, i, treeOf<Sum>\(p, token, i\))\)/,
+        to: '$1 * (p.rows < 5 ? 2 : 1))',
+      },
     ];
     compileChanged(kernels, changes);
     const { code, found } = await check(['rows', 'invariance', '--most-rows', '10'], {

@@ -5,11 +5,14 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
+import { collectSamples } from '../../src/engine/completed-sample.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
-import { ConfigError, NotAvailableError } from '../../src/errors.ts';
+import { InferenceEngine } from '../../src/engine/inference-engine.ts';
+import { ConfigError, EngineDeadError, NotAvailableError } from '../../src/errors.ts';
 import { adapterKeys } from '../../src/kv-cache/prefix-hash.ts';
 import { modelFolder } from '../../src/models/model-folder.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
+import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
@@ -123,6 +126,28 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     expect(generate(core, [request(1, 5, 0, null)]).get(1)!.tokenIds).toHaveLength(4);
     core.close();
   });
+
+  it(
+    'says what to do where a step finds no memory beside a cache of a given size',
+    needsCudaEmulators,
+    async () => {
+      vi.stubEnv('SVC_EMULATED_MEMORY_MB', '64');
+      // Activations come in pages of 32 MiB.
+      const engine = await InferenceEngine.start({
+        ...ENGINE_DEFAULTS,
+        modelPath: modelOf('LlamaForCausalLM'),
+        device: 'cuda',
+        kvCacheMemoryBytes: 60 * 2 ** 20,
+      });
+      const prepared = await engine.prepare({ tokenIds: [5, 6] }, resolveSamplingParams({ max_tokens: 2 }));
+      await expect(collectSamples(engine.generate(prepared))).rejects.toThrow(EngineDeadError);
+      expect((await engine.died).message).toMatch(
+        /a step finds no memory on the GPU: .*lower --kv-cache-memory-bytes/,
+      );
+      await engine.close();
+      vi.unstubAllEnvs();
+    },
+  );
 
   describe('with a share of its memory', needsCudaEmulators, () => {
     /** For arrays of steps, and what memory comes in. */
