@@ -1,5 +1,6 @@
 // Models over ranks and stages, on as many GPUs as there are, or on one that is shown as several: the answers of one, over the NCCL of this machine.
 
+import { existsSync } from 'node:fs';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import { missing, report } from './result.ts';
 import { type SeveralGpus, showSeveralGpus } from './several-gpus.ts';
@@ -14,6 +15,7 @@ const SECONDS = 60;
 
 const device = loadNative().cudaDevice(cudaDriver(), 0);
 if (device.missing !== undefined) report(missing('a GPU', device.missing));
+else if (!existsSync(ncclPath())) report(missing('NCCL', `there is no ${ncclPath()}`));
 else await runAll(device.count < GPUS ? showSeveralGpus(GPUS) : null);
 
 async function runAll(shown: SeveralGpus | null): Promise<void> {
