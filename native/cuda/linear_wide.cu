@@ -42,6 +42,10 @@ struct WideProduct {
   __device__ static Barrier* empty(int stage) { return barriers() + kStages + stage; }
 
   __device__ void run() {
+    if (thread() == kThreads) {
+      prefetchMap(wide.weight);
+      prefetchMap(wide.x);
+    }
     if (thread() == 0) {
       for (int i = 0; i < kStages; ++i) {
         beginBarrier(full(i), 1);

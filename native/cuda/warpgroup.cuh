@@ -111,6 +111,8 @@ __device__ __forceinline__ void waitForRound(Barrier* barrier, int parity) {
       : "memory");
 }
 
+/// Begins to bring over what describes a matrix: else its first box waits for it.
+__device__ __forceinline__ void prefetchMap(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 /// Begins to copy the box of a matrix that begins at `column` and `row`, as its map has it; its bytes come at `barrier`.
 __device__ __forceinline__ void copyBox(uint16_t* to, const TensorMap& map, int column, int row, Barrier* barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
