@@ -27,22 +27,19 @@ namespace {
 /// A copy of NCCL, as on a host of its own.
 class Copy {
  public:
-  Copy(const std::string& path, size_t host) : library_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) {
+  Copy(const std::string& path, size_t host) {
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
       std::fprintf(stderr, "several GPUs: %s\n", dlerror());
       std::abort();
     }
-#define SVC_FIND(result, name, arguments) name = reinterpret_cast<result(*) arguments>(dlsym(library_, #name));
+#define SVC_FIND(result, name, arguments) name = reinterpret_cast<result(*) arguments>(dlsym(library, #name));
     SVC_NCCL_FUNCTIONS(SVC_FIND)
 #undef SVC_FIND
     setenv("NCCL_HOSTID", ("host-" + std::to_string(host)).c_str(), 1);
     meetItself();
   }
 
- private:
-  void* library_;
-
- public:
 #define SVC_MEMBER(result, name, arguments) result(*name) arguments;
   SVC_NCCL_FUNCTIONS(SVC_MEMBER)
 #undef SVC_MEMBER

@@ -3,7 +3,7 @@
 
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
-import { explained, FOR_STEPS } from '../runner/device-memory.ts';
+import { explained, forSteps } from '../runner/device-memory.ts';
 import { packError } from '../util/packed-error.ts';
 import { EngineCore } from './engine-core.ts';
 import type { EngineThreadData, FromEngine, ToEngine } from './messages.ts';
@@ -41,7 +41,7 @@ async function run(channel: MessagePort): Promise<void> {
   try {
     await serve(core, channel);
   } catch (error) {
-    throw explained(error, FOR_STEPS);
+    throw explained(error, forSteps(config.kvCacheMemoryBytes));
   } finally {
     core.close();
   }

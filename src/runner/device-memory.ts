@@ -17,16 +17,20 @@ export const FOR_WEIGHTS: MemoryNeed = {
     '(--tensor-parallel-size), or use --device cpu',
 };
 
-/** Of an engine that serves: with a cache of a given size nothing was computed before. */
-export const FOR_STEPS: MemoryNeed = {
-  what: 'a step finds',
-  remedy: 'lower --kv-cache-memory-bytes, --max-num-batched-tokens or --max-num-seqs',
-};
-
-/** Of a size that was given, or of what is left beside the weights. */
+/** @param givenBytes of the KV cache; null where it has a share of the memory */
 export function forKvCache(givenBytes: number | null): MemoryNeed {
-  const param = givenBytes === null ? 'gpu-memory-utilization' : 'kv-cache-memory-bytes';
+  const param = cacheOption(givenBytes);
   return { what: 'the KV cache finds', remedy: `lower --${param}`, param };
+}
+
+/** Of an engine that serves: beside a cache of a given size nothing was computed before, and some rules and adapters need more. */
+export function forSteps(givenBytes: number | null): MemoryNeed {
+  const remedy = `lower --${cacheOption(givenBytes)}, --max-num-batched-tokens or --max-num-seqs`;
+  return { what: 'a step finds', remedy };
+}
+
+function cacheOption(givenBytes: number | null): string {
+  return givenBytes === null ? 'gpu-memory-utilization' : 'kv-cache-memory-bytes';
 }
 
 /** `error`, said so that whoever starts the engine knows what to do. */

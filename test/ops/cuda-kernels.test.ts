@@ -19,12 +19,27 @@ const needsNvcc = needs(has('nvcc'), 'there is no nvcc');
 const needsDisassembler = needs(has('nvcc') && has('cuobjdump'), 'there is no nvcc or no cuobjdump');
 const LIBRARY = join(native, 'build/cuda-kernels-emulated.so');
 const ORDERS = ['forward', 'backward', 'shuffled'];
+const WARPGROUPS = ['SVC_EMULATE_WARPGROUPS'];
 
 let folder: string;
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'svc-kernels-'));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
+
+/** What a program prints with the kernels of `library`, and what else in some order without a line of `file`. */
+async function outputsWithout(
+  line: RegExp,
+  file: string,
+  program: string,
+  { library = LIBRARY, definitions = [] as readonly string[] } = {},
+) {
+  const changed = join(folder, 'changed.so');
+  compileChanged(changed, [{ file, from: line, to: '' }], definitions);
+  const right = await check(library, 'forward', program);
+  const outputs = await Promise.all(ORDERS.map((order) => check(changed, order, program)));
+  return { right, others: outputs.filter(({ stdout }) => stdout !== right.stdout) };
+}
 
 describe('the CUDA kernels', needsCompiler, () => {
   beforeAll(() => {
@@ -52,14 +67,11 @@ describe('the CUDA kernels', needsCompiler, () => {
   ])(
     'have other results in some order without %s',
     async (_, line) => {
-      const right = await check(LIBRARY, 'forward', 'bytes-of-linear');
-      const changed = join(folder, 'changed.so');
-      compileChanged(changed, [{ file: 'linear.cu', from: line, to: '' }]);
-      const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-linear')));
+      const { right, others } = await outputsWithout(line, 'linear.cu', 'bytes-of-linear');
       expect(right.stdout).toMatch(
         /^(?:few [0-9a-f]{16}\nmany [0-9a-f]{16}\nmany at once [0-9a-f]{16}\n){2}$/,
       );
-      expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
+      expect(others).not.toEqual([]);
     },
     120_000,
   );
@@ -71,20 +83,15 @@ describe('the CUDA kernels', needsCompiler, () => {
   ])(
     'attend otherwise in some order without %s',
     async (_, line) => {
-      const right = await check(LIBRARY, 'forward', 'attention');
-      const changed = join(folder, 'changed.so');
-      compileChanged(changed, [{ file: 'attention.cu', from: line, to: '' }]);
-      const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'attention')));
+      const { right, others } = await outputsWithout(line, 'attention.cu', 'attention');
       expect(right).toMatchObject({ stderr: '', code: 0 });
-      expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
+      expect(others).not.toEqual([]);
     },
     120_000,
   );
 });
 
 describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {
-  const WARPGROUPS = ['SVC_EMULATE_WARPGROUPS'];
-
   it('have the bytes of those of warps, which the emulation rounds alike, in every order of threads', async () => {
     const library = join(folder, 'warpgroups.so');
     compileChanged(library, [{ file: 'linear.cu', from: /^/, to: '' }], WARPGROUPS);
@@ -101,24 +108,20 @@ describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {
   ])(
     'have other results in some order without %s',
     async (_, line) => {
-      const right = await check(LIBRARY, 'forward', 'bytes-of-linear');
-      const changed = join(folder, 'changed.so');
-      compileChanged(changed, [{ file: 'linear.cu', from: line, to: '' }], WARPGROUPS);
-      const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-linear')));
-      expect(wrong.filter(({ stdout }) => stdout !== right.stdout)).not.toEqual([]);
+      const { others } = await outputsWithout(line, 'linear.cu', 'bytes-of-linear', {
+        definitions: WARPGROUPS,
+      });
+      expect(others).not.toEqual([]);
     },
     120_000,
   );
 });
 
 describe('the CUDA kernels for many rows on Hopper', needsCompiler, () => {
-  const compile = (library: string, from: RegExp) =>
-    compileChanged(library, [{ file: 'linear_wide.cu', from, to: '' }], ['SVC_EMULATE_WARPGROUPS']);
-
   let library: string;
   beforeAll(() => {
     library = join(folder, 'wide.so');
-    compile(library, /^/);
+    compileChanged(library, [{ file: 'linear_wide.cu', from: /^/, to: '' }], WARPGROUPS);
   }, 120_000);
 
   it('have the bytes of the others, in every order of threads and of copies', async () => {
@@ -135,12 +138,10 @@ describe('the CUDA kernels for many rows on Hopper', needsCompiler, () => {
   ])(
     'have other results in some order without %s',
     async (_, line) => {
-      const changed = join(folder, 'changed.so');
-      compile(changed, line);
-      const expected = await check(library, 'forward', 'bytes-of-wide');
-      const wrong = await Promise.all(ORDERS.map((order) => check(changed, order, 'bytes-of-wide')));
-      expect(expected.stdout).toMatch(/^(?:wide [0-9a-f]{16}\n){2}$/);
-      expect(wrong.filter(({ stdout }) => stdout !== expected.stdout)).not.toEqual([]);
+      const how = { library, definitions: WARPGROUPS };
+      const { right, others } = await outputsWithout(line, 'linear_wide.cu', 'bytes-of-wide', how);
+      expect(right.stdout).toMatch(/^(?:wide [0-9a-f]{16}\n){2}$/);
+      expect(others).not.toEqual([]);
     },
     120_000,
   );

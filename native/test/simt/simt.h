@@ -84,7 +84,7 @@ struct EmulatedKernel {
 #define gridDim (::svc::simt::place.grid)
 #define __syncthreads() ::svc::simt::syncBlock()
 
-#define SVC_EMULATED_KERNEL(launch, name, Params, threads)                                                                           \
+#define SVC_EMULATED_KERNEL(launch, name, Params, threads)                                                          \
   static void name##Body(const Params& p);                                                                          \
   extern "C" {                                                                                                      \
   extern const ::svc::simt::EmulatedKernel name##_emulated;                                                         \

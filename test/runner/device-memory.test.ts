@@ -1,0 +1,27 @@
+import { expect, it } from 'vitest';
+import { ConfigError, DeviceMemoryError } from '../../src/errors.ts';
+import { explained, forKvCache, forSteps } from '../../src/runner/device-memory.ts';
+
+it.each([
+  [null, 'gpu-memory-utilization'],
+  [2 ** 20, 'kv-cache-memory-bytes'],
+])('too little memory beside a cache of %s bytes is mended by --%s', (givenBytes, option) => {
+  const cause = new DeviceMemoryError('the GPU could not allocate memory');
+  const ofCache = explained(cause, forKvCache(givenBytes));
+  expect(ofCache).toBeInstanceOf(ConfigError);
+  expect(ofCache).toMatchObject({
+    param: option,
+    cause,
+    message: expect.stringMatching(`: lower --${option}$`),
+  });
+  expect(explained(cause, forSteps(givenBytes))).toMatchObject({
+    message: expect.stringContaining(
+      `a step finds no memory on the GPU: ${cause.message}: lower --${option}, `,
+    ),
+  });
+});
+
+it('other errors stay as they are', () => {
+  const other = new Error('other');
+  expect(explained(other, forSteps(null))).toBe(other);
+});
