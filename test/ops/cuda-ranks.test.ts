@@ -1,47 +1,31 @@
 // Ranks on a GPU each, over emulated GPUs and an emulated NCCL.
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { ConfigError, RanksBrokenError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/errors.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
-import type { NativeOps } from '../../src/ops/native/native-ops.ts';
-import type { RankGroup } from '../../src/ops/ranks.ts';
 import { selectOps } from '../../src/ops/select.ts';
 import { needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
-import { describeRanks, open, openGroup } from './rank-cases.ts';
+import { crewOf, describeRanks, open, openGroup } from './rank-cases.ts';
 
 beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '8'));
 afterEach(() => void vi.unstubAllEnvs());
 
 describeRanks({
   needs: needsCudaEmulators,
-  isTogether: false,
+  device: 'cuda',
   openAlone: () => openCuda(),
   openRank: (seat) => openCuda(false, seat),
-  opening: (rank) =>
-    `new addon.CudaBackend(process.env.SVC_CUDA_DRIVER, process.env.SVC_CUDA_KERNELS, ${rank}, false, false, false,
-      { group, rank: ${rank}, nccl: process.env.SVC_NCCL })`,
 });
 
 describe('the GPUs of ranks', needsCudaEmulators, () => {
-  function openRanks(group: RankGroup): NativeOps[] {
-    const ranks = group.seats.map((seat) => openCuda(false, seat));
-    open.push(...ranks);
-    return ranks;
-  }
+  const crew = crewOf('cuda');
+  const parts = new Array(4).fill({ rows: 1, cols: 2, values: Float32Array.of(1, 2) });
 
-  /** The last rank is read first. */
-  function sumOfAll(group: RankGroup): () => Float32Array[] {
-    const ranks = openRanks(group).reverse();
-    const sums = ranks.map((ops) => ops.tensor(Float32Array.of(1, 2), 1, 2, 'f32'));
-    for (const [index, ops] of ranks.entries()) ops.sumRanks(sums[index]!);
-    return () => ranks.map((ops, index) => ops.read(sums[index]!));
-  }
-
-  it('wait for NCCL where it takes a call later', () => {
+  it('wait for NCCL where it takes a call later', async () => {
     vi.stubEnv('SVC_EMULATED_NCCL', 'late:gather');
-    const sum = Float32Array.of(4, 8);
-    expect(sumOfAll(openGroup(4))()).toEqual([sum, sum, sum, sum]);
+    expect(await crew.run(openGroup(4), 'sum', parts)).toEqual(new Array(4).fill(Float32Array.of(4, 8)));
+    expect(await crew.run(openGroup(2), 'rounds', 20)).toHaveLength(2);
   });
 
   it.each([
@@ -51,14 +35,42 @@ describe('the GPUs of ranks', needsCudaEmulators, () => {
       /rank 1: NCCL could not bring together .*told by the emu/,
     ],
     ['never ends', 'lose:gather', /no rank has finished an op within 300 ms/],
-  ])('give up where NCCL %s', (_, setting, why) => {
+  ])('give up, and give nothing, where NCCL %s', async (_, setting, why) => {
     vi.stubEnv('SVC_EMULATED_NCCL', setting);
+    await crew.open(openGroup(2, 300));
     const since = performance.now();
-    const group = openGroup(2, 300);
-    const read = sumOfAll(group);
-    expect(read).toThrow(RanksBrokenError);
-    expect(read).toThrow(why);
+    const endings = await Promise.allSettled(crew.start([0, 1], 'sum', parts));
+    for (const ending of endings) {
+      expect(ending).toMatchObject({
+        status: 'rejected',
+        reason: { message: expect.stringMatching(why) },
+      });
+    }
     expect(performance.now() - since).toBeLessThan(5000);
+  });
+
+  it('give nothing of a sum that was there when another rank gave up', async () => {
+    vi.stubEnv('SVC_EMULATED_NCCL', 'fail:gather');
+    const told = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+    await crew.open(openGroup(2));
+    const [first, second] = crew.start([0, 1], 'sumSeenLate', { values: [1, 2], told });
+    const ending = expect(first).rejects.toThrow('NCCL could not bring together');
+    await expect(second).rejects.toThrow('NCCL could not bring together');
+    Atomics.store(told, 0, 1);
+    Atomics.notify(told, 0);
+    await ending;
+  });
+
+  it('go on while another thread takes and frees memory', async () => {
+    const running = { crew: true };
+    const results = crew.run(openGroup(4), 'rounds', 200).finally(() => {
+      running.crew = false;
+    });
+    while (running.crew) {
+      openCuda().close();
+      await new Promise(setImmediate);
+    }
+    expect(await results).toHaveLength(4);
   });
 
   it('have memory of their own', () => {
@@ -69,7 +81,8 @@ describe('the GPUs of ranks', needsCudaEmulators, () => {
     };
     const free = () => [0, 1, 2].map(freeOf);
     const before = free();
-    const ranks = openRanks(openGroup(2));
+    const ranks = openGroup(2).seats.map((seat) => openCuda(false, seat));
+    open.push(...ranks);
     ranks[1]!.tensor(new Float32Array(2 ** 20), 1, 2 ** 20, 'f32');
     const [first, second, third] = free().map((bytes, gpu) => before[gpu]! - bytes);
     expect(second! - first!).toBeGreaterThanOrEqual(2 ** 22);

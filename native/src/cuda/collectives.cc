@@ -4,10 +4,13 @@
 #include <cstring>
 #include <thread>
 
+#include "cuda/turns.h"
+
 namespace svc::cuda {
 namespace {
 
-/// Between two looks at what NCCL has begun.
+/// NCCL takes most calls in less than a sleep.
+constexpr std::chrono::microseconds kSpin{200};
 constexpr std::chrono::microseconds kPause{50};
 
 static_assert(sizeof(RankGroup::Name) == sizeof(NcclId));
@@ -26,43 +29,48 @@ NcclId idOf(RankMember& member, const Nccl& nccl) {
 
 }  // namespace
 
-Collectives::Collectives(std::unique_ptr<RankMember> member, const std::string& library)
-    : member_(std::move(member)), nccl_(library), communicator_(nccl_, idOf(*member_, nccl_), member_->size(), member_->rank(), 0) {}
+Collectives::Collectives(std::unique_ptr<RankMember> member, const std::string& library) : member_(std::move(member)), nccl_(library) {}
 
 template <class Body>
 void Collectives::guard(const Body& body) {
   try {
     body();
   } catch (const std::exception& error) {
-    // Where the group is broken already, this changes nothing.
+    // Where the group is broken already, this changes nothing. The others find it broken before NCCL lets their GPUs go on.
     member_->breakUp(error.what());
-    communicator_.abort();
-    member_->expectGoingOn(0, RankGroup::Clock::now());
+    if (communicator_) communicator_->abort();
+    member_->expectWhole();
   }
 }
 
-void Collectives::begin(const RankPart& op) {
-  current_.call = member_->announce(op);
-  current_.since = RankGroup::Clock::now();
+Communicator::Wait Collectives::patience() const {
+  return [this, since = RankGroup::Clock::now()] {
+    member_->expectGoingOn(since);
+    if (RankGroup::Clock::now() - since > kSpin) std::this_thread::sleep_for(kPause);
+  };
 }
 
-void Collectives::allGather(char* parts, size_t bytes, StreamHandle stream) {
-  const auto wait = [&] {
-    member_->expectGoingOn(current_.call, current_.since);
-    std::this_thread::sleep_for(kPause);
-  };
+void Collectives::meet() {
+  communicator_.emplace(nccl_, idOf(*member_, nccl_), member_->size(), member_->rank(), 0);
+  communicator_->meet(patience());
+}
+
+void Collectives::allGather(const RankPart& op, char* parts, size_t bytes, StreamHandle stream) {
+  std::optional<LaunchTurn> turn;
   guard([&] {
-    if (!hasMet_) communicator_.meet(wait);
-    hasMet_ = true;
-    const char* const own = parts + static_cast<size_t>(member_->rank()) * bytes;
-    const NcclResult begun = nccl_.ncclAllGather(own, parts, bytes, kNcclBytes, communicator_.handle(), stream);
-    communicator_.finish(begun, "bring together what ranks have made", wait);
+    member_->launch(op, [&] {
+      turn.emplace();
+      if (!communicator_) meet();
+      since_ = RankGroup::Clock::now();
+      const char* const own = parts + static_cast<size_t>(member_->rank()) * bytes;
+      const NcclResult begun = nccl_.ncclAllGather(own, parts, bytes, kNcclBytes, communicator_->handle(), stream);
+      communicator_->finish(begun, "bring together what ranks have made", patience());
+    });
   });
 }
 
 StreamPosition Collectives::end(StreamPosition position) {
-  current_.position = position;
-  begun_.push_back(current_);
+  begun_.push_back({since_, position});
   return position;
 }
 
@@ -70,14 +78,19 @@ void Collectives::expectProgress(StreamPosition run) {
   while (!begun_.empty() && begun_.front().position <= run) begun_.pop_front();
   if (begun_.empty()) return;
   guard([&] {
-    member_->expectGoingOn(begun_.front().call, begun_.front().since);
-    communicator_.expectWell("bring together what ranks have made");
+    member_->expectGoingOn(begun_.front().since);
+    communicator_->expectWell("bring together what ranks have made");
   });
+}
+
+void Collectives::expectWhole(StreamPosition position) {
+  if (begun_.empty() || begun_.front().position > position) return;
+  guard([&] { member_->expectWhole(); });
 }
 
 void Collectives::leave() noexcept {
   member_->leave();
-  communicator_.abort();
+  if (communicator_) communicator_->abort();
 }
 
 }  // namespace svc::cuda

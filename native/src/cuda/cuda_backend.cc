@@ -40,16 +40,23 @@ CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, 
       staging_(device_),
       collectives_(seat.member == nullptr ? nullptr : std::make_unique<Collectives>(std::move(seat.member), seat.nccl)),
       callbacks_(device_),
-      stream_(device_, kernels_.overlap(), [this](StreamPosition run) {
-        if (collectives_ != nullptr) collectives_->expectProgress(run);
-      }) {
+      stream_(device_, kernels_.overlap(), watch()) {
   *fault() = 0;
 }
 
 /// What waits for other ranks ends, so that its stream can.
 CudaBackend::~CudaBackend() {
   device_.tryToEnter();
-  if (collectives_ != nullptr) collectives_->leave();
+  if (collectives_ == nullptr) return;
+  collectives_->leave();
+  // NCCL may have used another one.
+  device_.tryToEnter();
+}
+
+StreamWatch CudaBackend::watch() {
+  if (collectives_ == nullptr) return {[](StreamPosition) {}, [](StreamPosition) {}};
+  return {[this](StreamPosition run) { collectives_->expectProgress(run); },
+          [this](StreamPosition reached) { collectives_->expectWhole(reached); }};
 }
 
 const Weight& CudaBackend::loadLinear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK) {
@@ -102,7 +109,14 @@ bool CudaBackend::await(StreamPosition position, Duration atMost) {
 }
 
 StreamPosition CudaBackend::callback(std::function<void()> body) {
-  callbacks_.callAfter(stream_.handle(), std::move(body));
+  if (collectives_ == nullptr) {
+    callbacks_.callAfter(stream_.handle(), std::move(body));
+  } else {
+    // What was made with the others may be anything once one of them has given up.
+    callbacks_.callAfter(stream_.handle(), [&member = collectives_->member(), body = std::move(body)] {
+      if (!member.isBroken()) body();
+    });
+  }
   return stream_.endOp();
 }
 

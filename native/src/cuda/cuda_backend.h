@@ -193,6 +193,8 @@ class CudaBackend final : public Backend {
     int64_t partBytes;
   };
 
+  /// Of the ops of all ranks.
+  StreamWatch watch();
   /// Without a rotation where the table is null.
   RopeParams ropeParams(const Vector* table, const RopeHeads& heads, Rows x, int64_t cols) const;
   StoreKvParams storeParams(const Step& step, int layer, Rows k, Rows v) const;
@@ -228,8 +230,8 @@ class CudaBackend final : public Backend {
   void sendSchedule(DeviceSchedule& schedule, const StepInputs& step, const Tiles& tiles);
   /// Sends a parcel to memory that it has each time.
   void sendTo(DeviceMemory& memory, Parcel& parcel);
-  /// Brings together what all ranks lend, each in rows of `partRowBytes`, of which the first rowBytes are used.
-  RankParts gatherParts(const LentRows& own, int64_t partRowBytes);
+  /// Brings together what all ranks lend to `op`, each in rows of `partRowBytes`, of which the first rowBytes are used.
+  RankParts gatherParts(const RankPart& op, const LentRows& own, int64_t partRowBytes);
   /// Where the device has tokens that JavaScript does not have yet; null where it has them.
   const int32_t* sampledOnDevice(const int32_t* host) const;
   /// Ids that the device can read: those that JavaScript has already are filled in.

@@ -1,5 +1,7 @@
 #include "cuda/kernels.h"
 
+#include "cuda/turns.h"
+
 namespace svc::cuda {
 namespace {
 
@@ -55,6 +57,7 @@ Kernels::Kernels(const Device& device, const std::string& path)
 }
 
 void Kernels::load(const Device& device) {
+  const MemoryTurn turn;
   const Result loaded = driver_.cuModuleLoad(&module_, path_.c_str());
   if (isRefusal(loaded) && !isPtx(path_)) {
     const std::string ptx = ptxBeside(path_);
@@ -80,7 +83,10 @@ int Kernels::attributeOf(int attribute) const {
   return value;
 }
 
-Kernels::~Kernels() { driver_.cuModuleUnload(module_); }
+Kernels::~Kernels() {
+  const MemoryTurn turn;
+  driver_.cuModuleUnload(module_);
+}
 
 void Kernels::findAll() {
   std::string missing;

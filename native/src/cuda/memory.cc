@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/dtype.h"
+#include "cuda/turns.h"
 
 namespace svc::cuda {
 namespace {
@@ -28,21 +29,32 @@ size_t wholePages(const Driver& driver, const AllocationProperties& properties, 
 }  // namespace
 
 DeviceMemory::DeviceMemory(const Device& device, size_t bytes) : driver_(&device.driver()), bytes_(bytes) {
-  if (bytes > 0) driver_->check(driver_->cuMemAlloc_v2(&address_, bytes), "allocate memory");
+  if (bytes == 0) return;
+  const MemoryTurn turn;
+  driver_->check(driver_->cuMemAlloc_v2(&address_, bytes), "allocate memory");
 }
 
 DeviceMemory::~DeviceMemory() {
-  if (address_ != 0) driver_->cuMemFree_v2(address_);
+  if (address_ == 0) return;
+  const MemoryTurn turn;
+  driver_->cuMemFree_v2(address_);
 }
 
 PinnedMemory::PinnedMemory(const Device& device, size_t bytes) : driver_(device.driver()) {
+  const MemoryTurn turn;
   driver_.check(driver_.cuMemHostAlloc(&data_, bytes, 0), "pin memory of the host");
+}
+
+PinnedMemory::~PinnedMemory() {
+  const MemoryTurn turn;
+  driver_.cuMemFreeHost(data_);
 }
 
 SharedRange::SharedRange(const Device& device, size_t bytes) : driver_(device.driver()), hasDescriptor_(device.sharesMemory()) {
   AllocationProperties properties = propertiesOf(device);
   if (hasDescriptor_) properties.requestedHandleTypes = kHandleDescriptor;
   bytes_ = wholePages(driver_, properties, bytes);
+  const MemoryTurn turn;
   driver_.check(driver_.cuMemCreate(&handle_, bytes_, &properties, 0), "allocate memory");
   map(handle_, properties, kAccessReadWrite);
 }
@@ -51,6 +63,7 @@ SharedRange::SharedRange(const Device& device, int descriptor, size_t bytes) : d
   const AllocationProperties properties = propertiesOf(device);
   bytes_ = wholePages(driver_, properties, bytes);
   void* const shared = reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
+  const MemoryTurn turn;
   driver_.check(driver_.cuMemImportFromShareableHandle(&handle_, shared, kHandleDescriptor), "take the memory of another process");
   map(handle_, properties, kAccessRead);
 }
@@ -77,6 +90,7 @@ void SharedRange::map(AllocationHandle handle, const AllocationProperties& prope
 }
 
 SharedRange::~SharedRange() {
+  const MemoryTurn turn;
   driver_.cuMemUnmap(address_, bytes_);
   driver_.cuMemAddressFree(address_, bytes_);
   driver_.cuMemRelease(handle_);
@@ -95,6 +109,7 @@ DeviceArena::DeviceArena(const Device& device) : driver_(device.driver()), prope
 }
 
 DeviceArena::~DeviceArena() {
+  const MemoryTurn turn;
   DeviceAddress at = address_;
   for (const size_t bytes : mapped_) {
     driver_.cuMemUnmap(at, bytes);
@@ -114,6 +129,7 @@ void DeviceArena::grow(size_t bytes) {
 }
 
 void DeviceArena::map(size_t bytes) {
+  const MemoryTurn turn;
   AllocationHandle handle = 0;
   driver_.check(driver_.cuMemCreate(&handle, bytes, &properties_, 0), "allocate memory for activations");
   const DeviceAddress at = address_ + capacity_;

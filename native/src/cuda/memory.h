@@ -70,7 +70,7 @@ class SharedRange {
 class PinnedMemory {
  public:
   PinnedMemory(const Device& device, size_t bytes);
-  ~PinnedMemory() { driver_.cuMemFreeHost(data_); }
+  ~PinnedMemory();
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 

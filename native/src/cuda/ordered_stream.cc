@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kLongWait{1000};
 
 }  // namespace
 
-OrderedStream::OrderedStream(const Device& device, bool overlaps, Watch watch)
+OrderedStream::OrderedStream(const Device& device, bool overlaps, StreamWatch watch)
     : driver_(device.driver()), watch_(std::move(watch)), graphs_(driver_, overlaps) {
   driver_.check(driver_.cuStreamCreate(&stream_, kStreamNonBlocking), "make a stream");
 }
@@ -59,7 +59,7 @@ bool OrderedStream::await(StreamPosition position, std::chrono::milliseconds atM
   for (;;) {
     advance();
     if (hasRun(position)) return true;
-    watch();
+    watch([this] { watch_.waits(run_); });
     const auto waited = Clock::now() - start;
     if (waited >= atMost) return false;
     if (waited > kSpin) std::this_thread::sleep_for(kPause);
@@ -75,10 +75,11 @@ double OrderedStream::busySeconds() const {
   return std::chrono::duration<double>(busy_ + current).count();
 }
 
-void OrderedStream::watch() {
+template <class Look>
+void OrderedStream::watch(const Look& look) {
   if (failure_) std::rethrow_exception(failure_);
   try {
-    watch_(run_);
+    look();
   } catch (...) {
     failure_ = std::current_exception();
     throw;
@@ -110,6 +111,7 @@ void OrderedStream::advance() {
     const Result reached = driver_.cuEventQuery(marks_.front().event);
     if (reached == kErrorNotReady) return;
     driver_.check(reached, "compute");
+    watch([this] { watch_.reaches(marks_.front().position); });
     Mark mark = std::move(marks_.front());
     marks_.pop_front();
     spareEvents_.push_back(mark.event);

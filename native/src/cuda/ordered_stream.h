@@ -18,13 +18,18 @@
 
 namespace svc::cuda {
 
+/// Throws where ops do not run as they should: no op counts as run after that.
+struct StreamWatch {
+  /// Is told the last op that has run, by whoever waits for those behind it.
+  std::function<void(StreamPosition run)> waits;
+  /// Is told how far the device has come, before that counts.
+  std::function<void(StreamPosition reached)> reaches;
+};
+
 class OrderedStream {
  public:
-  /// Is told the last op that has run, by whoever waits for those behind it; throws where they will not run.
-  using Watch = std::function<void(StreamPosition run)>;
-
   /// `overlaps` as GraphCache has it.
-  OrderedStream(const Device& device, bool overlaps, Watch watch);
+  OrderedStream(const Device& device, bool overlaps, StreamWatch watch);
   /// Waits for what was appended; hands over nothing more.
   ~OrderedStream();
   OrderedStream(const OrderedStream&) = delete;
@@ -78,7 +83,9 @@ class OrderedStream {
     std::function<void()> whenRun;
   };
 
-  void watch();
+  /// Keeps what `look` throws.
+  template <class Look>
+  void watch(const Look& look);
   void mark(std::function<void()> whenRun);
   /// Appends the launches that are queued.
   void flush();
@@ -89,7 +96,7 @@ class OrderedStream {
   EventHandle takeEvent();
 
   const Driver& driver_;
-  const Watch watch_;
+  const StreamWatch watch_;
   /// What the watch has thrown.
   std::exception_ptr failure_;
   StreamHandle stream_ = nullptr;

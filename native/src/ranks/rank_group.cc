@@ -12,6 +12,8 @@ namespace {
 /// Longer than threads of a pool look: the others are in the same op or soon will be, and to be woken takes as long as most of them are late.
 constexpr std::chrono::microseconds kPatience{250};
 
+const std::string kUnfinished = "no rank has finished an op";
+
 }  // namespace
 
 void RankGroup::join(int rank) {
@@ -34,6 +36,7 @@ void RankGroup::breakUp(const std::string& why) {
 }
 
 void RankGroup::exchange(int rank, const RankPart& part, std::initializer_list<Phase> phases) {
+  expectWhole();
   parts_[rank] = part;
   meet(rank);
   expectAlike(rank);
@@ -83,17 +86,17 @@ void RankGroup::read(const Phase& phase) {
 }
 
 void RankGroup::expectAlike(int rank) {
-  for (int other = 0; other < size(); ++other) compare(rank, parts_[rank], other, parts_[other]);
-}
-
-void RankGroup::compare(int rank, const RankPart& own, int other, const RankPart& part) {
-  if (part.rows == own.rows && part.cols == own.cols && std::string_view(part.op) == own.op) return;
+  const RankPart& own = parts_[rank];
   const auto text = [](int who, const RankPart& what) {
     return "rank " + std::to_string(who) + " is at " + what.op + " of " + std::to_string(what.rows) + " x " +
            std::to_string(what.cols);
   };
-  breakUp(text(rank, own) + ", " + text(other, part));
-  fail();
+  for (int other = 0; other < size(); ++other) {
+    const RankPart& part = parts_[other];
+    if (part.rows == own.rows && part.cols == own.cols && std::string_view(part.op) == own.op) continue;
+    breakUp(text(rank, own) + ", " + text(other, part));
+    fail();
+  }
 }
 
 RankGroup::Name RankGroup::name(const std::function<Name()>& make) {
@@ -102,25 +105,22 @@ RankGroup::Name RankGroup::name(const std::function<Name()>& make) {
   return *name_;
 }
 
-uint64_t RankGroup::announce(int rank, const RankPart& part) {
-  if (isBroken_.load()) fail();
-  const uint64_t call = members_[rank].meeting.fetch_add(1);
-  Announced first;
-  {
-    const std::lock_guard lock(mutex_);
-    const size_t index = call - numAnnounced_;
-    if (index == announced_.size()) announced_.push_back({part, rank, 0});
-    first = announced_[index];
-    announced_[index].count += 1;
-    for (; !announced_.empty() && announced_.front().count == size(); ++numAnnounced_) announced_.pop_front();
-  }
-  compare(rank, part, first.rank, first.part);
-  return call + 1;
+void RankGroup::launch(int rank, const RankPart& op, const std::function<void()>& launch) {
+  expectWhole();
+  parts_[rank] = op;
+  meet(rank);
+  expectAlike(rank);
+  launch();
+  meet(rank);
 }
 
-void RankGroup::expectGoingOn(uint64_t call, Clock::time_point since) {
-  if (!isBroken_.load() && Clock::now() - since > deadline_) breakUp(missing(call));
-  if (isBroken_.load()) fail();
+void RankGroup::expectWhole() {
+  if (isBroken()) fail();
+}
+
+void RankGroup::expectGoingOn(Clock::time_point since) {
+  if (Clock::now() - since > deadline_) breakUp(kUnfinished + inTime());
+  expectWhole();
 }
 
 std::string RankGroup::missing(uint64_t meeting) const {
@@ -128,9 +128,10 @@ std::string RankGroup::missing(uint64_t meeting) const {
   for (int rank = 0; rank < size(); ++rank) {
     if (members_[rank].meeting.load() < meeting) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
-  const std::string late = " within " + std::to_string(deadline_.count()) + " ms";
-  return ranks.empty() ? "no rank has finished an op" + late : "rank " + ranks + " did not come" + late;
+  return (ranks.empty() ? kUnfinished : "rank " + ranks + " did not come") + inTime();
 }
+
+std::string RankGroup::inTime() const { return " within " + std::to_string(deadline_.count()) + " ms"; }
 
 void RankGroup::fail() {
   while (readers_.load() > 0) sched_yield();

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <initializer_list>
 #include <mutex>
@@ -61,34 +60,30 @@ class RankGroup {
   /// returns when all have finished the last one. Where it throws, too, nobody reads `part` any more.
   void exchange(int rank, const RankPart& part, std::initializer_list<Phase> phases);
 
-  // Where devices exchange their parts by themselves, long after an op was called:
+  // Where devices exchange their parts by themselves, after an op was launched on each:
 
   /// What `make` gives the first rank that asks.
   Name name(const std::function<Name()>& make);
-  /// `rank` calls its next op. Returns how many it has called. Throws RanksBroken where another rank calls something else in its place.
-  uint64_t announce(int rank, const RankPart& part);
-  /// For who waits for the op `call` of its rank, which was called at `since`: breaks the group where the deadline is over. Throws RanksBroken
-  /// where the group is broken.
-  void expectGoingOn(uint64_t call, Clock::time_point since);
+  /// Runs `launch` on the thread of each rank once all are at the op, which lends no memory, and returns when all have run it.
+  void launch(int rank, const RankPart& op, const std::function<void()>& launch);
+  bool isBroken() const { return isBroken_.load(); }
+  /// Throws RanksBroken where the group is broken.
+  void expectWhole();
+  /// For who waits for what was launched at `since`: breaks the group where the deadline is over. Throws RanksBroken where the group is broken.
+  void expectGoingOn(Clock::time_point since);
 
  private:
   struct alignas(64) Member {
     bool isTaken = false;
-    /// The meeting that it came to last, from 1, or how many ops it has announced.
+    /// The meeting that it came to last, from 1.
     std::atomic<uint64_t> meeting{0};
   };
-  /// An op that some rank has announced, and how many have.
-  struct Announced {
-    RankPart part;
-    int rank, count;
-  };
-
   void meet(int rank);
   void read(const Phase& phase);
+  /// Breaks the group, and throws, where not all ranks are at the same op.
   void expectAlike(int rank);
-  /// Breaks the group, and throws, where two ranks are not at the same op.
-  void compare(int rank, const RankPart& own, int other, const RankPart& part);
   std::string missing(uint64_t meeting) const;
+  std::string inTime() const;
   [[noreturn]] void fail();
 
   const Duration deadline_;
@@ -102,10 +97,6 @@ class RankGroup {
   std::atomic<bool> isBroken_{false};
   std::string why_;
   std::optional<Name> name_;
-  /// Those that not all ranks have: no more than the ops of the steps that are in flight.
-  std::deque<Announced> announced_;
-  /// How many all ranks have announced.
-  uint64_t numAnnounced_ = 0;
   std::mutex mutex_;
   std::condition_variable isOver_;
 };

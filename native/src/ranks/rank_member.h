@@ -25,8 +25,10 @@ class RankMember {
   }
 
   RankGroup::Name name(const std::function<RankGroup::Name()>& make) { return group_->name(make); }
-  uint64_t announce(const RankPart& part) { return group_->announce(rank_, part); }
-  void expectGoingOn(uint64_t call, RankGroup::Clock::time_point since) { group_->expectGoingOn(call, since); }
+  void launch(const RankPart& op, const std::function<void()>& launch) { group_->launch(rank_, op, launch); }
+  bool isBroken() const { return group_->isBroken(); }
+  void expectWhole() { group_->expectWhole(); }
+  void expectGoingOn(RankGroup::Clock::time_point since) { group_->expectGoingOn(since); }
   /// No exchange goes on because of `why`, which this rank has found.
   void breakUp(const std::string& why) { group_->breakUp("rank " + std::to_string(rank_) + ": " + why); }
 

@@ -2,10 +2,12 @@
 //
 // It keeps these laws of a GPU: a stream runs its commands later, on a thread of its own. The host cannot read memory of the device, whose
 // addresses no processor has; kernels get the real ones. Copies from pinned memory are made when their turn comes, those from other
-// memory at once. A kernel whose pointers are not of its device, a copy past the end of its memory, a block too large: each fails as
+// memory once their stream has run. A kernel whose pointers are not of its device, a copy past the end of its memory, a block too large: each fails as
 // on a GPU. New memory is full of NaNs. What a thread makes is of the device whose context it uses, and streams take only what is of theirs.
 // A thread without a context can call nothing of a device; those that streams call the host on have none.
 // It is stricter than a GPU with copies from another device: where a kernel that writes there, or will, has not ended, for want of a wait, they fail.
+// So it is with calls that take memory, give it back, or load kernels: each waits for all that all devices were given, as a driver may where devices are
+// connected, and no thread can launch anything meanwhile.
 //
 // Kernels are those of a library whose symbols are called `<kernel>_emulated`.
 
@@ -27,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -275,6 +278,10 @@ struct Allocation {
 
 struct Emulator {
   ContextState devices[kMostDevices];
+  /// Whoever launches, or waits for all that was launched.
+  std::mutex turn;
+  /// All of them.
+  std::set<StreamState*> streams;
   Ranges pinned;
   /// Copies that succeed before the others fail.
   std::atomic<int> copiesLeft{INT_MAX};
@@ -292,6 +299,24 @@ Emulator& emulator() {
 
 /// That the calling thread uses; null where it has chosen none.
 thread_local ContextState* current = nullptr;
+
+/// Appends to `stream` what the host gives a device.
+template <class Command>
+void give(StreamState& stream, Command command) {
+  const std::lock_guard turn(emulator().turn);
+  stream.append(std::move(command));
+}
+
+/// While it lives, nothing is launched, and all that was launched has run.
+class Settled {
+ public:
+  Settled() {
+    for (StreamState* const stream : emulator().streams) stream->synchronize();
+  }
+
+ private:
+  const std::lock_guard<std::mutex> turn_{emulator().turn};
+};
 
 bool reserve(ContextState& device, size_t bytes) {
   if (device.used + bytes > totalBytes()) return false;
@@ -440,8 +465,8 @@ SVC_EXPORT cuDeviceCanAccessPeer(int* canAccess, DeviceOrdinal device, DeviceOrd
 SVC_EXPORT cuCtxEnablePeerAccess(Context peer, unsigned) {
   if (current == nullptr) return kErrorInvalidContext;
   if (peer == current || setting("SVC_EMULATED_PEERS", 1) == 0) return kErrorInvalidDevice;
-  const bool isNew = current->peers.fetch_or(1u << (peer - emulator().devices)) >> (peer - emulator().devices) == 0;
-  return isNew ? kSuccess : kErrorPeerAccessAlreadyEnabled;
+  const unsigned bit = 1u << (peer - emulator().devices);
+  return (current->peers.fetch_or(bit) & bit) == 0 ? kSuccess : kErrorPeerAccessAlreadyEnabled;
 }
 
 SVC_EXPORT cuMemGetInfo_v2(size_t* free, size_t* total) {
@@ -454,6 +479,7 @@ SVC_EXPORT cuMemGetInfo_v2(size_t* free, size_t* total) {
 SVC_EXPORT cuMemAlloc_v2(DeviceAddress* address, size_t bytes) {
   const size_t size = roundedUp(bytes, kPage);
   if (current == nullptr) return kErrorInvalidContext;
+  const Settled settled;
   if (bytes == 0) return kErrorInvalidValue;
   if (!reserve(*current, size)) return kErrorOutOfMemory;
   // The page after it is nobody's.
@@ -468,6 +494,7 @@ SVC_EXPORT cuMemAlloc_v2(DeviceAddress* address, size_t bytes) {
 
 SVC_EXPORT cuMemFree_v2(DeviceAddress address) {
   if (current == nullptr) return kErrorInvalidContext;
+  const Settled settled;
   for (ContextState& device : emulator().devices) {
     const size_t size = device.memory.remove(address);
     if (size == 0) continue;
@@ -480,6 +507,7 @@ SVC_EXPORT cuMemFree_v2(DeviceAddress address) {
 
 SVC_EXPORT cuMemHostAlloc(void** data, size_t bytes, unsigned) {
   if (current == nullptr) return kErrorInvalidContext;
+  const Settled settled;
   *data = std::aligned_alloc(kPage, roundedUp(bytes, kPage));
   if (*data == nullptr) return kErrorOutOfMemory;
   emulator().pinned.add(reinterpret_cast<uint64_t>(*data), roundedUp(bytes, kPage));
@@ -488,6 +516,7 @@ SVC_EXPORT cuMemHostAlloc(void** data, size_t bytes, unsigned) {
 
 SVC_EXPORT cuMemFreeHost(void* data) {
   if (current == nullptr) return kErrorInvalidContext;
+  const Settled settled;
   if (emulator().pinned.remove(reinterpret_cast<uint64_t>(data)) == 0) return kErrorInvalidValue;
   std::free(data);
   return kSuccess;
@@ -498,11 +527,12 @@ SVC_EXPORT cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes
   if (const Result failed = copyResult(*stream->device); failed != kSuccess) return failed;
   if (!stream->device->memory.contains(to, bytes)) return kErrorInvalidValue;
   if (emulator().pinned.contains(reinterpret_cast<uint64_t>(from), bytes)) {
-    stream->append([=] { std::memcpy(hostOf(to), from, bytes); });
+    give(*stream, [=] { std::memcpy(hostOf(to), from, bytes); });
     return kSuccess;
   }
+  stream->synchronize();
   const auto begin = static_cast<const char*>(from);
-  stream->append([to, copy = std::vector<char>(begin, begin + bytes)] { std::memcpy(hostOf(to), copy.data(), copy.size()); });
+  give(*stream, [to, copy = std::vector<char>(begin, begin + bytes)] { std::memcpy(hostOf(to), copy.data(), copy.size()); });
   return kSuccess;
 }
 
@@ -510,7 +540,7 @@ SVC_EXPORT cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, Stre
   if (current == nullptr) return kErrorInvalidContext;
   if (const Result failed = copyResult(*stream->device); failed != kSuccess) return failed;
   if (!stream->device->memory.contains(from, bytes)) return kErrorInvalidValue;
-  stream->append([=] { std::memcpy(to, hostOf(from), bytes); });
+  give(*stream, [=] { std::memcpy(to, hostOf(from), bytes); });
   if (!emulator().pinned.contains(reinterpret_cast<uint64_t>(to), bytes)) stream->synchronize();
   return kSuccess;
 }
@@ -520,7 +550,7 @@ SVC_EXPORT cuMemcpyPeerAsync(DeviceAddress to, Context toContext, DeviceAddress 
   if (current != stream->device || (current != toContext && current != fromContext)) return kErrorInvalidHandle;
   if (const Result failed = copyResult(*stream->device); failed != kSuccess) return failed;
   if (!toContext->memory.contains(to, bytes) || !fromContext->memory.contains(from, bytes)) return kErrorInvalidValue;
-  stream->append([=] {
+  give(*stream, [=] {
     const bool isThere = toContext->memory.contains(to, bytes) && fromContext->memory.contains(from, bytes);
     if (isThere && !fromContext->uses.has(from)) std::memcpy(hostOf(to), hostOf(from), bytes);
     else stream->device->failure = kErrorIllegalAddress;
@@ -543,7 +573,7 @@ void clear(char* data, size_t bytes) {
 SVC_EXPORT cuMemsetD8Async(DeviceAddress to, unsigned char value, size_t count, StreamHandle stream) {
   if (current == nullptr) return kErrorInvalidContext;
   if (!stream->device->memory.contains(to, count)) return kErrorInvalidValue;
-  stream->append([=] {
+  give(*stream, [=] {
     if (value == 0) clear(hostOf(to), count);
     else std::memset(hostOf(to), value, count);
   });
@@ -617,6 +647,7 @@ SVC_EXPORT cuMemMap(DeviceAddress address, size_t bytes, size_t, AllocationHandl
 }
 
 SVC_EXPORT cuMemUnmap(DeviceAddress address, size_t bytes) {
+  const Settled settled;
   std::shared_ptr<Allocation> ended;
   const std::lock_guard lock(emulator().allocationsMutex);
   const auto found = emulator().mappings.find(address);
@@ -630,6 +661,7 @@ SVC_EXPORT cuMemUnmap(DeviceAddress address, size_t bytes) {
 
 /// The GPU SVC_EMULATED_STRANGER reads no memory of other processes.
 SVC_EXPORT cuMemSetAccess(DeviceAddress address, size_t bytes, const MemoryAccess* access, size_t) {
+  const Settled settled;
   const bool mayWrite = access->flags == kAccessReadWrite;
   if (!mayWrite && access->flags != kAccessRead) return kErrorInvalidValue;
   if (!mayWrite && access->location.id == setting("SVC_EMULATED_STRANGER", -1)) return kErrorInvalidValue;
@@ -640,6 +672,7 @@ SVC_EXPORT cuMemSetAccess(DeviceAddress address, size_t bytes, const MemoryAcces
 
 SVC_EXPORT cuModuleLoad(Module* module, const char* path) {
   if (current == nullptr) return kErrorInvalidContext;
+  const Settled settled;
   if (access(path, R_OK) != 0) return kErrorFileNotFound;
   // A driver takes no machine code of a compiler that is newer than it.
   const std::string name = path;
@@ -653,6 +686,7 @@ SVC_EXPORT cuModuleLoad(Module* module, const char* path) {
 
 SVC_EXPORT cuModuleUnload(Module module) {
   if (current == nullptr) return kErrorInvalidContext;
+  const Settled settled;
   dlclose(module->library);
   delete module;
   return kSuccess;
@@ -726,6 +760,7 @@ SVC_EXPORT cuLaunchKernel(Function function, unsigned gridX, unsigned gridY, uns
   if (current->failure != kSuccess) return current->failure;
   const CopiedLaunch launch = launchOf({function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, nullptr, nullptr, nullptr});
   if (!launch.run) return kErrorInvalidValue;
+  const std::lock_guard turn(emulator().turn);
   launch.appendTo(*stream);
   return kSuccess;
 }
@@ -793,24 +828,31 @@ SVC_EXPORT cuGraphExecDestroy(ExecutableGraph graph) {
 SVC_EXPORT cuGraphLaunch(ExecutableGraph graph, StreamHandle stream) {
   if (current != stream->device) return kErrorInvalidHandle;
   if (current->failure != kSuccess) return current->failure;
+  const std::lock_guard turn(emulator().turn);
   for (const CopiedLaunch& launch : graph->launches) launch.appendTo(*stream);
   return kSuccess;
 }
 
 SVC_EXPORT cuLaunchHostFunc(StreamHandle stream, HostFunction function, void* data) {
   if (current == nullptr) return kErrorInvalidContext;
-  stream->append([=] { function(data); });
+  give(*stream, [=] { function(data); });
   return kSuccess;
 }
 
 SVC_EXPORT cuStreamCreate(StreamHandle* stream, unsigned) {
   if (current == nullptr) return kErrorInvalidContext;
   *stream = new StreamState(current);
+  const std::lock_guard turn(emulator().turn);
+  emulator().streams.insert(*stream);
   return kSuccess;
 }
 
 SVC_EXPORT cuStreamDestroy_v2(StreamHandle stream) {
   if (current == nullptr) return kErrorInvalidContext;
+  {
+    const std::lock_guard turn(emulator().turn);
+    emulator().streams.erase(stream);
+  }
   delete stream;
   return kSuccess;
 }
@@ -837,7 +879,7 @@ SVC_EXPORT cuEventRecord(EventHandle event, StreamHandle stream) {
   if (current == nullptr) return kErrorInvalidContext;
   if (event->device != stream->device) return kErrorInvalidHandle;
   const size_t count = ++event->recorded;
-  stream->append([count, reached = event->reached] {
+  give(*stream, [count, reached = event->reached] {
     reached->time = std::chrono::steady_clock::now();
     reached->count = count;
     reached->count.notify_all();
@@ -847,7 +889,7 @@ SVC_EXPORT cuEventRecord(EventHandle event, StreamHandle stream) {
 
 SVC_EXPORT cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   if (current == nullptr) return kErrorInvalidContext;
-  stream->append([count = event->recorded.load(), reached = event->reached] {
+  give(*stream, [count = event->recorded.load(), reached = event->reached] {
     for (size_t seen = reached->count; seen < count; seen = reached->count) reached->count.wait(seen);
   });
   return kSuccess;

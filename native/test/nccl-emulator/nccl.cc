@@ -1,9 +1,10 @@
 // A stand-in for libnccl.so.2 over the emulated driver: threads or processes of this host, whose memory passes through sockets to rank 0.
 //
-// It keeps these laws of NCCL: a communicator comes about when all ranks ask for it; a call returns before what it has begun is done, and may not even
-// have been taken then; what is sent waits, in the order of its stream, until the other one receives it, and for ever where that never does; an abort ends
-// what waits. A test names the step at which the process is to die or to stick: SVC_EMULATED_NCCL=kill:recv, or stick:init; steps are id, init, send,
-// recv, gather and abort. With late:gather the first of a communicator is taken later; there the last rank fails with fail:gather, and never ends with
+// It keeps these laws of NCCL: a communicator comes about when all ranks ask for it, and before 2.28 a thread that asks for one must not ask for another
+// meanwhile; a call returns before what it has begun is done, and may not even have been taken then; what is sent waits, in the order of its stream, until
+// the other one receives it, and for ever where that never does; an abort ends what waits, and an all-gather of the others then ends as if all were well,
+// with whatever was in its memory. A test names the step at which the process is to die or to stick: SVC_EMULATED_NCCL=kill:recv, or stick:init; steps
+// are id, init, send, recv, gather and abort. With late:gather each is taken later; there the last rank fails with fail:gather, and never ends with
 // lose:gather.
 
 #include <fcntl.h>
@@ -35,7 +36,6 @@ struct NcclCommState {
   /// [ranks] To each other rank; those but rank 0 know rank 0 alone.
   std::vector<int> sockets;
   int rank = 0;
-  bool hasGathered = false;
   std::string name;
   std::atomic<NcclResult> state{kNcclInProgress};
   std::atomic<bool> isAborted{false};
@@ -52,7 +52,8 @@ struct NcclCommState {
 
 namespace {
 
-constexpr NcclResult kSystemError = 2, kRemoteError = 6;
+constexpr NcclResult kSystemError = 2, kInvalidArgument = 4, kRemoteError = 6;
+constexpr int kDefaultVersion = 22700, kFirstWithInitsAtOnce = 22800;
 constexpr DeviceAddress kDeviceBits = DeviceAddress{0x7ff4} << 48;
 
 bool isWanted(const std::string& what) {
@@ -158,7 +159,9 @@ void allGather(NcclCommState& comm, const char* own, char* parts, size_t bytes) 
   if (own != place) std::memcpy(place, own, bytes);
   const bool isLast = comm.rank == comm.ranks() - 1;
   while (isLast && isWanted("lose:gather") && !comm.isAborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  finish(comm, !(isLast && isWanted("fail:gather")) && gather(comm, parts, bytes));
+  if (isLast && isWanted("fail:gather")) return finish(comm, false);
+  if (gather(comm, parts, bytes)) return;
+  std::memset(parts, 0xff, bytes * static_cast<size_t>(comm.ranks()));
 }
 
 /// Calls a function of the emulated driver, which is not to refuse it.
@@ -183,19 +186,26 @@ char* hostOf(const void* memory) { return reinterpret_cast<char*>(reinterpret_ca
 NcclResult begin(const char* step, const void* memory, size_t count, int peer, NcclComm comm, StreamHandle stream) {
   reach(step);
   const bool isSend = std::string(step) == "send";
-  if (comm->ranks() != 2 || peer != 1 - comm->rank || comm->state == kNcclInProgress) return kSystemError;
+  if (comm->ranks() != 2 || peer != 1 - comm->rank || comm->state == kNcclInProgress) return kInvalidArgument;
   const int socket = comm->sockets[static_cast<size_t>(peer)];
   appendTo(stream, [comm = comm->self, socket, data = hostOf(memory), count, isSend] { transfer(*comm, socket, data, count, isSend); });
   return kNcclSuccess;
 }
+
+int ownVersion() {
+  const char* const wanted = std::getenv("SVC_EMULATED_NCCL_VERSION");
+  return wanted == nullptr ? kDefaultVersion : std::atoi(wanted);
+}
+
+/// That the calling thread has asked for last.
+thread_local std::weak_ptr<NcclCommState> asked;
 
 }  // namespace
 
 #define SVC_EXPORT extern "C" __attribute__((visibility("default")))
 
 SVC_EXPORT NcclResult ncclGetVersion(int* version) {
-  const char* const wanted = std::getenv("SVC_EMULATED_NCCL_VERSION");
-  *version = wanted == nullptr ? 22700 : std::atoi(wanted);
+  *version = ownVersion();
   return kNcclSuccess;
 }
 
@@ -210,8 +220,11 @@ SVC_EXPORT NcclResult ncclGetUniqueId(NcclId* id) {
 
 SVC_EXPORT NcclResult ncclCommInitRankConfig(NcclComm* made, int ranks, NcclId id, int rank, NcclConfig* config) {
   reach("init");
-  if (ranks < 1 || rank < 0 || rank >= ranks || config->magic != 0xcafebeef || config->blocking != 0) return kSystemError;
+  if (ranks < 1 || rank < 0 || rank >= ranks || config->magic != 0xcafebeef || config->blocking != 0) return kInvalidArgument;
+  const auto before = asked.lock();
+  if (ownVersion() < kFirstWithInitsAtOnce && before != nullptr && before->state == kNcclInProgress) return kSystemError;
   const auto comm = std::make_shared<NcclCommState>();
+  asked = comm;
   comm->self = comm;
   comm->rank = rank;
   comm->sockets.assign(static_cast<size_t>(ranks), -1);
@@ -245,13 +258,11 @@ SVC_EXPORT NcclResult ncclRecv(void* to, size_t count, int, int peer, NcclComm c
 
 SVC_EXPORT NcclResult ncclAllGather(const void* from, void* to, size_t count, int, NcclComm comm, StreamHandle stream) {
   reach("gather");
-  if (comm->state == kNcclInProgress) return kSystemError;
+  if (comm->state == kNcclInProgress) return kInvalidArgument;
   const auto append = [comm = comm->self, own = hostOf(from), parts = hostOf(to), count, stream] {
     appendTo(stream, [=] { allGather(*comm, own, parts, count); });
   };
-  const bool isLate = !comm->hasGathered && isWanted("late:gather");
-  comm->hasGathered = true;
-  if (!isLate) {
+  if (!isWanted("late:gather")) {
     append();
     return kNcclSuccess;
   }
@@ -260,7 +271,7 @@ SVC_EXPORT NcclResult ncclAllGather(const void* from, void* to, size_t count, in
   callDriver("cuCtxGetCurrent", &context);
   std::thread([comm = comm->self, append, context] {
     callDriver("cuCtxSetCurrent", context);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
     append();
     comm->state = kNcclSuccess;
   }).detach();
