@@ -49,11 +49,11 @@ export function digestsWith(
   };
 }
 
-/** The end of what was written besides. */
+/** The end of what was written besides: reports have twenty lines each. */
 function withoutDigests(text: string): string {
   const lines = text
     .trim()
     .split('\n')
     .filter((line) => !line.startsWith('digest '));
-  return lines.slice(-30).join('\n');
+  return lines.slice(-120).join('\n');
 }

@@ -29,7 +29,7 @@ for (const [tool, args] of TOOLS) {
   report(
     error === undefined && status === 0
       ? passed(tool, line)
-      : missing(tool, error === undefined ? `exits ${status}` : 'is not in PATH'),
+      : missing(tool, error?.message ?? `exits ${status}`),
   );
 }
 const libraries = spawnSync('sh', ['-c', "ldconfig -p | grep -E 'libcuda|libnvrtc|libnccl'"], {

@@ -5,13 +5,13 @@ import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { formatNumber } from '../report.ts';
-import { CALLS, PART_NAMES, PARTS, type PartName } from './parts.ts';
+import { CALLS, isPartName, PART_NAMES, PARTS, type PartName } from './parts.ts';
 import { failed, type Result } from './result.ts';
 import { type PartRun, runPart } from './run-part.ts';
 
 const USAGE = `usage: scripts/gpu-check [PART ...] [--output FOLDER] [--seconds N] [--most-rows N] [--model FOLDER]
        scripts/gpu-check pack        puts what a machine without Node needs into .gpu-check/
-parts, all unless some are named:
+parts, all unless some are named, which are run in the order given:
 ${PART_NAMES.map((name) => `  ${name.padEnd(12)} ${PARTS[name].title}, at most ${PARTS[name].seconds} s`).join('\n')}
 A command of ten minutes at most is enough for half of them:
 ${CALLS.map((names) => `  scripts/gpu-check ${names.join(' ')}`).join('\n')}
@@ -90,9 +90,9 @@ function readOptions(): Options {
     console.log(USAGE);
     process.exit(0);
   }
-  const unknown = positionals.filter((name) => !PART_NAMES.some((known) => known === name));
+  const unknown = positionals.filter((name) => !isPartName(name));
   if (unknown.length > 0) refuse(`no part is called ${unknown.join(', ')}`);
-  const names = PART_NAMES.filter((name) => positionals.length === 0 || positionals.includes(name));
+  const names = positionals.length === 0 ? PART_NAMES : positionals.filter(isPartName);
   wholeNumber('--most-rows', values['most-rows']);
   return {
     names,

@@ -5,7 +5,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { LLAMA_8B, QWEN3_06B } from './model-shapes.ts';
 import { profileModel } from './profile-model.ts';
-import { failed, report } from './result.ts';
+import { failed, type Result, report } from './result.ts';
 import { timelineOf } from './timeline.ts';
 
 const LAYERS = 2;
@@ -18,13 +18,24 @@ const CONTEXT = 1024;
 const folder = mkdtempSync(join(os.tmpdir(), 'svc-gpu-'));
 try {
   for (const { name, config, sequences } of MODELS) {
-    writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, num_hidden_layers: LAYERS }));
-    for (const result of profileModel(name, folder, { context: CONTEXT, sequences })) report(result);
+    writeConfig({ ...config, num_hidden_layers: LAYERS });
+    reportAll(`the kernels of ${name}`, () => profileModel(name, folder, { context: CONTEXT, sequences }));
   }
-  writeFileSync(join(folder, 'config.json'), JSON.stringify(QWEN3_06B));
-  for (const result of timelineOf('Qwen3-0.6B', folder, CONTEXT, 1)) report(result);
-} catch (error) {
-  report(failed('profile', error instanceof Error ? error.message : String(error)));
+  writeConfig(QWEN3_06B);
+  reportAll('steps of Qwen3-0.6B', () => timelineOf('Qwen3-0.6B', folder, CONTEXT, 1));
 } finally {
   rmSync(folder, { recursive: true });
+}
+
+function writeConfig(config: object): void {
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+}
+
+/** What fails leaves the others. */
+function reportAll(what: string, measure: () => Iterable<Result>): void {
+  try {
+    for (const result of measure()) report(result);
+  } catch (error) {
+    report(failed(what, error instanceof Error ? error.message : String(error)));
+  }
 }

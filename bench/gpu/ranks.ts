@@ -11,7 +11,7 @@ const FILES = ['test/engine/cuda-ranks.test.ts', 'test/engine/cuda-stages.test.t
 /** Two stages of two ranks. */
 const GPUS = 4;
 /** Of a file. */
-const SECONDS = 60;
+const SECONDS = 75;
 
 const device = loadNative().cudaDevice(cudaDriver(), 0);
 if (device.missing !== undefined) report(missing('a GPU', device.missing));

@@ -10,6 +10,10 @@ export const ON_ONE_GPU = {
   NCCL_SOCKET_IFNAME: 'lo',
   NCCL_IB_DISABLE: '1',
   NCCL_MULTI_RANK_GPU_ENABLE: '1',
+  // Each copy of NCCL would watch the others.
+  NCCL_RAS_ENABLE: '0',
+  // Streams that share a queue of the GPU wait for each other.
+  CUDA_DEVICE_MAX_CONNECTIONS: '32',
 };
 
 const MOST_RANKS = 2;

@@ -59,6 +59,6 @@ export function ncclPath(): string {
 function pathOf(name: string): string {
   if (name.includes('/')) return name;
   const { stdout } = spawnSync('ldconfig', ['-p'], { encoding: 'utf8' });
-  const line = stdout.split('\n').find((one) => one.trim().startsWith(name));
+  const line = (stdout ?? '').split('\n').find((one) => one.trim().startsWith(name));
   return line?.split(' => ')[1]?.trim() ?? name;
 }

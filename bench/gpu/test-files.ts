@@ -28,12 +28,22 @@ const summary = z.object({
 export async function runTestFile(file: string, run: TestRun): Promise<Result[]> {
   const { error, stdout, stderr } = await runVitest(file, run);
   const line = stdout.split('\n').find((one) => one.startsWith('{'));
-  if (line === undefined) return [failed(file, error?.message ?? `${stdout}${stderr}`.slice(-2000))];
+  if (line === undefined) {
+    const reason = `ended before its tests had: ${error?.message ?? ''}\n${stderr}`.slice(-2000);
+    return [...doneIn(stdout), failed(file, reason)];
+  }
   return summary
     .parse(JSON.parse(line))
     .testResults.flatMap(({ message, assertionResults }) =>
       assertionResults.length === 0 ? [failed(file, message)] : assertionResults.map(resultOf),
     );
+}
+
+/** Of a file that was stopped: the tests that have come to an end. */
+function doneIn(stdout: string): Result[] {
+  return [...stdout.matchAll(/^ ([✓×]) (?:\|[^|]*\| )?(.*?)(?: +\d+ms)?$/gmu)].map(([, mark, name]) =>
+    mark === '✓' ? passed(name!) : failed(name!, 'see the messages'),
+  );
 }
 
 function resultOf({ fullName, status, failureMessages }: Assertion): Result {
@@ -49,15 +59,15 @@ interface Ended {
 }
 
 function runVitest(file: string, { gpus, variables, seconds }: TestRun): Promise<Ended> {
-  const args = ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', file];
+  // A test that waits for a GPU does not end with the process that started it: all of the group do.
+  const args = ['--signal=KILL', String(seconds), process.execPath, 'node_modules/vitest/vitest.mjs', 'run'];
+  args.push('--reporter=json', '--reporter=verbose', file);
   const options = {
     cwd: ROOT,
-    env: { ...process.env, ...variables, SVC_TEST_GPUS: String(gpus) },
+    env: { ...process.env, ...variables, SVC_TEST_GPUS: String(gpus), NO_COLOR: '1' },
     maxBuffer: 2 ** 26,
-    timeout: 1000 * seconds,
-    killSignal: 'SIGKILL',
   } as const;
   return new Promise((resolve) => {
-    execFile(process.execPath, args, options, (error, stdout, stderr) => resolve({ error, stdout, stderr }));
+    execFile('timeout', args, options, (error, stdout, stderr) => resolve({ error, stdout, stderr }));
   });
 }

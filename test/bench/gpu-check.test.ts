@@ -14,6 +14,7 @@ import { CALLS, PART_NAMES, PARTS } from '../../bench/gpu/parts.ts';
 import { profileModel } from '../../bench/gpu/profile-model.ts';
 import { runPart } from '../../bench/gpu/run-part.ts';
 import { showSeveralGpus } from '../../bench/gpu/several-gpus.ts';
+import { runTestFile } from '../../bench/gpu/test-files.ts';
 import { timelineOf } from '../../bench/gpu/timeline.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { compileChanged } from '../helpers/changed-kernels.ts';
@@ -89,6 +90,15 @@ process.exit(3);`,
     expect(results).toMatchObject([{ name: 'its end', note: expect.stringMatching(/^exited 3: \d+$/) }]);
   });
 
+  it('keeps what a file of tests has come to where it does not end', async () => {
+    const file = 'test/bench/gpu-check-end.test.ts';
+    const run = { gpus: 0, variables: { SVC_TEST_ENDLESS: '1' }, seconds: 15 };
+    expect(await runTestFile(file, run)).toMatchObject([
+      { name: expect.stringMatching(/comes to an end$/), outcome: 'passed' },
+      { name: file, outcome: 'failed', note: expect.stringMatching(/^ended before its tests had: /) },
+    ]);
+  });
+
   it('is told in two commands, each within ten minutes', () => {
     expect([...CALLS.flat()].sort()).toEqual([...PART_NAMES].sort());
     for (const names of CALLS) {
@@ -107,13 +117,13 @@ process.exit(3);`,
 });
 
 describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
-  it('passes where rows have the bytes of the emulation and of themselves among others', async () => {
-    const { stdout, stderr, code, found } = await check(['rows', 'invariance', '--most-rows', '10']);
+  it('passes where rows have the bytes of the emulation and of themselves among others, in the order given', async () => {
+    const { stdout, stderr, code, found } = await check(['invariance', 'rows', '--most-rows', '10']);
     expect({ stderr, code }).toEqual({ stderr: '', code: 0 });
     expect(stdout).toMatch(/13 passed, 0 failed, 0 measured, 0 missing\n$/);
     expect(found().map(({ part, results }) => [part, results.length])).toEqual([
-      ['rows', 2],
       ['invariance', 11],
+      ['rows', 2],
     ]);
   });
 
