@@ -27,6 +27,7 @@ struct WideProduct {
   static constexpr int kTiles = kTokens / 8, kStages = wideStages(kTokens);
   static constexpr int kStageNumbers = wideStageBytes(kTokens) / 2;
   static constexpr int kThreads = kWideProductThreads;
+  static constexpr bool kIsFew = kTokens <= 64;
 
   const WideLinearParams& wide;
   const LinearParams& p;
@@ -102,12 +103,14 @@ struct WideProduct {
     });
   }
 
-  /// Calls for weights of the first segment, as many as there are stages. Returns their number.
+  /// Calls for weights of the first segment, as many as there are stages. Returns their number. A product of few rows waits for memory alone: as many
+  /// boxes more, half of an H100's cache, come there while the kernel before still runs.
   __device__ int copyAhead() const {
     const Tile tile = tileAt(static_cast<int>(blockIdx.x));
     const int segment = tile.part * p.segmentsPerBlock, end = beginOf(segment + 1);
-    int count = 0;
-    for (int column = beginOf(segment); column < end && count < kStages; column += kTileK) copyWeights(count++, column, tile.weight);
+    int count = 0, column = beginOf(segment);
+    for (; column < end && count < kStages; column += kTileK) copyWeights(count++, column, tile.weight);
+    for (int i = 0; kIsFew && column < end && i < kStages; ++i, column += kTileK) prefetchBox(wide.weight, column, tile.weight);
     return count;
   }
 
