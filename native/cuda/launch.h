@@ -154,7 +154,7 @@ constexpr int kWideWeights = 128, kWideThreads = 384, kWideProductThreads = 256;
 constexpr int kWideTokens[] = {8, 16, 32, 64, 128, 256};
 constexpr int wideStageBytes(int tokens) { return (kWideWeights + tokens) * kTileK * 2; }
 constexpr int wideStages(int tokens) { return 4 * wideStageBytes(256) / wideStageBytes(tokens); }
-/// Registers of a thread that copies, and of one of two groups that multiply: all together those that a multiprocessor has.
+/// Of many rows: registers of a thread that copies, and of one of two groups that multiply: all together those that a multiprocessor has.
 constexpr int kWideCopyRegisters = 40, kWideProductRegisters = 232;
 
 /// Tiles of so many rows of x, by blocks that take so many segments each.

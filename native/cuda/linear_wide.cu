@@ -27,6 +27,7 @@ struct WideProduct {
   static constexpr int kTiles = kTokens / 8, kStages = wideStages(kTokens);
   static constexpr int kStageNumbers = wideStageBytes(kTokens) / 2;
   static constexpr int kThreads = kWideProductThreads;
+  /// Memory is what all waits for, and sums take so few registers that the next kernel can begin beside the product.
   static constexpr bool kIsFew = kTokens <= 64;
 
   const WideLinearParams& wide;
@@ -56,10 +57,10 @@ struct WideProduct {
     }
     __syncthreads();
     if (thread() >= kThreads) {
-      giveRegisters<kWideCopyRegisters>();
+      if constexpr (!kIsFew) giveRegisters<kWideCopyRegisters>();
       if (thread() == kThreads) copy();
     } else {
-      takeRegisters<kWideProductRegisters>();
+      if constexpr (!kIsFew) takeRegisters<kWideProductRegisters>();
       awaitBefore();
       multiply();
     }
@@ -103,8 +104,8 @@ struct WideProduct {
     });
   }
 
-  /// Calls for weights of the first segment, as many as there are stages. Returns their number. A product of few rows waits for memory alone: as many
-  /// boxes more, half of an H100's cache, come there while the kernel before still runs.
+  /// Calls for weights of the first segment, as many as there are stages. Returns their number. With few rows as many boxes more, half of
+  /// an H100's cache, come there while the kernel before still runs.
   __device__ int copyAhead() const {
     const Tile tile = tileAt(static_cast<int>(blockIdx.x));
     const int segment = tile.part * p.segmentsPerBlock, end = beginOf(segment + 1);
