@@ -154,7 +154,7 @@ constexpr int kWideWeights = 128, kWideThreads = 384, kWideProductThreads = 256;
 constexpr int kWideTokens[] = {8, 16, 32, 64, 128, 256};
 constexpr int wideStageBytes(int tokens) { return (kWideWeights + tokens) * kTileK * 2; }
 constexpr int wideStages(int tokens) { return 4 * wideStageBytes(256) / wideStageBytes(tokens); }
-/// Registers of a thread that copies, and of one of two groups that multiply: all together those that a multiprocessor has.
+/// Of many rows: registers of a thread that copies, and of one of two groups that multiply: all together those that a multiprocessor has.
 constexpr int kWideCopyRegisters = 40, kWideProductRegisters = 232;
 
 /// Tiles of so many rows of x, by blocks that take so many segments each.
@@ -318,11 +318,6 @@ struct AttentionPlan {
   bool isSplit;
 };
 
-/// `maxQuery` rows has the longest sequence of the step. Steps of single tokens are cut by chunks too: they have few tiles.
-inline AttentionPlan planAttention(int group, int headDim, int maxQuery) {
-  const int rows = maxQuery * group <= kFewRows ? kFewRows : manyRows(attentionWidth(headDim));
-  return {rows, rows / group, maxQuery == 1};
-}
 /// Calls push(AttentionTile) for each.
 template <class Push>
 void eachTile(const AttentionPlan& plan, const int32_t* queryStarts, int sequences, const Push& push) {
@@ -396,10 +391,18 @@ constexpr int attentionParts(int kvHeads, int headDim) {
 /// Floats of a state of AttentionParams::partials where works are scheduled.
 constexpr int stateSize(const AttentionPlan& plan, int headDim) { return plan.rows * (valueWidth(attentionWidth(headDim)) + 2); }
 /// Blocks that a multiprocessor has room for: more threads would need registers that it does not have.
-constexpr int residentBlocks(int headDim, const AttentionPlan& plan, uint32_t sharedLimit) {
-  const int byMemory = static_cast<int>(sharedLimit / attentionSharedBytes(attentionWidth(headDim), plan.rows));
-  const int byThreads = (plan.rows == kFewRows ? 384 : 256) / attentionThreads(plan.rows);
+constexpr int residentBlocks(int headDim, int rows, uint32_t sharedLimit) {
+  const int byMemory = static_cast<int>(sharedLimit / attentionSharedBytes(attentionWidth(headDim), rows));
+  const int byThreads = (rows == kFewRows ? 384 : 256) / attentionThreads(rows);
   return byMemory < 1 ? 1 : byMemory < byThreads ? byMemory : byThreads;
+}
+/// `maxQuery` rows has the longest sequence of the step. In steps of single tokens chunks are works of their own too, unless the `works` of whole
+/// contexts keep the device busy: a block for each chunk that the longest context has would mostly begin for nothing, and states cost memory.
+inline AttentionPlan planAttention(int group, int headDim, int maxQuery, int works, int multiprocessors, uint32_t sharedLimit) {
+  constexpr int kTurns = 4;  // of all blocks that the device has room for: few of them wait for the last ones
+  const int rows = maxQuery * group <= kFewRows ? kFewRows : manyRows(attentionWidth(headDim));
+  const int atOnce = multiprocessors * residentBlocks(headDim, rows, sharedLimit);
+  return {rows, rows / group, maxQuery == 1 && works < kTurns * atOnce};
 }
 /// Where `partials` is not null.
 inline Launch combineLaunch(const AttentionParams& p) {

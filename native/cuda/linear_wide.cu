@@ -27,6 +27,8 @@ struct WideProduct {
   static constexpr int kTiles = kTokens / 8, kStages = wideStages(kTokens);
   static constexpr int kStageNumbers = wideStageBytes(kTokens) / 2;
   static constexpr int kThreads = kWideProductThreads;
+  /// Memory is what all waits for, and sums take so few registers that the next kernel can begin beside the product.
+  static constexpr bool kIsFew = kTokens <= 64;
 
   const WideLinearParams& wide;
   const LinearParams& p;
@@ -55,10 +57,10 @@ struct WideProduct {
     }
     __syncthreads();
     if (thread() >= kThreads) {
-      giveRegisters<kWideCopyRegisters>();
+      if constexpr (!kIsFew) giveRegisters<kWideCopyRegisters>();
       if (thread() == kThreads) copy();
     } else {
-      takeRegisters<kWideProductRegisters>();
+      if constexpr (!kIsFew) takeRegisters<kWideProductRegisters>();
       awaitBefore();
       multiply();
     }
@@ -102,12 +104,14 @@ struct WideProduct {
     });
   }
 
-  /// Calls for weights of the first segment, as many as there are stages. Returns their number.
+  /// Calls for weights of the first segment, as many as there are stages. Returns their number. With few rows as many boxes more, half of
+  /// an H100's cache, come there while the kernel before still runs.
   __device__ int copyAhead() const {
     const Tile tile = tileAt(static_cast<int>(blockIdx.x));
     const int segment = tile.part * p.segmentsPerBlock, end = beginOf(segment + 1);
-    int count = 0;
-    for (int column = beginOf(segment); column < end && count < kStages; column += kTileK) copyWeights(count++, column, tile.weight);
+    int count = 0, column = beginOf(segment);
+    for (; column < end && count < kStages; column += kTileK) copyWeights(count++, column, tile.weight);
+    for (int i = 0; kIsFew && column < end && i < kStages; ++i, column += kTileK) prefetchBox(wide.weight, column, tile.weight);
     return count;
   }
 
@@ -204,48 +208,49 @@ struct WideProduct {
     withActivation(p.activation, [&]<int kActivation>() { storeGated<kActivation>(sums, n, token); });
   }
 
-  __device__ void storePartial(float (&sums)[kTiles][4], int part, int firstN, int firstToken) const {
+  __device__ void storePartial(float (&sums)[kTiles][4], int part, int n, int token) const {
     float* const partial = p.partials + int64_t{part} * p.rows * p.n;
-    eachNumber<kTiles>(0, firstN, firstToken, [&](int tile, int i, int token, int n) { partial[int64_t{token} * p.n + n] = sums[tile][i]; });
+    eachNumber<kTiles>(n, token, p.n, [&](int tile, int i, int64_t at) { partial[at] = sums[tile][i]; });
   }
 
-  __device__ void storeSums(float (&sums)[kTiles][4], int firstN, int firstToken) const {
+  __device__ void storeSums(float (&sums)[kTiles][4], int n, int token) const {
     constexpr int kAtOnce = kTiles < 4 ? kTiles : 4;  // matrices whose numbers are on their way together
-    const float bias[2] = {biasOf(firstN), biasOf(firstN + 8)};
-    const auto out = [&](int token, int n) -> float& { return static_cast<float*>(p.out)[token * p.outStride + n]; };
+    const float bias[2] = {biasOf(n), biasOf(n + 8)};
+    float* const out = static_cast<float*>(p.out);
 #pragma unroll
-    for (int first = 0; first < kTiles; first += kAtOnce) {
+    for (int first = 0; first < kTiles; first += kAtOnce, token += kAtOnce * 8) {
       float before[kAtOnce][4];
-      if (p.add) eachNumber<kAtOnce>(first, firstN, firstToken, [&](int tile, int i, int token, int n) { before[tile][i] = out(token, n); });
-      eachNumber<kAtOnce>(first, firstN, firstToken, [&](int tile, int i, int token, int n) {
-        const float sum = p.bias == nullptr ? sums[first + tile][i] : sums[first + tile][i] + bias[i / 2];
-        out(token, n) = p.add ? before[tile][i] + sum : sum;
-      });
+      eachNumber<kAtOnce>(n, token, p.outStride, [&](int tile, int i, int64_t at) { before[tile][i] = p.add ? out[at] : -0.0f; });
+      eachNumber<kAtOnce>(n, token, p.outStride, [&](int tile, int i, int64_t at) { out[at] = before[tile][i] + (sums[first + tile][i] + bias[i / 2]); });
     }
   }
 
-  /// Calls use(matrix from `first` on, number of the thread in it, token, n) for those of kCount matrices that the product has.
+  /// Calls use(matrix, number of the thread in it, its place in rows of `stride`) for those of kCount matrices that the product has.
   template <int kCount, class Use>
-  __device__ void eachNumber(int first, int firstN, int firstToken, const Use& use) const {
+  __device__ void eachNumber(int n, int token, int64_t stride, const Use& use) const {
+    int64_t at = token * stride + n;
 #pragma unroll
-    for (int i = 0; i < kCount * 4; ++i) {
-      const int token = firstToken + (first + i / 4) * 8 + i % 2, n = firstN + i % 4 / 2 * 8;
-      if (token < p.rows && n < p.n) use(i / 4, i % 4, token, n);
+    for (int tile = 0; tile < kCount; ++tile, token += 8, at += 8 * stride) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (token + i % 2 < p.rows && n + i / 2 * 8 < p.n) use(tile, i, at + i % 2 * stride + i / 2 * 8);
+      }
     }
   }
 
-  __device__ float biasOf(int n) const { return p.bias != nullptr && n < p.n ? p.bias[n] : 0.0f; }
+  /// Where there is none, -0: it changes no sum.
+  __device__ float biasOf(int n) const { return p.bias != nullptr && n < p.n ? p.bias[n] : -0.0f; }
 
   template <int kActivation>
   __device__ void storeGated(float (&sums)[kTiles][4], int n, int firstToken) const {
     if (n >= p.n) return;
     const float gateBias = biasOf(n), upBias = biasOf(n + 8);
+    uint16_t* const out = static_cast<uint16_t*>(p.out) + firstToken * p.outStride + n / 16 * 8 + n % 8;
 #pragma unroll
     for (int i = 0; i < kTiles * 2; ++i) {
-      const int token = firstToken + i / 2 * 8 + i % 2;
-      float gate = sums[i / 2][i % 2], up = sums[i / 2][i % 2 + 2];
-      if (p.bias != nullptr) gate += gateBias, up += upBias;
-      if (token < p.rows) static_cast<uint16_t*>(p.out)[token * p.outStride + n / 16 * 8 + n % 8] = floatToBf16(gated(kActivation, gate, up));
+      const int token = i / 2 * 8 + i % 2;
+      const float gate = sums[i / 2][i % 2] + gateBias, up = sums[i / 2][i % 2 + 2] + upBias;
+      if (firstToken + token < p.rows) out[token * p.outStride] = floatToBf16(gated(kActivation, gate, up));
     }
   }
 };

@@ -53,7 +53,7 @@ SVC_KERNEL(svcEditLogits, EditLogitsParams, kLogitThreads) {
 /// log of the sum of exp(x)
 __device__ double normaliser(const float* x, int vocab, float largest) {
   unsigned long long total = 0;
-  for (int i = thread(); i < vocab; i += threads()) total += weightOf(x[i], largest, 1.0f).whole;
+  eachLogit(x, thread(), vocab, threads(), [&](int, float logit) { total += weightOf(logit, largest, 1.0f).whole; });
   return static_cast<double>(largest) + logarithm(static_cast<double>(reduceBlock(total, Add())) / kWhole);
 }
 
@@ -66,7 +66,7 @@ SVC_KERNEL(svcLogprobs, LogprobsParams, kLogitThreads) {
   const int token = id < 0 || id >= p.vocab ? 0 : id;
   const float logit = x[token];
   int larger = 0;
-  for (int i = thread(); i < p.vocab; i += threads()) larger += x[i] > logit ? 1 : 0;
+  eachLogit(x, thread(), p.vocab, threads(), [&](int, float other) { larger += other > logit ? 1 : 0; });
   larger = reduceBlock(larger, Add());
   if (thread() == 0) {
     if (id >= p.vocab) *p.fault = 1;

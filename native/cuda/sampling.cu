@@ -36,7 +36,7 @@ struct Row {
   int vocab;
   float largest, temperature;
 
-  __device__ TokenWeight weight(int i) const { return weightOf(x[i], largest, temperature); }
+  __device__ TokenWeight weight(float logit) const { return weightOf(logit, largest, temperature); }
 };
 
 /// The 32 bits, digit by digit, at which the amounts of what is at least as large first come to `goal`. `each` calls its argument with
@@ -66,21 +66,19 @@ __device__ uint32_t thresholdOf(Shared& shared, Whole goal, const Each& each) {
   return shared.key;
 }
 
-__device__ bool isBroken(float logit) { return logit != logit || logit == kInfinity; }
-
 /// Calls use(id, weight) for the tokens that min_p and top_k keep, those of this thread.
 template <class Use>
 __device__ void eachLikely(const Row& row, const Kept& kept, int begin, int end, int step, const Use& use) {
-  for (int i = begin; i < end; i += step) {
-    const TokenWeight weight = row.weight(i);
-    if (weight.value >= kept.minP && orderOf(row.x[i]) >= kept.leastLogit) use(i, weight);
-  }
+  eachLogit(row.x, begin, end, step, [&](int id, float logit) {
+    const TokenWeight weight = row.weight(logit);
+    if (weight.value >= kept.minP && orderOf(logit) >= kept.leastLogit) use(id, weight);
+  });
 }
 
 __device__ void cutTopK(Shared& shared, const Row& row, int k, Kept& kept) {
   if (k <= 0 || k >= row.vocab) return;
   kept.leastLogit = thresholdOf(shared, static_cast<Whole>(k), [&](const auto& add) {
-    for (int i = thread(); i < row.vocab; i += threads()) add(orderOf(row.x[i]), Whole{1});
+    eachLogit(row.x, thread(), row.vocab, threads(), [&](int, float logit) { add(orderOf(logit), Whole{1}); });
   });
 }
 
@@ -160,17 +158,24 @@ __device__ int draw(Shared& shared, const Row& row, const Kept& kept, double uni
   return shared.token;
 }
 
+/// The best entry of a row: that before all, which is no token, where a logit is broken.
+__device__ Entry bestOf(const float* x, int vocab) {
+  Whole best = 0;
+  eachLogit<16>(x, thread(), vocab, threads(), [&](int id, float logit) {
+    const bool isBroken = logit != logit || logit == kInfinity;
+    best = Max()(best, keyOf(isBroken ? beforeAll() : Entry{logit, id}));
+  });
+  return entryOf(reduceBlock(best, Max()));
+}
+
 SVC_KERNEL(svcSample, SampleParams, kLogitThreads) {
   __shared__ Shared shared;
   const int index = static_cast<int>(blockIdx.x);
   const float* x = p.logits + index * p.stride;
-  int broken = 0;
-  for (int i = thread(); i < p.vocab; i += threads()) broken |= isBroken(x[i]) ? 1 : 0;
-  broken = reduceBlock(broken, Max());
-  const Entry best = largestOf(x, p.vocab, beforeAll());
-  int token = broken ? -1 : best.id;
+  const Entry best = bestOf(x, p.vocab);
+  int token = best.id;
   // Where every token is forbidden there is nothing to draw from.
-  if (!broken && p.temperature[index] != 0.0f && best.value != -kInfinity) {
+  if (token >= 0 && p.temperature[index] != 0.0f && best.value != -kInfinity) {
     const Row row = {x, p.vocab, best.value, p.temperature[index]};
     Kept kept = {p.minP[index], 0, 0, 0};
     cutTopK(shared, row, p.topK[index], kept);

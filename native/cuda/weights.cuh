@@ -44,13 +44,27 @@ __device__ __forceinline__ Entry entryOf(unsigned long long key) {
   return {bitsAs<float>(bits), static_cast<int>(~static_cast<uint32_t>(key))};
 }
 
+/// Calls use(id, logit) for ids from `begin` on, `step` apart, in order. Few threads share a row, so each has kAtOnce loads on their way: no branch
+/// may be between them, so that they do not end with the row.
+template <int kAtOnce = 8, class Use>
+__device__ __forceinline__ void eachLogit(const float* x, int begin, int end, int step, const Use& use) {
+  for (int first = begin; first < end; first += kAtOnce * step) {
+    float logits[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) logits[i] = x[first + i * step < end ? first + i * step : end - 1];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i * step < end) use(first + i * step, logits[i]);
+    }
+  }
+}
+
 /// The best entry of a row that is worse than `than`, in every thread.
 __device__ inline Entry largestOf(const float* x, int vocab, const Entry& than) {
   unsigned long long best = 0;
-  for (int i = thread(); i < vocab; i += threads()) {
-    const Entry entry = {x[i], i};
-    if (isBetter(than, entry)) best = Max()(best, keyOf(entry));
-  }
+  eachLogit(x, thread(), vocab, threads(), [&](int id, float logit) {
+    if (isBetter(than, {logit, id})) best = Max()(best, keyOf({logit, id}));
+  });
   return entryOf(reduceBlock(best, Max()));
 }
 

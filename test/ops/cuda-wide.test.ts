@@ -74,6 +74,15 @@ describe('products of many rows on Hopper', needsCudaEmulator, () => {
     expectRowsAlike(n, (ops, input) => ops.gateUp(input, ops.loadGateUp(gate, up, 'bf16'), 'silu'));
   });
 
+  it('are none of no rows', () => {
+    const [own, other] = [part(), part()];
+    expect(run(hopper, 0, 0, (ops, input) => ops.linear(input, ops.loadLinear([own], 'bf16')))).toEqual(
+      new Float32Array(0),
+    );
+    const gated = (ops: Ops, input: Tensor) => ops.gateUp(input, ops.loadGateUp(own, other, 'bf16'), 'silu');
+    expect(run(hopper, 0, 0, gated)).toEqual(new Float32Array(0));
+  });
+
   it('add to what is there', () => {
     const own = part();
     const compute = (ops: Ops) =>

@@ -1,6 +1,6 @@
 // The CUDA backend, over an emulated driver and its real kernels, against the definition of each op.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { NotAvailableError } from '../../src/errors.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
@@ -246,7 +246,31 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     },
   );
 
+  it.each(HEADS)('has them beside so many sequences that none is split: %o', (heads) => {
+    const sizes = Array.from({ length: 40 }, (_, i) => ({
+      context: i % 8 === 3 ? 300 + i : 1 + i,
+      queries: 1,
+    }));
+    const { sequences, numBlocks } = makeSequences(new Random(12), heads, 'bf16', sizes);
+    const width = heads.headDim * heads.kvHeads * heads.group;
+    cuda.scope(() => {
+      const { headDim, kvHeads, blockSize } = heads;
+      const shape = { layers: 1, blocks: numBlocks, blockSize, kvHeads, headDim, dtype: 'bf16' } as const;
+      const cache = cuda.makeKvCache(shape);
+      for (const one of sequences) storeTokens(cuda, cache, 0, one, 0, one.context);
+      const together = attend(cuda, cache, 0, heads, sequences);
+      for (const i of [0, 3, 35, 39]) {
+        const alone = attend(cuda, cache, 0, heads, [sequences[i]!]);
+        expect(alone).toEqual(together.subarray(i * width, (i + 1) * width));
+      }
+    });
+  });
+
   it('has the bits that a row has alone where rows are too many for the states of their chunks', () => {
+    // On a large device, where so many are split.
+    vi.stubEnv('SVC_EMULATED_MULTIPROCESSORS', '132');
+    const cuda = openCuda();
+    vi.unstubAllEnvs();
     const [rows, headDim, heads, longest, maxBlocks] = [200, 256, 16, 2 ** 15, 2 ** 11];
     const shape = { layers: 1, blocks: 1, blockSize: 16, kvHeads: 1, headDim, dtype: 'bf16' } as const;
     const cache = cuda.makeKvCache(shape);
@@ -279,6 +303,7 @@ describe('the CUDA backend', needsCudaEmulator, () => {
       const width = heads * headDim;
       expect(compute(row, 1)).toEqual(together.subarray(row * width, (row + 1) * width));
     }
+    cuda.close();
   });
 
   it('gives the next embedding tokens that no one has read yet, and those that were read long ago', () => {

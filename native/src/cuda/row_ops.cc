@@ -110,6 +110,7 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
 }
 
 StreamPosition CudaBackend::multiplyWide(LinearParams params) {
+  if (params.rows == 0) return stream_.endOp();
   const WidePlan plan = planWide(params, multiprocessors_);
   params.segmentsPerBlock = plan.segmentsPerBlock;
   const size_t partialBytes = roundUp(linearPartialBytes(params), kPieceBytes);

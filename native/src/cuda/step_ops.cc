@@ -208,7 +208,8 @@ const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int grou
   const KvCacheShape& shape = step.cache->shape;
   const AttentionPlan plan = shape.keysAreValues
                                  ? planLatent(group, shape.headDim, step_.maxQuery, step.sequences() * shape.kvHeads, sharedBytes_)
-                                 : planAttention(group, shape.headDim, step_.maxQuery);
+                                 : planAttention(group, shape.headDim, step_.maxQuery,
+                                                 step.sequences() * attentionParts(shape.kvHeads, shape.headDim), multiprocessors_, sharedBytes_);
   std::vector<AttentionTile> tiles;
   eachTile(plan, step.queryStarts.data(), step.sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
   auto few = tiles.end();
@@ -246,7 +247,7 @@ const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& st
 void CudaBackend::sendSchedule(DeviceSchedule& to, const StepInputs& step, const Tiles& tiles) {
   const KvCacheShape& shape = step.cache->shape;
   const AttentionView view{step.queryStarts.data(), step.contextLengths.data(), to.window, to.isBidirectional};
-  const int blocks = multiprocessors_ * residentBlocks(shape.headDim, tiles.plan, sharedBytes_);
+  const int blocks = multiprocessors_ * residentBlocks(shape.headDim, tiles.plan.rows, sharedBytes_);
   const int parts = attentionParts(shape.kvHeads, shape.headDim);
   const auto mostStates = static_cast<int>(kMostStateBytes / sizeof(float) / stateSize(tiles.plan, shape.headDim));
   Schedule schedule = makeSchedule(sentTiles_, view, parts, blocks, mostStates);

@@ -62,7 +62,8 @@ class Sequences {
     }
     const int sequences = static_cast<int>(queries.size());
     const AttentionPlan plan = shape_.keysAreValues ? planLatent(shape_.group, shape_.headDim, most, sequences, limit)
-                                                    : planAttention(shape_.group, shape_.headDim, most);
+                                                    : planAttention(shape_.group, shape_.headDim, most,
+                                                                    sequences * attentionParts(shape_.kvHeads, shape_.headDim), 1, limit);
     std::vector<AttentionTile> tiles;
     eachTile(plan, starts.data(), sequences, [&](AttentionTile tile) { tiles.push_back(tile); });
     const int rows = starts.back();
@@ -194,14 +195,48 @@ void check(const Kernels& kernels, const Shape& shape, int length) {
   expectPart({{1, 20, 2}, {0, length, length - 37}}, 2, 37, length - 37);
   for (const int last : {0, 63, 64, length - 1}) expectPart({{0, last + 1, 1}}, 0, last, 1);
   expectPart({{1, 9, 1}, {0, length, 1}, {1, 21, 1}}, 1, length - 1, 1);
+  // Too many to be split.
+  std::vector<Query> many(12, {1, 9, 1});
+  many.push_back({0, length, 1});
+  expectPart(many, 12, length - 1, 1);
   if (!isScheduled) return;
   const Halves scheduled = sequences.attend({{1, 9, 1}, {0, length, 1}, {1, 21, 1}}, kLimits[0], 7);
   expectSame(&scheduled[cols], &all[(length - 1) * cols], cols, what + ", a last token by a schedule");
 }
 
+/// Blocks and launches of a decode step on an H100, of sequences of 8 KV heads of 128 numbers and up to 2,048 tokens.
+struct Work {
+  int blocks, launches;
+};
+Work workOf(int sequences) {
+  AttentionParams p{};
+  p.kv.headDim = 128, p.kv.kvHeads = 8, p.heads = 32, p.kv.form = KvForm::Bf16;
+  p.numTokens = p.numSequences = p.numTiles = sequences;
+  p.maxChunks = 8;
+  const AttentionPlan plan = planAttention(4, 128, 1, sequences * 8, 132, kLimits[2]);
+  const bool isSplit = attentionPartialBytes(plan, sequences, 32, 128, 2048) > 0;
+  float state;
+  p.partials = isSplit ? &state : nullptr;
+  const Launch launch = launchOf(p, plan);
+  return {static_cast<int>(launch.grid[0] * launch.grid[1] * launch.grid[2]), isSplit ? 2 : 1};
+}
+
+/// Chunks are blocks of their own only while sequences are few, and are then combined.
+void checkWork() {
+  const auto expectWork = [](int sequences, int blocks, int launches) {
+    const Work work = workOf(sequences);
+    expect(work.blocks == blocks && work.launches == launches, "attention of " + std::to_string(sequences) + " sequences has other blocks");
+  };
+  expectWork(64, 4096, 2);
+  expectWork(197, 12608, 2);
+  expectWork(198, 1584, 1);
+  expectWork(256, 2048, 1);
+}
+
 }  // namespace
 
 void checkAttention(const Kernels& kernels) {
+  checkWork();
   check(kernels, {16, 2, 2, 16, 0, 0, false, false, false}, 300);
   check(kernels, {64, 1, 8, 32, 100, 0, true, false, false}, 262);
   check(kernels, {80, 2, 1, 16, 0, 30, false, false, false}, 130);

@@ -173,6 +173,30 @@ void checkEdgesOfSample(const Kernels& kernels) {
   expect(tokens == Ints({1200, 0, -1, -1}), "svcSample: rows of forbidden or broken logits");
 }
 
+/// Rows of a real vocabulary, whose largest logits and broken ones are anywhere.
+void checkLongRows(const Kernels& kernels) {
+  constexpr int kLong = 151936;
+  struct Place {
+    int first, second;  // of equal logits
+  };
+  for (const Place place : {Place{0, 1}, {16383, 16384}, {7, kLong - 1}, {kLong - 2, kLong - 1}}) {
+    for (const float temperature : {0.0f, 0.01f}) {
+      Floats x = Numbers(6).floats(size_t{2} * kLong);
+      for (const int row : {0, 1}) x[row * kLong + place.first] = x[row * kLong + place.second] = 9;
+      const float broken[] = {std::nanf(""), -std::nanf(""), std::numeric_limits<float>::infinity()};
+      x[kLong + place.second] = broken[place.second % 3];
+      const Floats temperatures(2, temperature), topP(2, 0.9f), minP(2, 0);
+      const Ints topK(2, 0);
+      // Either has half of the weight.
+      const std::vector<double> uniform(2, 0.75);
+      Ints tokens(2);
+      const SampleParams p{x.data(), kLong, temperatures.data(), topK.data(), topP.data(), minP.data(), uniform.data(), tokens.data(), 2, kLong};
+      kernels.run(launchOf(p), p);
+      expect(tokens == Ints({temperature == 0 ? place.first : place.second, -1}), "svcSample: a long row");
+    }
+  }
+}
+
 }  // namespace
 
 void checkLogits(const Kernels& kernels) {
@@ -181,6 +205,7 @@ void checkLogits(const Kernels& kernels) {
   checkLogprobs(kernels);
   checkSample(kernels);
   checkEdgesOfSample(kernels);
+  checkLongRows(kernels);
 }
 
 }  // namespace svc::cuda
