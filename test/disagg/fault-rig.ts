@@ -132,6 +132,8 @@ export class FaultRig {
   readonly #transport: TransportChoice;
   readonly #consumerDegree: number;
   readonly #fakes: FakeEngine[] = [];
+  /** One that no other instance and no proxy knows, and so no fault concerns: how long it takes for a request is what the machine allows just now. */
+  #bystander?: FakeEngine;
   #numPrompts = 0;
   /** Those that know all others. */
   readonly #acquainted = new WeakSet<FakeEngine>();
@@ -155,7 +157,7 @@ export class FaultRig {
       { deadlines },
     );
     const rig = new FaultRig(proxy, deadlines.expiry, of);
-    await rig.#refill();
+    await Promise.all([rig.#refill(), rig.#standBy()]);
     return rig;
   }
 
@@ -172,7 +174,9 @@ export class FaultRig {
     const answers: Answer[] = [];
     const over = new AbortController();
     const others = this.#fakes.filter((fake) => fake !== victim);
-    const alone = Promise.all(others.map((fake) => this.#answersAlone(fake, over.signal)));
+    const alone = Promise.all(
+      [this.#bystander!, ...others].map((fake) => this.#answersAlone(fake, over.signal)),
+    );
     const deadline = performance.now() + PATIENCE_MS;
     do {
       const round = Array.from({ length: NUM_REQUESTS }, (_, index) =>
@@ -187,8 +191,8 @@ export class FaultRig {
     this.#tap.isControlCut = false;
     // A stopped one is not looked at: it wakes up, finds that it was given up, and must be whole as well.
     victim.child.kill('SIGCONT');
-    const ofOthers = (await alone).flat();
-    answers.push(...ofOthers);
+    const [ofBystander = [], ...ofOthers] = await alone;
+    answers.push(...ofBystander, ...ofOthers.flat());
     const count = (state: string): number => answers.filter((answer) => answer.state === state).length;
     const leftOver = await this.#leftOver();
     return {
@@ -197,7 +201,7 @@ export class FaultRig {
       wrong: count('wrong'),
       failed: count('failed'),
       slowestMs: slowestOf(answers),
-      allowedMs: this.#longestWaitMs + MOST_PARTS * slowestOf(ofOthers),
+      allowedMs: this.#longestWaitMs + MOST_PARTS * slowestOf(ofBystander),
       hasHappened,
       leftOver,
     };
@@ -215,6 +219,7 @@ export class FaultRig {
 
   async close(): Promise<void> {
     for (const { child } of this.#fakes) child.kill('SIGKILL');
+    this.#bystander?.child.kill('SIGKILL');
     await this.#proxy.close();
     await this.#tap.close();
   }
@@ -248,10 +253,7 @@ export class FaultRig {
     return this.#expiry + (this.#sendType === 'PUT' ? DEADLINES.put : 0) + DEADLINES.load;
   }
 
-  /**
-   * An instance that no fault concerns answers requests alone until all is `over`: how long it takes just now, which is seconds where the machine
-   * is busy.
-   */
+  /** An instance answers requests alone until all is `over`. */
   async #answersAlone({ url }: FakeEngine, over: AbortSignal): Promise<Answer[]> {
     const answers: Answer[] = [];
     do {
@@ -301,6 +303,10 @@ export class FaultRig {
     return this.#fakes.filter(({ child }) => child.exitCode === null && child.signalCode === null);
   }
 
+  get #discoveryPort(): number {
+    return Number(this.#proxy.discoveryAddress.split(':').at(-1));
+  }
+
   /** Two of each kind, known to the proxy. */
   async #refill(): Promise<void> {
     this.#fakes.splice(0, this.#fakes.length, ...this.#alive());
@@ -315,7 +321,12 @@ export class FaultRig {
     }, START_DEADLINE_MS);
   }
 
-  async #spawn(role: FakeEngine['role']): Promise<FakeEngine> {
+  async #standBy(): Promise<void> {
+    const [nowhere = 0] = await freePorts(1);
+    this.#bystander = await this.#spawn('kv_consumer', nowhere);
+  }
+
+  async #spawn(role: FakeEngine['role'], discoveryPort = this.#discoveryPort): Promise<FakeEngine> {
     const [httpPort = 0, port = 0, doorPort = 0] = await freePorts(3);
     await this.#tap.addDoor(doorPort, `127.0.0.1:${port}`);
     const options: FakeEngineProcessOptions = {
@@ -325,7 +336,7 @@ export class FaultRig {
       httpPort,
       port,
       doorPort,
-      discoveryPort: Number(this.#proxy.discoveryAddress.split(':').at(-1)),
+      discoveryPort,
       blockMs: 3,
       tokenMs: 3,
       isOnGpu: this.#transport === 'cuda-ipc' || this.#transport === 'nccl',

@@ -8,7 +8,7 @@ import { ConfigError } from '../../src/errors.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { closedAfterwards } from '../helpers/closed-afterwards.ts';
-import { needsCudaEmulators, needsSeveralGpus } from '../helpers/cuda-emulator.ts';
+import { emulateGpus, needsCudaEmulators, needsSeveralGpus } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
@@ -25,7 +25,7 @@ const fixture = (path: string) => fileURLToPath(new URL(`../fixtures/${path}`, i
 const modelOf = tinyModels();
 
 const threads = startedThreads();
-beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '2'));
+beforeEach(() => emulateGpus(2));
 
 afterEach(() => void vi.unstubAllEnvs());
 const opened = closedAfterwards();

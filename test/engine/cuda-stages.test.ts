@@ -9,7 +9,7 @@ import { ConfigError } from '../../src/errors.ts';
 import { cudaDriver, loadNative } from '../../src/native/native.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import { closedAfterwards } from '../helpers/closed-afterwards.ts';
-import { needsCudaEmulators, needsSeveralGpus } from '../helpers/cuda-emulator.ts';
+import { emulateGpus, needsCudaEmulators, needsSeveralGpus } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
@@ -20,7 +20,7 @@ import { endRank, MOMENTS } from './rank-end.ts';
 
 const modelOf = tinyModels();
 const threads = startedThreads();
-beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '4'));
+beforeEach(() => emulateGpus(4));
 
 afterEach(() => void vi.unstubAllEnvs());
 const opened = closedAfterwards();

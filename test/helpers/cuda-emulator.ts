@@ -1,5 +1,6 @@
 // The CUDA backend where no GPU is: over a stand-in for NVIDIA's driver, with the kernels compiled for the processor.
 
+import { vi } from 'vitest';
 import { probeNative } from '../../src/native/native.ts';
 import { openCudaDevice } from '../../src/ops/native/cuda-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
@@ -23,7 +24,7 @@ const obstacle = isReal ? null : buildEmulators();
 export const needsCudaEmulator = needs(obstacle === null, `no emulator of a GPU: ${obstacle}`);
 if (obstacle === null && !isReal) Object.assign(process.env, NCCL_EMULATOR);
 
-/** Up to four GPUs; of emulated ones SVC_EMULATED_GPUS says how many. */
+/** Up to four GPUs; of emulated ones `emulateGpus` says how many. */
 export const needsSeveralGpus = needs(
   isReal ? realGpus >= 4 : obstacle === null,
   isReal ? 'SVC_TEST_GPUS says that there are fewer than four' : `no emulator of GPUs: ${obstacle}`,
@@ -34,6 +35,11 @@ export const needsCudaEmulators = needs(
   obstacle === null && !isReal,
   `no emulator of GPUs: ${obstacle ?? 'SVC_TEST_GPUS asks for real ones'}`,
 );
+
+/** Sets how many GPUs are emulated, until variables are as they were. */
+export function emulateGpus(count: number): void {
+  if (!isReal) vi.stubEnv('SVC_EMULATED_GPUS', String(count));
+}
 
 export function openCuda(isScheduled = false, seat?: RankSeat): NativeOps {
   const addon = probeNative();

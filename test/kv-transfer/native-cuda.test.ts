@@ -24,6 +24,20 @@ async function relayTo(address: string): Promise<ByteRelay> {
   return opened(await ByteRelay.start(address));
 }
 
+/** Resolves once so many bytes of a connection have come to `relay`, which takes no more then. */
+function pauseAfter(relay: ByteRelay, count: number): Promise<void> {
+  return new Promise((resolve) => {
+    relay.change = (bytes, offset) => {
+      if (offset + bytes.length >= count) {
+        relay.change = (later) => later;
+        relay.pause();
+        resolve();
+      }
+      return bytes;
+    };
+  });
+}
+
 describe('blocks of a GPU', needsCudaEmulator, () => {
   it('come from and to blocks of the host as well', async () => {
     const [gpu, host] = [node(SHAPE), makeNode(SHAPE)];
@@ -48,11 +62,12 @@ describe('blocks of a GPU', needsCudaEmulator, () => {
     p.fill(range(4), 1);
     const expected = p.read([0]);
     const link = await p.link('tcp', relay.address, 1);
-    relay.pause();
+    const isAmidFrame = pauseAfter(relay, 1 << 20);
     d.receive(1n, 4);
     p.engine.openSend(1, 4);
     p.engine.grant(1, link, 1n, 0);
     p.save(1, 0, range(4));
+    await isAmidFrame;
     p.engine.closeSend(1);
     await p.event('sendClosed');
     p.fill(range(4), 2);
@@ -66,6 +81,7 @@ describe('blocks of a GPU', needsCudaEmulator, () => {
     expect(d.read([9]).equals(p.read([0]))).toBe(true);
     expect(expected.equals(p.read([0]))).toBe(false);
     expect([d.has('corrupt'), p.has('linkDown')]).toEqual([false, false]);
+    expect(d.engine.progress(1n)).toBeGreaterThan(0);
   });
 
   it('take turns where more sockets are stuck than there are places for frames', async () => {

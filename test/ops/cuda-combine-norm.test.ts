@@ -1,16 +1,18 @@
 // A product whose parts are added, and the norm of the rows that come of it: in steps of single tokens one launch, with the bytes of two.
 
 import { afterAll, describe, expect, it } from 'vitest';
-import { NO_SLOT, type Tensor } from '../../src/ops/ops.ts';
+import type { Tensor } from '../../src/ops/ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
 import { Random } from '../helpers/random.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
+import { beginStep } from './steps.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
-const K = 70;
+/** So long that a GPU cuts it for few rows, whatever its kernels. */
+const K = 1600;
 const [ROWS, EPS] = [3, 1e-5];
 
 describe('a product and a norm', needsCudaEmulator, () => {
@@ -24,32 +26,10 @@ describe('a product and a norm', needsCudaEmulator, () => {
     headDim: 16,
     dtype: 'bf16',
   });
-  const single = Int32Array.of(0);
-
   /** From here on launches are collected, as those of a decode step. */
-  function beginStep(): void {
-    const batch = {
-      numSequences: 1,
-      queryStarts: Int32Array.of(0, 1),
-      contextLengths: Int32Array.of(1),
-      blockTables: single,
-      maxBlocks: 1,
-    };
-    cuda.beginStep(cache, { positions: single, slotMapping: Int32Array.of(NO_SLOT), batch });
-  }
-
+  const beginDecode = () => beginStep(cuda, cache, 1);
   /** From here on each is launched by itself, as in a step with a prompt. */
-  function beginPrompt(): void {
-    const batch = {
-      numSequences: 1,
-      queryStarts: Int32Array.of(0, 2),
-      contextLengths: Int32Array.of(2),
-      blockTables: single,
-      maxBlocks: 1,
-    };
-    const two = Int32Array.of(0, 1);
-    cuda.beginStep(cache, { positions: two, slotMapping: Int32Array.of(NO_SLOT, NO_SLOT), batch });
-  }
+  const beginPrompt = () => beginStep(cuda, cache, 2);
 
   // A row is one warp's, one block's, more than a block takes at a time.
   for (const cols of [40, 300, 4200]) {
@@ -85,12 +65,36 @@ describe('a product and a norm', needsCudaEmulator, () => {
         ] as const) {
           beginPrompt();
           const expected = compute(rows, weight, isAdded, dtype);
-          beginStep();
+          beginDecode();
           expect(compute(rows, weight, isAdded, dtype)).toEqual(expected);
         }
       }
     });
   }
+
+  it('have the bytes of two launches where the norm is that of the first columns', () => {
+    const [cols, first] = [300, 200];
+    const random = new Random(2);
+    const weight = cuda.loadLinear(
+      [plainPart(folder.write([cols, K], random.floats(cols * K), 'bf16'))],
+      'bf16',
+      true,
+    );
+    const norm = cuda.makeVector(random.floats(first));
+    const [values, before] = [random.floats(K, 'bf16'), random.floats(cols)];
+    const compute = () =>
+      cuda.scope(() => {
+        const sum = cuda.tensor(before, 1, cols, 'f32');
+        cuda.addLinear(sum, cuda.tensor(values, 1, K, 'bf16'), weight);
+        const [normed] = cuda.split(sum, [first, cols - first]);
+        const normal = cuda.rmsNorm(normed!, norm, EPS, 'f32');
+        return [cuda.read(sum), cuda.read(normal)];
+      });
+    beginPrompt();
+    const expected = compute();
+    beginDecode();
+    expect(compute()).toEqual(expected);
+  });
 
   it('are one launch where the norm is that of the product, and two where it is another', () => {
     const [cols, rows] = [300, 1];
@@ -108,7 +112,7 @@ describe('a product and a norm', needsCudaEmulator, () => {
       const fits = (most: number): boolean => {
         cuda.limitRecorded(most);
         for (let time = 0; time < 2; time += 1) {
-          beginStep();
+          beginDecode();
           cuda.scope(() => {
             const x = cuda.tensor(random.floats(rows * K, 'bf16'), rows, K, 'bf16');
             const other = cuda.tensor(random.floats(rows * cols), rows, cols, 'f32');
@@ -119,9 +123,7 @@ describe('a product and a norm', needsCudaEmulator, () => {
         }
         return cuda.recorded.count > 0;
       };
-      let most = FILLING;
-      while (!fits(most)) most += 1;
-      return most - FILLING;
+      return [0, 1, 2, 3, 4].find((more) => fits(FILLING + more));
     };
     expect([launches(true), launches(false)]).toEqual([2, 3]);
   });

@@ -38,6 +38,8 @@ async function outputsWithout(
   compileChanged(changed, [{ file, from: line, to: '' }], definitions);
   const right = await check(library, 'forward', program);
   const outputs = await Promise.all(ORDERS.map((order) => check(changed, order, program)));
+  // What is not loaded prints something else, too.
+  for (const { stderr } of outputs) expect(stderr).not.toContain('undefined symbol');
   return { right, others: outputs.filter(({ stdout }) => stdout !== right.stdout) };
 }
 
@@ -133,6 +135,7 @@ describe('the CUDA kernels for many rows on Hopper', needsCompiler, () => {
   it.each([
     ['a wait for a tile that is copied', /^ +waitForRound\(full\(.*$/m],
     ['a wait for room for a tile', /^ +waitForRound\(empty\(.*$/m],
+    ['a wait for the kernel before it', /^ +awaitBefore\(\);\n(?= +eachTile)/m],
     ['a wait before a tile is given back', /^ +waitForProducts<1>\(sums\);$/m],
     ['a wait for the products of a segment', /^ +waitForProducts<0>\(sums\);$/m],
   ])(

@@ -1,7 +1,8 @@
 // What one op makes of the heads of a row has the bits of the ops that it stands for, on every backend.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { KvDType } from '../../src/ops/dtype.ts';
+import type { NativeOps } from '../../src/ops/native/native-ops.ts';
 import type { HeadPreparation, Ops, StepInputs, Tensor } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
@@ -94,20 +95,23 @@ const oneByOne: Prepare = (ops, [q, k, v], step, { layer, norms, rotation }) => 
   ops.storeKv(k, v, step, layer);
 };
 
-function hasBitsOfOthers(ops: Ops): void {
+function hasBitsOfOthers(opened: () => Ops): void {
   it.each(CASES)('of $heads and $kvHeads heads of $headDim, norms $hasNorms, turned $rope', (one) => {
     for (const dtype of one.dtypes ?? kvDTypes) {
-      expect(bitsOf(ops, one, dtype, atOnce)).toEqual(bitsOf(ops, one, dtype, oneByOne));
+      expect(bitsOf(opened(), one, dtype, atOnce)).toEqual(bitsOf(opened(), one, dtype, oneByOne));
     }
   });
 }
 
-describe('prepareHeads of the reference', () => hasBitsOfOthers(new ReferenceOps()));
+describe('prepareHeads of the reference', () => {
+  const reference = new ReferenceOps();
+  hasBitsOfOthers(() => reference);
+});
 
 describeEachIsa('prepareHeads', (isa) => {
   const cpu = openCpu(isa);
   afterAll(() => cpu.close());
-  hasBitsOfOthers(cpu);
+  hasBitsOfOthers(() => cpu);
 
   it('refuses what does not fit', () => {
     const cache = cpu.makeKvCache({
@@ -133,7 +137,10 @@ describeEachIsa('prepareHeads', (isa) => {
 });
 
 describe('prepareHeads of the CUDA backend', needsCudaEmulator, () => {
-  const cuda = openCuda();
+  let cuda: NativeOps;
+  beforeAll(() => {
+    cuda = openCuda();
+  });
   afterAll(() => cuda.close());
-  hasBitsOfOthers(cuda);
+  hasBitsOfOthers(() => cuda);
 });

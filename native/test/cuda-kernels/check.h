@@ -28,6 +28,14 @@ class Kernels {
     if (library_ == nullptr) throw std::runtime_error(dlerror());
   }
 
+  /// `write` is the kernel before the next one that runs, which may begin before it has ended.
+  template <class Write>
+  void after(Write& write) const {
+    const auto set = reinterpret_cast<simt::SetBefore>(dlsym(library_, "svcSimtBefore"));
+    if (set == nullptr) throw std::runtime_error("svcSimtBefore: not in the library");
+    set([](void* of) { (*static_cast<Write*>(of))(); }, &write);
+  }
+
   template <class Params>
   void run(const Launch& launch, const Params& params) const {
     const std::string name = std::string(launch.kernel) + "_emulated";

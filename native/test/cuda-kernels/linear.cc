@@ -46,6 +46,8 @@ struct Product {
       planLinear(p);
       Floats partials(linearPartialBytes(p) / 4);
       p.partials = partials.data();
+      InputLater input(*this, p);
+      kernels.after(input);
       kernels.run(launchOf(p, sharedLimit), p);
       if (needsCombine(p)) kernels.run(combineLaunch(p), p);
     });
@@ -65,12 +67,35 @@ struct Product {
       p.segmentsPerBlock = plan.segmentsPerBlock;
       Floats partials(linearPartialBytes(p) / 4), waiting(wideWaitingBytes(p, plan, kMultiprocessors) / 4);
       p.partials = partials.data();
+      InputLater input(*this, p);
       const WideLinearParams wide{mapOf(p.weight, p.n, p.weightStride, kWideWeights), mapOf(p.x, p.rows, p.xStride, plan.tokens), p,
                                   waiting.data()};
+      kernels.after(input);
       kernels.run(launchOf(wide, plan, kMultiprocessors), wide);
       if (needsCombine(p)) kernels.run(combineLaunch(p), p);
     });
   }
+
+  /// In the place of p.x and p.out: what the kernel before the product writes, and no numbers until then.
+  class InputLater {
+   public:
+    InputLater(const Product& product, LinearParams& p)
+        : x_(p.rows * p.xStride, 0x7fff), fromX_(p.x), out_(static_cast<float*>(p.out)), before_(product.isGated() ? 0 : p.rows * product.shape.n) {
+      p.x = x_.data();
+      std::copy_n(out_, before_.size(), before_.begin());
+      std::fill_n(out_, before_.size(), std::numeric_limits<float>::quiet_NaN());
+    }
+    void operator()() {
+      std::copy_n(fromX_, x_.size(), x_.begin());
+      std::copy_n(before_.begin(), before_.size(), out_);
+    }
+
+   private:
+    Halves x_;
+    const uint16_t* fromX_;
+    float* out_;
+    Floats before_;
+  };
 
   /// What `multiply` makes of the arguments of a product.
   template <class Multiply>

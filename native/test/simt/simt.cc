@@ -12,6 +12,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #ifndef __x86_64__
@@ -387,6 +388,11 @@ void waitForCopies(int groupsLeft) { block().waitForCopies(groupsLeft); }
 namespace {
 
 thread_local bool hasAwaited = false;
+thread_local std::function<void()> before;
+
+void endBefore() {
+  if (before) std::exchange(before, nullptr)();
+}
 
 template <class Run>
 void eachBlock(const unsigned grid[3], const Run& run) {
@@ -401,6 +407,7 @@ void eachBlock(const unsigned grid[3], const Run& run) {
 
 void launch(Kernel kernel, const unsigned grid[3], const unsigned block_[3], unsigned sharedBytes, const void* params) {
   const Index size{block_[0], block_[1], block_[2]}, count{grid[0], grid[1], grid[2]};
+  endBefore();
   eachBlock(grid, [&](const Index& place) { block().run(kernel, params, place, size, count, sharedBytes); });
 }
 
@@ -413,6 +420,11 @@ void launchAhead(Kernel kernel, const unsigned grid[3], const unsigned block_[3]
   });
 }
 
-void awaitBefore() { hasAwaited = true; }
+void awaitBefore() {
+  hasAwaited = true;
+  endBefore();
+}
 
 }  // namespace svc::simt
+
+extern "C" void svcSimtBefore(void (*write)(void* of), void* of) { svc::simt::before = [=] { write(of); }; }

@@ -62,7 +62,7 @@ void launch(Kernel kernel, const unsigned grid[3], const unsigned block[3], unsi
 
 /// The same of a kernel that begins with what no kernel writes. Throws std::runtime_error where a block does not wait for the kernel before it.
 void launchAhead(Kernel kernel, const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
-/// The block has waited.
+/// The block has waited: what the kernel before it writes is there from now on.
 void awaitBefore();
 
 /// A kernel as a library of emulated kernels exports it: `<name>_emulated`.
@@ -72,6 +72,9 @@ struct EmulatedKernel {
   unsigned mostThreads;
   void (*run)(const unsigned grid[3], const unsigned block[3], unsigned sharedBytes, const void* params);
 };
+
+/// As a library exports it, `svcSimtBefore`: `write(of)` is the kernel before the next one, and ends when that one waits for it.
+using SetBefore = void (*)(void (*write)(void* of), void* of);
 
 }  // namespace svc::simt
 
