@@ -11,6 +11,7 @@
 #include "cuda/communicator.h"
 #include "cuda/event.h"
 #include "cuda/transfer_memory.h"
+#include "cuda/turns.h"
 
 namespace svc::cuda {
 namespace {
@@ -52,19 +53,27 @@ class Pair final : public DevicePair {
   Pair& operator=(const Pair&) = delete;
 
   void send(uint64_t from, size_t bytes) override {
-    const auto* const memory = reinterpret_cast<const void*>(from);
-    await("send blocks", nccl_.ncclSend(memory, bytes, kNcclBytes, other_, communicator_->handle(), stream_));
+    run("send blocks", [&] { return nccl_.ncclSend(reinterpret_cast<const void*>(from), bytes, kNcclBytes, other_, communicator_->handle(), stream_); });
   }
   void receive(uint64_t to, size_t bytes) override {
-    await("receive blocks", nccl_.ncclRecv(reinterpret_cast<void*>(to), bytes, kNcclBytes, other_, communicator_->handle(), stream_));
+    run("receive blocks", [&] { return nccl_.ncclRecv(reinterpret_cast<void*>(to), bytes, kNcclBytes, other_, communicator_->handle(), stream_); });
   }
 
  private:
-  /// Until the stream has done what a call has begun.
-  void await(const char* doing, NcclResult begun) {
-    communicator_->finish(begun, doing, patience(doing, kTransferDeadline));
-    done_.record(stream_);
-    for (const auto wait = patience(doing, kTransferDeadline); !done_.isReached(doing); wait()) communicator_->expectWell(doing);
+  /// Until the stream has done what `begin` begins, or will not do it.
+  template <class Begin>
+  void run(const char* doing, const Begin& begin) {
+    try {
+      {
+        const LaunchTurn turn;
+        communicator_->finish(begin(), doing, patience(doing, kTransferDeadline));
+        done_.record(stream_);
+      }
+      for (const auto wait = patience(doing, kTransferDeadline); !done_.isReached(doing); wait()) communicator_->expectWell(doing);
+    } catch (...) {
+      communicator_->abort();
+      throw;
+    }
   }
 
   /// Waits a little; throws where it has waited for `atMost`, or nobody wants the link any more.

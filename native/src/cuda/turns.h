@@ -1,7 +1,8 @@
-// Who takes memory of GPUs, or gives it back, and who launches an op of several of them: never both at once.
+// Who takes memory of GPUs, or gives it back, and who lets a GPU wait for another one: never both at once.
 //
-// The driver may let a call that takes or frees memory wait for all that a GPU, and those connected with it, was given. An op of several GPUs does not end
-// before it was launched on all of them: were it launched on one, and the thread that is to launch it on another waited in such a call, neither would ever end.
+// The driver may let a call that takes or frees memory wait for all that a GPU, and those connected with it, was given, and let nobody else call it meanwhile. What
+// NCCL runs on a GPU does not end before its counterpart runs on another one: were that still to be launched by the thread that is in such a call, or by one that
+// cannot call the driver, neither would ever end. Nor would what waits for a process that has died, until an abort that comes from such a thread.
 #pragma once
 
 #include <condition_variable>
@@ -9,7 +10,7 @@
 
 namespace svc::cuda {
 
-/// Of this process. A thread that may launch never waits for one that waits for its turn with memory: others may have launched their part already.
+/// Of this process.
 class Turns {
  public:
   static Turns& ofProcess() {
@@ -17,6 +18,7 @@ class Turns {
     return turns;
   }
 
+  /// Goes before those that wait for their turn with memory: other threads may have launched their part of the same op already.
   void beginLaunch() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !isWithMemory_; });
@@ -45,7 +47,7 @@ class Turns {
   bool isWithMemory_ = false;
 };
 
-/// While it lives, this thread alone takes or frees memory, and no op is launched on some GPUs and not yet on others.
+/// While it lives, this thread alone takes or frees memory, and no GPU waits for what is still to be launched on another one.
 class MemoryTurn {
  public:
   MemoryTurn() { Turns::ofProcess().beginMemory(); }
@@ -54,7 +56,8 @@ class MemoryTurn {
   MemoryTurn& operator=(const MemoryTurn&) = delete;
 };
 
-/// Each thread that launches an op of several GPUs takes one once all are about to, and keeps it until all have.
+/// Each thread that launches an op of several GPUs of this process takes one once all are about to, and keeps it until all have; one that launches a transfer to or
+/// from another process, until it can give up waiting for it.
 class LaunchTurn {
  public:
   LaunchTurn() { Turns::ofProcess().beginLaunch(); }

@@ -280,7 +280,7 @@ struct Emulator {
   ContextState devices[kMostDevices];
   /// Whoever launches, or waits for all that was launched.
   std::mutex turn;
-  /// All of them.
+  /// That calls which take memory wait for.
   std::set<StreamState*> streams;
   Ranges pinned;
   /// Copies that succeed before the others fail.
@@ -844,6 +844,13 @@ SVC_EXPORT cuStreamCreate(StreamHandle* stream, unsigned) {
   *stream = new StreamState(current);
   const std::lock_guard turn(emulator().turn);
   emulator().streams.insert(*stream);
+  return kSuccess;
+}
+
+/// No function of the driver: what the stream waits for is another process, though a test may have both in one.
+SVC_EXPORT svcEmulatedLink(StreamHandle stream) {
+  const std::lock_guard turn(emulator().turn);
+  emulator().streams.erase(stream);
   return kSuccess;
 }
 

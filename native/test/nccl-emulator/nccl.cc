@@ -188,6 +188,7 @@ NcclResult begin(const char* step, const void* memory, size_t count, int peer, N
   const bool isSend = std::string(step) == "send";
   if (comm->ranks() != 2 || peer != 1 - comm->rank || comm->state == kNcclInProgress) return kInvalidArgument;
   const int socket = comm->sockets[static_cast<size_t>(peer)];
+  callDriver("svcEmulatedLink", stream);
   appendTo(stream, [comm = comm->self, socket, data = hostOf(memory), count, isSend] { transfer(*comm, socket, data, count, isSend); });
   return kNcclSuccess;
 }
