@@ -28,6 +28,7 @@ import { errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
 import { allowHalfClosed, askForAnswer, endAfterHalfClosed, whileHalfClosed } from './half-closed.ts';
 import type { HttpMetrics } from './http-metrics.ts';
 import { JsonParser } from './json-parser.ts';
+import { lingering, wouldReset } from './lingering-close.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -215,7 +216,18 @@ function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply
     );
   // Closing at once would reset the connection while the client still writes its body: the answer would be lost.
   reply.removeHeader('connection');
-  reply.code(error.status).headers(errorHeaders(error)).send(errorBodyAt(request.url, error));
+  reply.code(error.status).headers(errorHeaders(error));
+  const body = errorBodyAt(request.url, error);
+  if (wouldReset(request.raw, reply.raw)) sendLingering(JSON.stringify(body), request, reply);
+  else reply.send(body);
+}
+
+function sendLingering(text: string, { raw }: FastifyRequest, reply: FastifyReply): void {
+  reply.headers({
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(text),
+  });
+  reply.header('connection', 'close').send(lingering(text, raw));
 }
 
 /** Answers bytes that are not an HTTP request, or not a complete one in time. */

@@ -2,6 +2,7 @@ import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { rawPost } from '../helpers/raw-client.ts';
 import { errorOf, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 let svc: TestServer;
@@ -124,6 +125,28 @@ describe('a body of 10 MB', () => {
       request.end(large);
     });
     expect(status).toBe(413);
+  });
+
+  it.each([
+    ['application/json', 413],
+    ['text/plain', 400],
+  ])('(%s) is read before its connection is closed by the answer', async (type, status) => {
+    // As Python's http.client does, which reads no answer before it has written everything.
+    const text = rawPost('/v1/completions', large)
+      .replace('\r\n', '\r\nConnection: close\r\n')
+      .replace('application/json', type);
+    const client = connect({ port: svc.server.port, host: '127.0.0.1' });
+    client.pause();
+    await new Promise<void>((resolve, reject) => {
+      client.once('error', reject);
+      client.write(text, () => resolve());
+    });
+    let answer = '';
+    for await (const piece of client.setEncoding('utf8')) answer += piece;
+    const [head = '', error = ''] = answer.split('\r\n\r\n');
+    expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(head).toMatch(/\r\nConnection: close/i);
+    expect(JSON.parse(error).error.code).toBe(status);
   });
 
   it('is within a limit that was raised', async () => {
