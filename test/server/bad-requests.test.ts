@@ -2,7 +2,8 @@ import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { rawPost } from '../helpers/raw-client.ts';
+import { RawClient, rawPost } from '../helpers/raw-client.ts';
+import { until } from '../helpers/until.ts';
 import { errorOf, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 let svc: TestServer;
@@ -95,6 +96,40 @@ describe('a body that is no request', () => {
       'content-type': 'Application/JSON; charset=UTF-8',
     });
     expect(response.status).toBe(200);
+  });
+});
+
+describe('a request whose head asks for what is not there', () => {
+  const body = '{"prompt": "a", "max_tokens": 1}';
+  const whole = rawPost('/v1/completions', body);
+
+  it.each([
+    ['without Host', whole.replace('Host: a\r\n', ''), 400, /no Host header/],
+    [
+      'with an Expect of its own',
+      whole.replace('\r\n', '\r\nExpect: foo\r\n'),
+      417,
+      /^Expect: foo cannot be met/,
+    ],
+  ])('(%s) is refused in the standard shape', async (_, text, code, message) => {
+    const client = new RawClient(svc.server.port, text);
+    client.shutDown();
+    await until(() => client.isClosed);
+    expect(client.answer.status).toBe(code);
+    expect(JSON.parse(client.answer.body).error).toMatchObject({
+      code,
+      message: expect.stringMatching(message),
+    });
+  });
+
+  it('is answered without Host by HTTP/1.0, and after 100 Continue', async () => {
+    const old = rawPost('/v1/completions', body, { version: '1.0' }).replace('Host: a\r\n', '');
+    for (const text of [old, whole.replace('\r\n', '\r\nExpect: 100-continue\r\n')]) {
+      const client = new RawClient(svc.server.port, text);
+      client.shutDown();
+      await until(() => client.isClosed);
+      expect(client.answer.status).toBe(200);
+    }
   });
 });
 
