@@ -84,6 +84,12 @@ export class PayloadTooLargeError extends SvcError {
   override readonly type = 'BadRequestError';
 }
 
+/** The request expects what this server does not do. */
+export class ExpectationError extends SvcError {
+  override readonly status = 417;
+  override readonly type = 'Expectation Failed';
+}
+
 /** The request may succeed in `retryAfter` seconds. */
 class ComeAgainError extends SvcError {
   readonly retryAfter: number;

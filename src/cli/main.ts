@@ -3,7 +3,9 @@
 // start is a fifth of a second shorter.
 
 import { spawnEngineThread } from '../engine/spawn-engine.ts';
+import { watchThreads } from './exit.ts';
 
+watchThreads();
 const argv = process.argv.slice(2);
 const asksForHelp = argv.includes('--help') || argv.includes('-h');
 const engineThread = argv[0] === 'serve' && !asksForHelp ? spawnEngineThread() : undefined;

@@ -5,6 +5,7 @@ import { environmentOptions, type OptionSource } from '../config/merge.ts';
 import { PROXY_OPTIONS, type ProxyConfig, proxyConfig } from '../config/proxy-options.ts';
 import { createLogger } from '../observability/log.ts';
 import { version } from '../util/version.ts';
+import { exit } from './exit.ts';
 import { startTracing } from './start-tracing.ts';
 import { drainServer, StopRequest } from './stop-request.ts';
 
@@ -31,5 +32,5 @@ export async function runProxy(config: ProxyConfig): Promise<void> {
   await stop.requested;
   await drainServer(server, config.shutdownTimeout, logger);
   await tracing?.stop();
-  process.exit(0);
+  await exit(0, logger);
 }

@@ -22,6 +22,8 @@ import { createLogger } from '../observability/log.ts';
 import type { Tracing } from '../observability/tracing.ts';
 import type { Server } from '../server/server.ts';
 import { version } from '../util/version.ts';
+import { within } from '../util/within.ts';
+import { exit } from './exit.ts';
 import { startReport } from './start-report.ts';
 import { startTracing } from './start-tracing.ts';
 import { drainServer, StopRequest } from './stop-request.ts';
@@ -30,6 +32,8 @@ type Logger = ReturnType<typeof createLogger>;
 
 /** How long answers may take to say that the engine has died. */
 const DEATH_NOTICE_MS = 2000;
+/** The engine closes between two steps; one that takes longer hangs. */
+const CLOSE_DEADLINE_MS = 30_000;
 const STATS_INTERVAL_MS = 10_000;
 /** After the start the vocabulary is made ready for constraints. */
 const PREPARE_AFTER_MS = 2_000;
@@ -176,13 +180,14 @@ async function untilTheEnd(
     logger.error(death.message);
     registration?.close();
     await server.drain(DEATH_NOTICE_MS);
-    process.exit(1);
+    await exit(1, logger);
   }
   // The proxy sends nothing new from now on.
   registration?.drain();
   await drainServer(server, config.shutdownTimeoutSeconds, logger);
   registration?.close();
-  await Promise.all([engine?.close(), tracing?.stop()]);
+  const closing = Promise.all([engine?.close(), tracing?.stop()]).then(() => {});
+  await within(CLOSE_DEADLINE_MS, closing);
   // An engine that was still loading would hold the process.
-  process.exit(0);
+  await exit(0, logger);
 }

@@ -1,8 +1,9 @@
 // How a person or a supervisor ends a long-running command: serve and proxy wait for it.
 
 import type { BaseLogger } from 'pino';
+import { endBySignal } from './exit.ts';
 
-const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const;
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 /** Ctrl-C under npm comes twice, from the terminal and passed on by npm; so does SIGTERM to a group of processes. */
 const ONE_REQUEST_MS = 500;
@@ -14,10 +15,10 @@ export class StopRequest {
   constructor(logger: Pick<BaseLogger, 'info'>) {
     this.requested = new Promise((resolve) => {
       let firstAt: number | null = null;
-      for (const [signal, number] of Object.entries(SIGNALS)) {
+      for (const signal of SIGNALS) {
         process.on(signal, () => {
           if (firstAt !== null) {
-            if (performance.now() - firstAt > ONE_REQUEST_MS) process.exit(128 + number);
+            if (performance.now() - firstAt > ONE_REQUEST_MS) endBySignal(signal);
             return;
           }
           firstAt = performance.now();

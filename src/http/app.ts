@@ -14,6 +14,7 @@ import {
 } from 'fastify';
 import { CORS_DEFAULTS, type CorsConfig } from '../config/cors-options.ts';
 import {
+  ExpectationError,
   MalformedRequestError,
   MethodNotAllowedError,
   PayloadTooLargeError,
@@ -28,6 +29,7 @@ import { errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
 import { allowHalfClosed, askForAnswer, endAfterHalfClosed, whileHalfClosed } from './half-closed.ts';
 import type { HttpMetrics } from './http-metrics.ts';
 import { JsonParser } from './json-parser.ts';
+import { lingering, wouldReset } from './lingering-close.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -84,12 +86,14 @@ function noSchemas(): never {
 /** An application without routes; add them, then `listen`. */
 export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   const { bodyLimit = DEFAULT_BODY_LIMIT, receiveTimeoutMs = RECEIVE_TIMEOUT_MS } = options;
-  const timeouts = {
+  const serverOptions = {
     headersTimeout: Math.min(HEADERS_TIMEOUT_MS, receiveTimeoutMs),
     connectionsCheckingInterval: Math.min(RECEIVE_SLACK_MS, receiveTimeoutMs),
+    // It is `checkHeads` that refuses.
+    requireHostHeader: false,
   };
   const app: FastifyInstance = fastify({
-    ...(options.tls ? { https: { ...options.tls, ...timeouts } } : { http: timeouts }),
+    ...(options.tls ? { https: { ...options.tls, ...serverOptions } } : { http: serverOptions }),
     bodyLimit,
     requestTimeout: receiveTimeoutMs,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
@@ -111,6 +115,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   );
   options.metrics?.observe(app);
   allowHalfClosed(app.server);
+  checkHeads(app);
   app.addHook('onRequest', async (_request, { raw }) => {
     whileHalfClosed(raw, () => askForAnswer(raw));
     endAfterHalfClosed(raw);
@@ -136,6 +141,23 @@ function requestId(message: IncomingMessage): string {
 /** `/api/v1/models?x` is `/v1/models?x` with the root path `/api`. */
 function withoutRoot(url: string, rootPath: string): string {
   return url.startsWith(`${rootPath}/`) ? url.slice(rootPath.length) : url;
+}
+
+/** What node would refuse by itself, without a body, is refused in the shape of all errors. */
+function checkHeads(app: FastifyInstance): void {
+  const unmet = new WeakSet<IncomingMessage>();
+  app.server.on('checkExpectation', (message: IncomingMessage, response: ServerResponse) => {
+    unmet.add(message);
+    app.server.emit('request', message, response);
+  });
+  app.addHook('onRequest', async ({ raw }) => {
+    if (raw.httpVersion === '1.1' && raw.headers.host === undefined)
+      throw new MalformedRequestError('The request has no Host header, which HTTP/1.1 requires');
+    if (unmet.has(raw))
+      throw new ExpectationError(
+        `Expect: ${shortened(raw.headers.expect ?? '')} cannot be met: leave the header out, or send 100-continue`,
+      );
+  });
 }
 
 /** Only application/json; parsed after the body is complete, so that a parse error keeps the connection. */
@@ -215,7 +237,18 @@ function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply
     );
   // Closing at once would reset the connection while the client still writes its body: the answer would be lost.
   reply.removeHeader('connection');
-  reply.code(error.status).headers(errorHeaders(error)).send(errorBodyAt(request.url, error));
+  reply.code(error.status).headers(errorHeaders(error));
+  const body = errorBodyAt(request.url, error);
+  if (wouldReset(request.raw, reply.raw)) sendLingering(JSON.stringify(body), request, reply);
+  else reply.send(body);
+}
+
+function sendLingering(text: string, { raw }: FastifyRequest, reply: FastifyReply): void {
+  reply.headers({
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(text),
+  });
+  reply.header('connection', 'close').send(lingering(text, raw));
 }
 
 /** Answers bytes that are not an HTTP request, or not a complete one in time. */

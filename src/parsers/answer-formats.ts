@@ -3,6 +3,7 @@
 import type { ReasoningParserName, ToolCallParserName } from '../config/engine-config.ts';
 import { AnswerParser } from './answer-parser.ts';
 import type { FunctionTool } from './answer-parts.ts';
+import type { CallLimits } from './answer-writer.ts';
 import type { ReasoningFormat, ThoughtTags } from './reasoning-format.ts';
 import { REASONING_FORMATS, reasoningParserOf } from './reasoning-formats.ts';
 import type { ToolFormat } from './tool-format.ts';
@@ -50,18 +51,17 @@ export interface AnswerReader {
   open(): AnswerParser;
 }
 
-interface ReaderOptions {
+interface ReaderOptions extends CallLimits {
   /** Rendered: its end may have begun a thought. */
   readonly prompt: string;
   /** Empty where none may be called. */
   readonly tools: readonly FunctionTool[];
-  readonly maxCalls: number;
 }
 
 /** Null where an answer is plain text. */
 export function answerReader(
   { tools: format, reasoning }: AnswerFormats,
-  { prompt, tools, maxCalls }: ReaderOptions,
+  { prompt, tools, ...limits }: ReaderOptions,
 ): AnswerReader | null {
   const calls = tools.length > 0 || format?.thoughts !== undefined ? format : null;
   if (calls === null && reasoning === null) return null;
@@ -69,7 +69,7 @@ export function answerReader(
   return {
     visibleTokens: new Set([...(calls?.tokens ?? []), ...(reasoning?.tokens ?? [])]),
     open: () =>
-      new AnswerParser(maxCalls, isOpen, function* (reader, writer) {
+      new AnswerParser(limits, isOpen, function* (reader, writer) {
         if (reasoning !== null) yield* reasoning.read(reader, writer, isOpen);
         if (calls !== null) yield* calls.read(reader, writer, tools);
         yield* reader.copyUntil([], (text) => writer.content(text));

@@ -1,7 +1,7 @@
 // Reads one answer as it comes. Its parts follow from the text as a whole, wherever the pieces end.
 
 import type { AnswerPart } from './answer-parts.ts';
-import { AnswerWriter } from './answer-writer.ts';
+import { AnswerWriter, type CallLimits } from './answer-writer.ts';
 import { type Reading, TextReader } from './text-reader.ts';
 
 export class AnswerParser {
@@ -10,16 +10,15 @@ export class AnswerParser {
   readonly #reading: Reading;
 
   /**
-   * @param maxCalls further calls are left out.
    * @param isReasoning whether the answer begins with a thought.
    * @param read reads to the end of the answer.
    */
   constructor(
-    maxCalls: number,
+    limits: CallLimits,
     isReasoning: boolean,
     read: (reader: TextReader, writer: AnswerWriter) => Reading,
   ) {
-    this.#writer = new AnswerWriter(maxCalls);
+    this.#writer = new AnswerWriter(limits);
     this.#writer.isReasoning = isReasoning;
     this.#reading = read(this.#reader, this.#writer);
     this.#reading.next();

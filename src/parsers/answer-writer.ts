@@ -3,10 +3,19 @@
 
 import type { AnswerPart } from './answer-parts.ts';
 
+/** Which calls an answer may have. */
+export interface CallLimits {
+  /** Further calls are left out. */
+  readonly maxCalls: number;
+  /** The answer must be calls, and has no content. */
+  readonly isEnforced: boolean;
+}
+
 export class AnswerWriter {
   /** Whether the model thinks at this point. */
   isReasoning = false;
   readonly #maxCalls: number;
+  readonly #hasContent: boolean;
   #parts: AnswerPart[] = [];
   #numCalls = 0;
   /** Space whose meaning what comes next decides. */
@@ -15,9 +24,9 @@ export class AnswerWriter {
   #isAfterThought = false;
   #isContentBegun = false;
 
-  /** @param maxCalls further calls are left out. */
-  constructor(maxCalls: number) {
+  constructor({ maxCalls, isEnforced }: CallLimits) {
     this.#maxCalls = maxCalls;
+    this.#hasContent = !isEnforced;
   }
 
   reasoning(text: string): void {
@@ -37,6 +46,8 @@ export class AnswerWriter {
   }
 
   content(text: string): void {
+    // Nothing but calls may come: this is a piece of one, or of a mark around it, at which the answer was cut.
+    if (!this.#hasContent) return;
     const { ready, space } = heldSpace(this.#space + text);
     this.#space = space;
     if (ready === '') return;

@@ -76,7 +76,8 @@ function typesOf(schema: unknown): ReadonlySet<string> | null {
   const { type, anyOf, oneOf } = schema;
   const given = typeof type === 'string' ? [type] : type;
   if (Array.isArray(given)) {
-    return new Set(given.flatMap((one) => (one === 'number' ? ['number', 'integer'] : [String(one)])));
+    const types = given.flatMap((one) => (one === 'number' ? ['number', 'integer'] : [String(one)]));
+    return new Set(schema.nullable === true ? [...types, 'null'] : types);
   }
   if ('const' in schema) return new Set([typeOf(schema.const)]);
   if (Array.isArray(schema.enum)) return new Set(schema.enum.map(typeOf));

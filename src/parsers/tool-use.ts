@@ -54,7 +54,12 @@ export class ToolUse {
   /** @param prompt rendered. */
   reader(prompt: string): AnswerReader | null {
     const maxCalls = this.#isParallel ? Number.POSITIVE_INFINITY : 1;
-    return answerReader(this.#formats, { prompt, tools: this.#tools, maxCalls });
+    return answerReader(this.#formats, {
+      prompt,
+      tools: this.#tools,
+      maxCalls,
+      isEnforced: this.#isEnforced,
+    });
   }
 
   /**

@@ -45,4 +45,14 @@ describe('svc serve --packed-cache', needsNative, () => {
     expect(later.stderr()).toContain('packed weights from the cache');
     expect(later.stderr()).not.toContain('packed again');
   });
+
+  // In /proc nobody can make a folder, root included.
+  it.each(['/proc/svc', '/proc/svc/packed'])('warns that %s cannot be made, and serves', async (folder) => {
+    const model = newFolder();
+    writeTinyModel(model, { dtype: 'bf16' });
+    const svc = await start(model, folder);
+    await until(() => svc.stderr().includes('WARN'));
+    expect(svc.stderr()).toMatch(/packed cache: ENOENT.*mkdir '\/proc\/svc'; the next start packs/);
+    expect(await complete(svc)).not.toBe('');
+  });
 });

@@ -1,4 +1,4 @@
-import { exec } from 'node:child_process';
+import { exec, execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -201,6 +201,41 @@ describe('svc serve', () => {
     cli.child.kill('SIGTERM');
     expect(await stream.rest()).toMatch(/"finish_reason":"length"/);
     expect(await cli.exitCode).toBe(0);
+  });
+
+  describe('with a thread that is stuck in native code', () => {
+    async function serveStuck(): Promise<CliProcess> {
+      const pipe = join(folder, 'pipe');
+      rmSync(pipe, { force: true });
+      execFileSync('mkfifo', [pipe]);
+      const cli = new CliProcess(
+        ['serve', model(), '--device', 'reference', '--host', '127.0.0.1', '--port', '0'],
+        {
+          NODE_OPTIONS: `--import=${new URL('../helpers/stuck-thread.mjs', import.meta.url).href}`,
+          STUCK_ON: pipe,
+        },
+      );
+      started.push(cli);
+      await cli.says(/address +http/);
+      cli.child.kill('SIGUSR2');
+      await cli.says(/a thread is stuck/);
+      return cli;
+    }
+
+    it('ends at once on a later signal', async () => {
+      const cli = await serveStuck();
+      const impatience = setInterval(() => cli.child.kill('SIGTERM'), 50);
+      expect(await cli.exitCode).toBe(143);
+      clearInterval(impatience);
+      expect(cli.stderr).not.toContain('killed');
+    });
+
+    it('kills itself at the deadline, and says why', async () => {
+      const cli = await serveStuck();
+      cli.child.kill('SIGTERM');
+      expect(await cli.exitCode).toBe(137);
+      expect(cli.stderr).toMatch(/ERROR 1 threads did not end in 5 s: the process is killed/);
+    });
   });
 
   it.each([

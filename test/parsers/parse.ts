@@ -18,13 +18,14 @@ export interface ParseOptions {
   readonly prompt?: string;
   readonly tools?: readonly FunctionTool[];
   readonly maxCalls?: number;
+  readonly isEnforced?: boolean;
 }
 
 export function parse(
   formats: AnswerFormats,
   pieces: readonly string[],
-  { prompt = '', tools = [], maxCalls = Number.POSITIVE_INFINITY }: ParseOptions = {},
+  { prompt = '', tools = [], maxCalls = Number.POSITIVE_INFINITY, isEnforced = false }: ParseOptions = {},
 ): AnswerPart[] {
-  const parser = answerReader(formats, { prompt, tools, maxCalls })!.open();
+  const parser = answerReader(formats, { prompt, tools, maxCalls, isEnforced })!.open();
   return [...pieces.flatMap((piece) => parser.push(piece)), ...parser.finish()];
 }

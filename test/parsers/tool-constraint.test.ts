@@ -115,6 +115,17 @@ describe.each(Object.keys(WRITTEN))('enforced calls as %s', (name) => {
     }
   });
 
+  it('have no content, wherever they are cut', () => {
+    const text = draw(automatonOf(requiredCalls(format, { tools: TOOLS, isParallel: false })), 2);
+    for (let end = 0; end <= text.length; end++) {
+      const parts = parse(formats, [text.slice(0, end)], { tools: TOOLS, maxCalls: 1, isEnforced: true });
+      expect(
+        parts.filter(({ kind }) => kind === 'content'),
+        text.slice(0, end),
+      ).toEqual([]);
+    }
+  });
+
   it('may be several where the request allows it', () => {
     if (format.writing.separator === null) return;
     const constraint = automatonOf(requiredCalls(format, { tools: TOOLS.slice(1), isParallel: true }));

@@ -203,6 +203,7 @@ describe('a value between tags', () => {
     ['an integer is a number', { type: ['number', 'string'] }, '3', 3],
     ['a constant gives its type', { const: '7' }, '7', '7'],
     ['a list of values gives their types', { enum: ['1', '2'] }, '1', '1'],
+    ['null is null where the type is nullable', { type: 'string', nullable: true }, 'null', null],
     ['one of several schemas gives its type', { oneOf: [{ type: 'string' }, { type: 'null' }] }, '12', '12'],
     ['a schema that says nothing allows any type', { anyOf: [{ type: 'string' }, {}] }, '12', 12],
   ])('%s', (_, schema, text, expected) => {

@@ -2,6 +2,8 @@ import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import OpenAI from 'openai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { RawClient, rawPost } from '../helpers/raw-client.ts';
+import { until } from '../helpers/until.ts';
 import { errorOf, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 let svc: TestServer;
@@ -97,6 +99,40 @@ describe('a body that is no request', () => {
   });
 });
 
+describe('a request whose head asks for what is not there', () => {
+  const body = '{"prompt": "a", "max_tokens": 1}';
+  const whole = rawPost('/v1/completions', body);
+
+  it.each([
+    ['without Host', whole.replace('Host: a\r\n', ''), 400, /no Host header/],
+    [
+      'with an Expect of its own',
+      whole.replace('\r\n', '\r\nExpect: foo\r\n'),
+      417,
+      /^Expect: foo cannot be met/,
+    ],
+  ])('(%s) is refused in the standard shape', async (_, text, code, message) => {
+    const client = new RawClient(svc.server.port, text);
+    client.shutDown();
+    await until(() => client.isClosed);
+    expect(client.answer.status).toBe(code);
+    expect(JSON.parse(client.answer.body).error).toMatchObject({
+      code,
+      message: expect.stringMatching(message),
+    });
+  });
+
+  it('is answered without Host by HTTP/1.0, and after 100 Continue', async () => {
+    const old = rawPost('/v1/completions', body, { version: '1.0' }).replace('Host: a\r\n', '');
+    for (const text of [old, whole.replace('\r\n', '\r\nExpect: 100-continue\r\n')]) {
+      const client = new RawClient(svc.server.port, text);
+      client.shutDown();
+      await until(() => client.isClosed);
+      expect(client.answer.status).toBe(200);
+    }
+  });
+});
+
 describe('a body of 10 MB', () => {
   const large = JSON.stringify({ prompt: 'a'.repeat(10 * 1024 * 1024) });
 
@@ -124,6 +160,28 @@ describe('a body of 10 MB', () => {
       request.end(large);
     });
     expect(status).toBe(413);
+  });
+
+  it.each([
+    ['application/json', 413],
+    ['text/plain', 400],
+  ])('(%s) is read before its connection is closed by the answer', async (type, status) => {
+    // As Python's http.client does, which reads no answer before it has written everything.
+    const text = rawPost('/v1/completions', large)
+      .replace('\r\n', '\r\nConnection: close\r\n')
+      .replace('application/json', type);
+    const client = connect({ port: svc.server.port, host: '127.0.0.1' });
+    client.pause();
+    await new Promise<void>((resolve, reject) => {
+      client.once('error', reject);
+      client.write(text, () => resolve());
+    });
+    let answer = '';
+    for await (const piece of client.setEncoding('utf8')) answer += piece;
+    const [head = '', error = ''] = answer.split('\r\n\r\n');
+    expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(head).toMatch(/\r\nConnection: close/i);
+    expect(JSON.parse(error).error.code).toBe(status);
   });
 
   it('is within a limit that was raised', async () => {

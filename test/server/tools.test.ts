@@ -92,6 +92,20 @@ describe('calls that are enforced', () => {
     }
   });
 
+  it('leave nothing of the mark after them where the answer is cut there', async () => {
+    const body = { ...CHAT, tools: TOOLS, tool_choice: 'required', parallel_tool_calls: false };
+    const { usage } = await bodyOf(await svc.post(PATH, body));
+    for (let left = 1; left <= 8; left++) {
+      const cut = { ...body, max_tokens: usage.completion_tokens - left };
+      const [{ message, finish_reason }] = (await bodyOf(await svc.post(PATH, cut))).choices;
+      expect(finish_reason).toBe('length');
+      expect(message.content, `${left} tokens before the end`).toBeNull();
+      expect(message.tool_calls).toHaveLength(1);
+      const events = eventsOf(await (await svc.post(PATH, { ...cut, stream: true })).text());
+      expect(joined(events)).toMatchObject({ content: '', calls: [{ name: expect.any(String) }] });
+    }
+  });
+
   it('come as deltas that the official client puts together to the same message', async () => {
     const body = {
       ...CHAT,

@@ -127,11 +127,35 @@ describe('a JSON Schema', () => {
     ['duration', ['P1Y2M', 'PT5M', 'P1W'], ['P', 'PT', '1Y']],
     ['time', ['23:59:59Z'], ['24:00:00Z']],
     ['date', ['2000-02-29'], ['1900-02-29', '2024-13-01']],
-    ['uri', ['https://a.org/b?c=d#e'], ['a b', '//x']],
+    ['uri', ['https://a.org/b?c=d#e'], ['a b', '//x', 'https://a.org/é']],
+    [
+      'uri-reference',
+      ['https://a.org/b#e', '//a/b', 'b?c', '#d', '', 'a/b:c'],
+      ['a b', '1:b', ':', '%1', '#a#'],
+    ],
+    ['iri', ['https://a.org/é?世=🌙#e'], ['a b', '//x']],
+    ['iri-reference', ['é/世', '#🌙'], ['a b', 'é:世', '\ue000']],
+    ['uri-template', ['https://a.org/{b}/{?c,d*,e:3}', '{+a.b}', ''], ['{', '{}', '{a b}', 'a b', '{a:0}']],
+    ['json-pointer', ['', '/', '/a~1b/0', '/é "q"'], ['a', '/~', '/~2', '#/a']],
+    ['relative-json-pointer', ['0', '12/a', '1#'], ['', '01', '/a', '1#/a', '-1']],
   ])('enforces the format %s', (format, good, bad) => {
     const texts = [...good, ...bad].map((text) => JSON.stringify(text));
     expect(verdicts(json({ type: 'string', format }), texts)).toEqual(texts.slice(0, good.length));
     expect(verdicts(json({ type: 'string', format }, { ignoreFormats: true }), texts)).toEqual(texts);
+  });
+
+  it('takes what JSON Schema knows as notes, or does not know, for notes', () => {
+    const notes = { title: 'T', contentEncoding: 'base64', 'x-own': 1, unknown: [], format: 'int32' };
+    expect(verdicts(json({ type: 'string', ...notes }), ['"a"', '1'])).toEqual(['"a"']);
+  });
+
+  it('allows null beside a type that is nullable, as OpenAPI 3.0 says it', () => {
+    const texts = ['null', '"a"', '"abc"', '1'];
+    const schema = { type: 'string', maxLength: 2, nullable: true };
+    expect(verdicts(json(schema), texts)).toEqual(['null', '"a"']);
+    expect(verdicts(json({ ...schema, nullable: false }), texts)).toEqual(['"a"']);
+    expect(verdicts(json({ ...schema, enum: ['a'] }), texts)).toEqual(['"a"']);
+    expect(verdicts(json({ ...schema, enum: ['a', null] }), texts)).toEqual(['null', '"a"']);
   });
 
   it('keeps numbers within their bounds to the last digit', () => {
@@ -171,6 +195,12 @@ describe('a JSON Schema', () => {
     [{ $ref: '#/definitions/missing' }, 'does not exist'],
     [{ $ref: '#' }, 'refers to itself'],
     [{ required: 'a' }, '"required" at /required'],
+    [
+      { properties: { a: { format: 'regex' } } },
+      '"format" at /properties/a/format is "regex", which cannot be',
+    ],
+    [{ format: 'idn-email' }, '"format" at /format is "idn-email"'],
+    [{ format: 'idn-hostname' }, '"format" at /format is "idn-hostname"'],
     [{ type: 'text' }, 'is no type'],
     [{ minimum: 2, maximum: 1, type: 'number' }, 'allows no text'],
     [{ type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] }, 'allows no text'],

@@ -4,7 +4,7 @@
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, utimesSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { PackedWeights } from '../../ops/packed-weights.ts';
 import { version } from '../../util/version.ts';
 
@@ -77,7 +77,7 @@ export class PackedCache {
     const { path, key } = this.#entry;
     if (this.#hasAllWeights) return touch(path);
     try {
-      mkdirSync(this.#options.folder, { recursive: true });
+      makeFolder(this.#options.folder);
       if (this.#makeRoom(path)) await this.#weights.save(path, key);
     } catch (error) {
       this.#warn(`packed cache: ${messageOf(error)}; the next start packs the weights again`);
@@ -108,6 +108,21 @@ export class PackedCache {
 
   #warnOfDefect(defect: string): void {
     this.#warn(`packed cache: ${defect}; the weights are packed again`);
+  }
+}
+
+/**
+ * One folder after the other: node's own `recursive` never returns where a file system has no room for new folders and says so
+ * by ENOENT, as /proc does.
+ */
+function makeFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  makeFolder(dirname(folder));
+  try {
+    mkdirSync(folder);
+  } catch (error) {
+    // Another process may have made it meanwhile.
+    if (!existsSync(folder)) throw error;
   }
 }
 

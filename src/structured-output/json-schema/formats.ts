@@ -1,4 +1,4 @@
-// The formats that are enforced, as patterns for the whole string; all others are notes.
+// The formats of JSON Schema, as patterns for the whole string. Formats that it does not define, such as `int32`, are notes.
 
 const DAY_OF_MONTH = [
   '(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01]))',
@@ -17,7 +17,29 @@ const GROUP = '[0-9A-Fa-f]{1,4}';
 const LABEL = '[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*';
 const HOSTNAME = `${LABEL}(?:\\.${LABEL})*`;
 const MAILBOX = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*";
-const URI_CHARACTER = "(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})";
+const ESCAPED = '%[0-9A-Fa-f]{2}';
+/** Beyond ASCII, of the planes that have characters. */
+const WIDE =
+  '\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{2fffd}\\u{30000}-\\u{3fffd}';
+const POINTER = '(?:/(?:[^~/]|~[01])*)*';
+const VARIABLE = `(?:\\w|${ESCAPED})+(?:\\.(?:\\w|${ESCAPED})+)*(?::[1-9]\\d{0,3}|\\*)?`;
+const EXPRESSION = `\\{[+#./;?&]?${VARIABLE}(?:,${VARIABLE})*\\}`;
+
+/** With a scheme. @param wide characters beyond those of a URI. */
+function absolute(wide: string): string {
+  const character = uriCharacter(':/?', wide);
+  return `[A-Za-z][A-Za-z0-9+.-]*:${character}+(?:#${character}*)?`;
+}
+
+/** The same, or relative: there a colon in the first segment would make a scheme of it. */
+function reference(wide: string): string {
+  const character = uriCharacter(':/?', wide);
+  return `(?:${absolute(wide)}|${uriCharacter('', wide)}*(?:[/?]${character}*)?(?:#${character}*)?)`;
+}
+
+function uriCharacter(marks: string, wide: string): string {
+  return `(?:[A-Za-z0-9._~@!$&'()*+,;=${marks}${wide}-]|${ESCAPED})`;
+}
 
 /** Groups before and after the double colon, which stands for at least one. */
 function ipv6(): string {
@@ -44,6 +66,15 @@ export const FORMATS: Readonly<Record<string, string>> = {
   hostname: HOSTNAME,
   ipv4: IPV4,
   ipv6: ipv6(),
-  uri: `[A-Za-z][A-Za-z0-9+.-]*:${URI_CHARACTER}+(?:#${URI_CHARACTER}*)?`,
+  uri: absolute(''),
+  'uri-reference': reference(''),
+  iri: absolute(WIDE),
+  'iri-reference': reference(WIDE),
+  'uri-template': `(?:[!#$&(-;=?-\\[\\]_a-z~${WIDE}]|${ESCAPED}|${EXPRESSION})*`,
   uuid: '[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}',
+  'json-pointer': POINTER,
+  'relative-json-pointer': `(?:0|[1-9]\\d*)(?:#|${POINTER})`,
 };
+
+/** Those that no pattern of a fair size describes. */
+export const REFUSED_FORMATS: ReadonlySet<string> = new Set(['idn-email', 'idn-hostname', 'regex']);

@@ -9,7 +9,7 @@ import { intersection, union } from './algebra.ts';
 import { complement } from './complement.ts';
 import { nextDown, nextUp } from './doubles.ts';
 import type { Expressions } from './expressions.ts';
-import { FORMATS } from './formats.ts';
+import { FORMATS, REFUSED_FORMATS } from './formats.ts';
 import { escapePointer, isObject, type JsonObject, type SchemaLocation } from './schema-index.ts';
 import {
   ANY_ARRAY,
@@ -147,10 +147,11 @@ class SchemaEvaluation {
   }
 
   #type(): Values {
-    const { type } = this.#schema;
+    const { type, nullable } = this.#schema;
     const types: unknown[] = Array.isArray(type) ? type : [type];
+    // OpenAPI 3.0 says so what JSON Schema says by one more type.
     return union(
-      types.map((name) => this.#valuesOfType(name)),
+      (nullable === true ? [...types, 'null'] : types).map((name) => this.#valuesOfType(name)),
       this.#expressions.budget,
     );
   }
@@ -245,8 +246,13 @@ class SchemaEvaluation {
     };
     meet('pattern', (pattern) => toDfa(parsePattern(pattern, budget), budget));
     const { format } = this.#schema;
-    if (this.#style.ignoreFormats !== true && typeof format === 'string' && Object.hasOwn(FORMATS, format))
+    if (this.#style.ignoreFormats === true || typeof format !== 'string') return values;
+    if (Object.hasOwn(FORMATS, format))
       meet('format', (name) => toDfa(parseWholePattern(FORMATS[name]!, budget), budget));
+    if (REFUSED_FORMATS.has(format))
+      this.#about('format', () =>
+        this.#refuse(`is ${preview(format)}, which cannot be enforced: leave it out, or say it by a pattern`),
+      );
     return values;
   }
 
