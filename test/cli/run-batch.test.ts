@@ -1,6 +1,6 @@
 // svc run-batch as a process: files in, files out, killed in between.
 
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -109,16 +109,30 @@ describe('svc run-batch', () => {
   it('refuses what it cannot do before it loads a model', async () => {
     const output = join(folder, 'never.out');
     const twice = write('twice.jsonl', [request('a', {}), request('b', {}), request('a', { x: 1 })]);
+    const one = write('one.jsonl', [request('a', {})]);
     for (const [args, message] of [
       [['-i', join(folder, 'missing'), '-o', output], 'missing cannot be read: ENOENT'],
       [['-i', write('empty.jsonl', ['']), '-o', output], 'has no requests'],
       [['-i', twice, '-o', output], 'line 3 has the custom_id of an earlier line, "a"'],
-      [['-i', write('one.jsonl', [request('a', {})]), '-o', '/proc/none'], 'cannot be written'],
+      [['-i', folder, '-o', output], 'must be a file, it is a folder'],
+      [['-i', '/dev/null', '-o', output], 'must be a file, it is a pipe or device'],
+      [['-i', one, '-o', '/proc/none'], 'cannot be written'],
+      [['-i', one, '-o', one], `${one} would write over the requests`],
+      [['-i', one, '-o', folder], `${folder} is a folder, pipe or device`],
       [['-o', output], "required option '-i, --input-file <file>' not specified"],
     ] as const) {
       const { code, stderr } = await run(...args);
       expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
     }
+  });
+
+  it('writes to the file that a link points to', async () => {
+    const input = write('linked.jsonl', ['not json']);
+    const [target, link] = [join(folder, 'target.out'), join(folder, 'link.out')];
+    symlinkSync('target.out', link);
+    expect((await run('-i', input, '-o', link)).code).toBe(0);
+    expect(lstatSync(link).isSymbolicLink()).toBe(true);
+    expect(resultsOf(target)).toHaveLength(1);
   });
 
   it('does not mix the answers of two models', async () => {

@@ -1,7 +1,7 @@
 // The lines of a batch file, checked one by one: what is wrong with a line is its own result and stops nothing.
 
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { createReadStream, statSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import * as z from 'zod';
 import { ConfigError } from '../../errors.ts';
@@ -56,6 +56,7 @@ const named = z.looseObject({ custom_id: z.string() });
  * @throws ConfigError where the file cannot be read.
  */
 export async function* readBatch(path: string): AsyncGenerator<BatchLine> {
+  expectFile(path);
   const lines = createInterface({ input: createReadStream(path), crlfDelay: Number.POSITIVE_INFINITY });
   let number = 0;
   try {
@@ -68,6 +69,17 @@ export async function* readBatch(path: string): AsyncGenerator<BatchLine> {
       param: 'input-file',
     });
   }
+}
+
+/** What a pipe gives is gone when it has been looked through, and then nothing would be left to answer. */
+function expectFile(path: string): void {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found === undefined || found.isFile()) return;
+  const kind = found.isDirectory() ? 'folder' : 'pipe or device';
+  throw new ConfigError(
+    `--input-file ${path} must be a file, it is a ${kind}: write the requests to a file, which is read twice`,
+    { param: 'input-file' },
+  );
 }
 
 function batchLine(text: string, number: number): BatchLine {

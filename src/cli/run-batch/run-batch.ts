@@ -1,8 +1,6 @@
 // svc run-batch: answers the requests of a file and writes their answers to another, without a server that others could
 // ask.
 
-import { renameSync, rmSync } from 'node:fs';
-import { open } from 'node:fs/promises';
 import type { OptionSource } from '../../config/merge.ts';
 import { ConfigError } from '../../errors.ts';
 import { startProgress } from '../../llm/progress.ts';
@@ -10,6 +8,7 @@ import { startLocalModel } from '../local-model.ts';
 import { BatchClient } from './batch-client.ts';
 import { type BatchLine, readBatch } from './batch-input.ts';
 import { BatchJournal } from './batch-journal.ts';
+import { findOutput, writeOutput } from './batch-output.ts';
 
 export interface RunBatchOptions {
   readonly inputFile: string;
@@ -26,14 +25,15 @@ export async function runBatch(
   flags: OptionSource,
 ): Promise<void> {
   const digests = await digestsOf(inputFile);
-  const journal = BatchJournal.open(`${outputFile}.journal`, String(flags.get('model')?.value ?? 'svc-chat'));
+  const output = findOutput(outputFile, inputFile);
+  const journal = BatchJournal.open(`${output}.journal`, String(flags.get('model')?.value ?? 'svc-chat'));
   const missing = digests.filter((digest) => !journal.has(digest)).length;
   if (missing < digests.length)
     process.stderr.write(
       `going on: ${digests.length - missing} of ${digests.length} requests are answered\n`,
     );
   const numFailed = missing === 0 ? 0 : await answerAll(inputFile, missing, journal, flags);
-  await writeOutput(outputFile, digests, journal);
+  await writeOutput(output, digests, journal);
   journal.remove();
   const failures = numFailed === 0 ? '' : `, ${numFailed} of them with an error`;
   process.stderr.write(`${outputFile}: ${digests.length} answers${failures}\n`);
@@ -92,22 +92,4 @@ async function answerAll(
 
 async function* missingLines(inputFile: string, journal: BatchJournal): AsyncGenerator<BatchLine> {
   for await (const line of readBatch(inputFile)) if (!journal.has(line.digest)) yield line;
-}
-
-/** Under its name it is whole, or what was there before. */
-async function writeOutput(path: string, digests: readonly string[], journal: BatchJournal): Promise<void> {
-  const unfinished = `${path}.unfinished`;
-  try {
-    const file = await open(unfinished, 'w');
-    try {
-      for (const digest of digests) await file.write(`${journal.read(digest)}\n`);
-    } finally {
-      await file.close();
-    }
-    renameSync(unfinished, path);
-  } catch (error) {
-    rmSync(unfinished, { force: true });
-    const why = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(`--output-file ${path} cannot be written: ${why}`, { param: 'output-file' });
-  }
 }
