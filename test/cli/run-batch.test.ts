@@ -4,6 +4,7 @@ import { existsSync, lstatSync, mkdirSync, readFileSync, symlinkSync, writeFileS
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
@@ -31,6 +32,15 @@ function write(name: string, lines: readonly string[]): string {
 
 function request(id: string, body: object, url = '/v1/completions', method = 'POST'): string {
   return JSON.stringify({ custom_id: id, method, url, body });
+}
+
+/** Some are answered then, and some are not. */
+async function killAfterAnswers(args: readonly string[]): Promise<void> {
+  const killed = new CliProcess(['run-batch', ...args, '--max-num-seqs', '1']);
+  const journal = `${args[args.indexOf('-o') + 1]}.journal`;
+  await until(() => existsSync(journal) && readFileSync(journal, 'utf8').split('\n').length > 3);
+  killed.child.kill('SIGKILL');
+  await killed.exitCode;
 }
 
 function resultsOf(path: string): z.output<typeof Result>[] {
@@ -92,14 +102,10 @@ describe('svc run-batch', () => {
     );
     const [whole, output] = [join(folder, 'whole.out'), join(folder, 'killed.out')];
     expect((await run('-i', input, '-o', whole)).code).toBe(0);
-    const journal = `${output}.journal`;
-    const killed = new CliProcess(['run-batch', '-i', input, '-o', output, '--max-num-seqs', '1']);
-    await until(() => existsSync(journal) && readFileSync(journal, 'utf8').split('\n').length > 3);
-    killed.child.kill('SIGKILL');
-    await killed.exitCode;
+    await killAfterAnswers(['-i', input, '-o', output]);
     expect(existsSync(output)).toBe(false);
     // The line that the kill may have cut.
-    writeFileSync(journal, '{"of":"half a li', { flag: 'a' });
+    writeFileSync(`${output}.journal`, '{"of":"half a li', { flag: 'a' });
     const { code, stderr } = await run('-i', input, '-o', output);
     expect(code).toBe(0);
     expect(stderr).toMatch(/going on: \d+ of 12 requests are answered/);
@@ -135,11 +141,28 @@ describe('svc run-batch', () => {
     expect(resultsOf(target)).toHaveLength(1);
   });
 
-  it('does not mix the answers of two models', async () => {
-    const input = write('models.jsonl', [request('a', {})]);
+  it('does not mix the answers of two models, and knows a model by what it is', async () => {
+    const models = temporaryFolders();
+    const [model, same] = [models(), models()];
+    for (const path of [model, same]) writeTinyModel(path, { seed: 1 });
+    const body = (i: number) => ({ prompt: `Story ${i}:`, max_tokens: 300, seed: i, ignore_eos: true });
+    const input = write(
+      'models.jsonl',
+      Array.from({ length: 12 }, (_, i) => request(`${i}`, body(i))),
+    );
     const output = join(folder, 'models.out');
-    writeFileSync(`${output}.journal`, '{"model":"another"}\n{"of":"x","result":{}}\n');
-    const { code, stderr } = await run('-i', input, '-o', output);
-    expect([code, stderr]).toEqual([2, expect.stringContaining('has results of another, not of svc-chat')]);
+    await killAfterAnswers([model, '-i', input, '-o', output]);
+    const kept = readFileSync(`${output}.journal`, 'utf8');
+    writeTinyModel(model, { seed: 2 });
+    for (const args of [[model], [same, '--quantization', 'int8']]) {
+      const { code, stderr } = await run(...args, '-i', input, '-o', output);
+      expect([code, stderr]).toEqual([
+        2,
+        expect.stringMatching(/journal has answers of svc-\S+, not of svc-/),
+      ]);
+    }
+    expect(readFileSync(`${output}.journal`, 'utf8')).toBe(kept);
+    const { code, stderr } = await run(same, '-i', input, '-o', output);
+    expect([code, stderr]).toEqual([0, expect.stringContaining('of 12 requests are answered')]);
   });
 });

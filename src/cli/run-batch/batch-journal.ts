@@ -14,34 +14,49 @@ interface Place {
 const READ_BYTES = 1 << 20;
 const LINE_BREAK = 0x0a;
 
-const headSchema = z.object({ model: z.string() });
+const headSchema = z.object({ fingerprint: z.string() });
 const entrySchema = z.object({ of: z.string(), result: z.unknown() });
 
 export class BatchJournal {
   readonly #path: string;
   readonly #file: number;
-  #size: number;
+  #size = 0;
   /** By the digest of the line of the batch. */
-  readonly #places: Map<string, Place>;
+  readonly #places = new Map<string, Place>();
 
-  private constructor(path: string, file: number, size: number, places: Map<string, Place>) {
+  /** Whose answers the results are; null where there are none. */
+  #fingerprint: string | null = null;
+
+  private constructor(path: string, file: number) {
     this.#path = path;
     this.#file = file;
-    this.#size = size;
-    this.#places = places;
   }
 
-  /**
-   * @param model whose answers the results are.
-   * @throws ConfigError where the file cannot be used, or is of another model.
-   */
-  static open(path: string, model: string): BatchJournal {
+  /** @throws ConfigError where the file cannot be used, or is no journal. */
+  static open(path: string): BatchJournal {
     try {
-      const journal = new BatchJournal(path, openSync(path, 'a+'), 0, new Map());
-      journal.#readEntries(model);
+      const journal = new BatchJournal(path, openSync(path, 'a+'));
+      journal.#readEntries();
       return journal;
     } catch (error) {
       throw unwritable(path, error);
+    }
+  }
+
+  /**
+   * Must be called before the first result is appended.
+   * @param fingerprint of the model that answers from now on.
+   * @throws ConfigError where there are results of another.
+   */
+  continueWith(fingerprint: string): void {
+    if (this.#fingerprint === fingerprint) return;
+    if (this.#fingerprint !== null) {
+      throw new ConfigError(otherModel(this.#path, this.#fingerprint, fingerprint), { param: 'model' });
+    }
+    try {
+      this.#write({ fingerprint });
+    } catch (error) {
+      throw unwritable(this.#path, error);
     }
   }
 
@@ -70,38 +85,38 @@ export class BatchJournal {
     }
   }
 
+  /** All results are elsewhere. */
+  clear(): void {
+    this.#places.clear();
+  }
+
+  /** Leaves no file behind where there is nothing to go on from. */
   close(): void {
+    if (this.#places.size === 0) rmSync(this.#path, { force: true });
     closeSync(this.#file);
   }
 
-  remove(): void {
-    this.close();
-    rmSync(this.#path);
-  }
-
   /** What follows the last line break was cut off when the batch was. */
-  #readEntries(model: string): void {
+  #readEntries(): void {
     const lines = wholeLines(this.#file);
-    const first: Buffer = lines.next().value ?? Buffer.alloc(0);
-    const head = headSchema.safeParse(parseJson(first.toString()));
-    this.#size = first.length + 1;
+    const first = lines.next().value;
+    if (first !== undefined) {
+      const head = headSchema.safeParse(parseJson(first.toString()));
+      if (!head.success) throw new ConfigError(noJournal(this.#path), { param: 'output-file' });
+      this.#fingerprint = head.data.fingerprint;
+      this.#size = first.length + 1;
+    }
     for (const line of lines) {
       const length = line.length + 1;
       const entry = entrySchema.safeParse(parseJson(line.toString()));
       if (entry.success) this.#places.set(entry.data.of, { offset: this.#size, length });
       this.#size += length;
     }
-    if (!head.success || this.#places.size === 0) this.#begin(model);
-    else if (head.data.model !== model)
-      throw new ConfigError(otherModel(this.#path, head.data.model, model), { param: 'model' });
-    else ftruncateSync(this.#file, this.#size);
-  }
-
-  #begin(model: string): void {
-    ftruncateSync(this.#file, 0);
-    this.#places.clear();
-    this.#size = 0;
-    this.#write({ model });
+    if (this.#places.size === 0) {
+      this.#fingerprint = null;
+      this.#size = 0;
+    }
+    ftruncateSync(this.#file, this.#size);
   }
 
   #write(value: object): Place {
@@ -133,7 +148,14 @@ function* wholeLines(file: number): Generator<Buffer, undefined> {
 }
 
 function otherModel(path: string, found: string, wanted: string): string {
-  return `${path} has results of ${found}, not of ${wanted}: name that model to go on, or remove the file to begin anew`;
+  return (
+    `${path} has answers of ${found}, not of ${wanted}, and answers of two models are not mixed: ` +
+    'give the model and the options that they were begun with to go on, or remove the file to begin anew'
+  );
+}
+
+function noJournal(path: string): string {
+  return `${path} is needed to keep answers until all are there, and is something else: move it away, or give another --output-file`;
 }
 
 function unwritable(path: string, error: unknown): ConfigError {

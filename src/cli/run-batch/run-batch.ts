@@ -4,7 +4,7 @@
 import type { OptionSource } from '../../config/merge.ts';
 import { ConfigError } from '../../errors.ts';
 import { startProgress } from '../../llm/progress.ts';
-import { startLocalModel } from '../local-model.ts';
+import { type LocalModel, startLocalModel } from '../local-model.ts';
 import { BatchClient } from './batch-client.ts';
 import { type BatchLine, readBatch } from './batch-input.ts';
 import { BatchJournal } from './batch-journal.ts';
@@ -26,15 +26,15 @@ export async function runBatch(
 ): Promise<void> {
   const digests = await digestsOf(inputFile);
   const output = findOutput(outputFile, inputFile);
-  const journal = BatchJournal.open(`${output}.journal`, String(flags.get('model')?.value ?? 'svc-chat'));
-  const missing = digests.filter((digest) => !journal.has(digest)).length;
-  if (missing < digests.length)
-    process.stderr.write(
-      `going on: ${digests.length - missing} of ${digests.length} requests are answered\n`,
-    );
-  const numFailed = missing === 0 ? 0 : await answerAll(inputFile, missing, journal, flags);
-  await writeOutput(output, digests, journal);
-  journal.remove();
+  const journal = BatchJournal.open(`${output}.journal`);
+  let numFailed = 0;
+  try {
+    numFailed = await answerAll(inputFile, digests, journal, flags);
+    await writeOutput(output, digests, journal);
+    journal.clear();
+  } finally {
+    journal.close();
+  }
   const failures = numFailed === 0 ? '' : `, ${numFailed} of them with an error`;
   process.stderr.write(`${outputFile}: ${digests.length} answers${failures}\n`);
 }
@@ -60,11 +60,30 @@ async function digestsOf(inputFile: string): Promise<readonly string[]> {
 /** @returns how many requests were answered with an error. */
 async function answerAll(
   inputFile: string,
-  missing: number,
+  digests: readonly string[],
   journal: BatchJournal,
   flags: OptionSource,
 ): Promise<number> {
+  const missing = digests.filter((digest) => !journal.has(digest)).length;
+  if (missing < digests.length) {
+    const answered = `${digests.length - missing} of ${digests.length} requests are answered`;
+    process.stderr.write(`going on: ${answered}\n`);
+  }
   const model = await startLocalModel(flags);
+  try {
+    journal.continueWith(model.fingerprint);
+    return await answerMissing(model, inputFile, missing, journal);
+  } finally {
+    await model.close();
+  }
+}
+
+async function answerMissing(
+  model: LocalModel,
+  inputFile: string,
+  missing: number,
+  journal: BatchJournal,
+): Promise<number> {
   // Enough that a slot never waits for the next request.
   const { maxNumSeqs, dataParallelSize } = model.config.engine;
   const concurrency = 2 * maxNumSeqs * dataParallelSize;
@@ -85,7 +104,6 @@ async function answerAll(
   } finally {
     progress.stop();
     await client.close();
-    await model.close();
   }
   return numFailed;
 }
