@@ -44,7 +44,7 @@ describe('the output of a batch', () => {
         `--output-file ${output} would write over the requests`,
       );
     }
-    for (const beside of ['journal', 'unfinished']) {
+    for (const beside of ['journal', 'journal.lock', 'unfinished']) {
       writeFileSync(at(`out.${beside}`), '{}\n');
       expect(() => findOutput(at('out'), at(`out.${beside}`))).toThrow(`out.${beside}: give another file`);
     }

@@ -1,6 +1,14 @@
 // svc run-batch as a process: files in, files out, killed in between.
 
-import { existsSync, lstatSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -110,6 +118,21 @@ describe('svc run-batch', () => {
     expect(code).toBe(0);
     expect(stderr).toMatch(/going on: \d+ of 12 requests are answered/);
     expect(textsOf(output)).toEqual(textsOf(whole));
+  });
+
+  it('writes an output in one process at a time', async () => {
+    const input = write('shared.jsonl', [request('a', { prompt: 'Once', max_tokens: 5 })]);
+    const output = join(folder, 'shared.out');
+    const first = new CliProcess(['run-batch', '-i', input, '-o', output]);
+    await until(() => existsSync(`${output}.journal`));
+    // So that it is still there when the second comes.
+    first.child.kill('SIGSTOP');
+    const { code, stderr } = await run('-i', input, '-o', output);
+    first.child.kill('SIGCONT');
+    expect([code, stderr]).toEqual([2, expect.stringContaining('is being written by another process')]);
+    expect(await first.exitCode).toBe(0);
+    expect(resultsOf(output)).toHaveLength(1);
+    expect(readdirSync(folder).filter((name) => name.startsWith('shared.out.'))).toEqual([]);
   });
 
   it('refuses what it cannot do before it loads a model', async () => {

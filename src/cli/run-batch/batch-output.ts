@@ -5,11 +5,13 @@ import { lstatSync, readlinkSync, realpathSync, renameSync, rmSync, statSync } f
 import { open } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { ConfigError, messageOf } from '../../errors.ts';
+import { acquireLock } from '../../hub/lock.ts';
 import type { BatchJournal } from './batch-journal.ts';
 
 const UNFINISHED = '.unfinished';
+const LOCK = '.journal.lock';
 /** What is written: the output, and what lies beside it until that is whole. */
-const WRITTEN = ['', '.journal', UNFINISHED];
+const WRITTEN = ['', '.journal', LOCK, UNFINISHED];
 
 /**
  * The file that is to be written: where `outputFile` is a link, what it points to.
@@ -31,6 +33,20 @@ export function findOutput(outputFile: string, inputFile: string): string {
     throw refused(`${outputFile} would write over the requests, which are in ${input}: give another file`);
   } catch (error) {
     throw unwritable(outputFile, error);
+  }
+}
+
+/**
+ * Gives the function that lets others write it again; a process that was killed does not keep them from it.
+ * @throws ConfigError where another process writes it: both would append to one journal.
+ */
+export async function lockOutput(path: string): Promise<() => Promise<void>> {
+  try {
+    return await acquireLock(`${path}${LOCK}`, () => {
+      throw refused(`${path} is being written by another process: wait for its end, or give another file`);
+    });
+  } catch (error) {
+    throw unwritable(path, error);
   }
 }
 

@@ -8,7 +8,7 @@ import { type LocalModel, startLocalModel } from '../local-model.ts';
 import { BatchClient } from './batch-client.ts';
 import { type BatchLine, readBatch } from './batch-input.ts';
 import { BatchJournal } from './batch-journal.ts';
-import { findOutput, writeOutput } from './batch-output.ts';
+import { findOutput, lockOutput, writeOutput } from './batch-output.ts';
 
 export interface RunBatchOptions {
   readonly inputFile: string;
@@ -26,15 +26,8 @@ export async function runBatch(
 ): Promise<void> {
   const digests = await digestsOf(inputFile);
   const output = findOutput(outputFile, inputFile);
-  const journal = BatchJournal.open(`${output}.journal`);
-  let numFailed = 0;
-  try {
-    numFailed = await answerAll(inputFile, digests, journal, flags);
-    await writeOutput(output, digests, journal);
-    journal.clear();
-  } finally {
-    journal.close();
-  }
+  const unlock = await lockOutput(output);
+  const numFailed = await answerInto(output, inputFile, digests, flags).finally(unlock);
   const failures = numFailed === 0 ? '' : `, ${numFailed} of them with an error`;
   process.stderr.write(`${outputFile}: ${digests.length} answers${failures}\n`);
 }
@@ -55,6 +48,24 @@ async function digestsOf(inputFile: string): Promise<readonly string[]> {
   }
   if (digests.length > 0) return digests;
   throw new ConfigError(`--input-file ${inputFile} has no requests`, { param: 'input-file' });
+}
+
+/** @returns how many requests were answered with an error. */
+async function answerInto(
+  output: string,
+  inputFile: string,
+  digests: readonly string[],
+  flags: OptionSource,
+): Promise<number> {
+  const journal = BatchJournal.open(`${output}.journal`);
+  try {
+    const numFailed = await answerAll(inputFile, digests, journal, flags);
+    await writeOutput(output, digests, journal);
+    journal.clear();
+    return numFailed;
+  } finally {
+    journal.close();
+  }
 }
 
 /** @returns how many requests were answered with an error. */
