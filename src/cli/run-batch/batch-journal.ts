@@ -5,14 +5,12 @@ import { appendFileSync, closeSync, ftruncateSync, openSync, readSync, rmSync } 
 import * as z from 'zod';
 import { ConfigError } from '../../errors.ts';
 import { parseJson } from '../../util/parse-json.ts';
+import { byteLines, endsInLineBreak } from './byte-lines.ts';
 
 interface Place {
   readonly offset: number;
   readonly length: number;
 }
-
-const READ_BYTES = 1 << 20;
-const LINE_BREAK = 0x0a;
 
 const headSchema = z.object({ fingerprint: z.string() });
 const entrySchema = z.object({ of: z.string(), result: z.unknown() });
@@ -104,13 +102,12 @@ export class BatchJournal {
       const head = headSchema.safeParse(parseJson(first.toString()));
       if (!head.success) throw new ConfigError(noJournal(this.#path), { param: 'output-file' });
       this.#fingerprint = head.data.fingerprint;
-      this.#size = first.length + 1;
+      this.#size = first.length;
     }
     for (const line of lines) {
-      const length = line.length + 1;
       const entry = entrySchema.safeParse(parseJson(line.toString()));
-      if (entry.success) this.#places.set(entry.data.of, { offset: this.#size, length });
-      this.#size += length;
+      if (entry.success) this.#places.set(entry.data.of, { offset: this.#size, length: line.length });
+      this.#size += line.length;
     }
     if (this.#places.size === 0) {
       this.#fingerprint = null;
@@ -128,23 +125,9 @@ export class BatchJournal {
   }
 }
 
-/** A journal may be longer than any string. */
+/** Of what follows the last line break, nobody knows whether it is whole. */
 function* wholeLines(file: number): Generator<Buffer, undefined> {
-  const chunk = Buffer.alloc(READ_BYTES);
-  let rest = Buffer.alloc(0);
-  let position = 0;
-  for (;;) {
-    const numRead = readSync(file, chunk, 0, READ_BYTES, position);
-    if (numRead === 0) return;
-    position += numRead;
-    rest = Buffer.concat([rest, chunk.subarray(0, numRead)]);
-    let begin = 0;
-    for (let end = rest.indexOf(LINE_BREAK); end >= 0; end = rest.indexOf(LINE_BREAK, begin)) {
-      yield rest.subarray(begin, end);
-      begin = end + 1;
-    }
-    rest = rest.subarray(begin);
-  }
+  for (const line of byteLines(file)) if (endsInLineBreak(line)) yield line;
 }
 
 function otherModel(path: string, found: string, wanted: string): string {

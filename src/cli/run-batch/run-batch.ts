@@ -24,7 +24,7 @@ export async function runBatch(
   { inputFile, outputFile }: RunBatchOptions,
   flags: OptionSource,
 ): Promise<void> {
-  const digests = await digestsOf(inputFile);
+  const digests = digestsOf(inputFile);
   const output = findOutput(outputFile, inputFile);
   const unlock = await lockOutput(output);
   const numFailed = await answerInto(output, inputFile, digests, flags).finally(unlock);
@@ -33,10 +33,10 @@ export async function runBatch(
 }
 
 /** Of the lines, in their order. @throws ConfigError where the file has no lines, or two with one name. */
-async function digestsOf(inputFile: string): Promise<readonly string[]> {
+function digestsOf(inputFile: string): readonly string[] {
   const digests: string[] = [];
   const ids = new Set<string>();
-  for await (const { number, digest, customId } of readBatch(inputFile)) {
+  for (const { number, digest, customId } of readBatch(inputFile)) {
     digests.push(digest);
     if (customId !== null && ids.has(customId)) {
       throw new ConfigError(
@@ -103,7 +103,7 @@ async function answerMissing(
   const lines = missingLines(inputFile, journal);
   let numFailed = 0;
   const work = async (): Promise<void> => {
-    for await (const line of lines) {
+    for (const line of lines) {
       const { result, usage } = await client.answer(line);
       journal.append(line.digest, result);
       if (result.error !== null) numFailed += 1;
@@ -119,6 +119,6 @@ async function answerMissing(
   return numFailed;
 }
 
-async function* missingLines(inputFile: string, journal: BatchJournal): AsyncGenerator<BatchLine> {
-  for await (const line of readBatch(inputFile)) if (!journal.has(line.digest)) yield line;
+function* missingLines(inputFile: string, journal: BatchJournal): Generator<BatchLine, undefined> {
+  for (const line of readBatch(inputFile)) if (!journal.has(line.digest)) yield line;
 }
