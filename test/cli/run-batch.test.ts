@@ -104,10 +104,9 @@ describe('svc run-batch', () => {
 
   it('goes on where it was killed, with the answers of a batch that never was', async () => {
     const body = (i: number) => ({ prompt: `Story ${i}:`, max_tokens: 25, seed: i, ignore_eos: true });
-    const input = write(
-      'long.jsonl',
-      Array.from({ length: 12 }, (_, i) => request(`${i}`, body(i))),
-    );
+    const requests = Array.from({ length: 12 }, (_, i) => request(`${i}`, body(i)));
+    // Those that are wrong have their answers at once, long before the kill.
+    const input = write('long.jsonl', ['not json', '{}', ...requests]);
     const [whole, output] = [join(folder, 'whole.out'), join(folder, 'killed.out')];
     expect((await run('-i', input, '-o', whole)).code).toBe(0);
     await killAfterAnswers(['-i', input, '-o', output]);
@@ -116,7 +115,8 @@ describe('svc run-batch', () => {
     writeFileSync(`${output}.journal`, '{"of":"half a li', { flag: 'a' });
     const { code, stderr } = await run('-i', input, '-o', output);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/going on: \d+ of 12 requests are answered/);
+    expect(stderr).toMatch(/going on: \d+ of 14 requests are answered/);
+    expect(stderr).toContain('14 answers, 2 of them with an error');
     expect(textsOf(output)).toEqual(textsOf(whole));
   });
 

@@ -66,12 +66,12 @@ export class BatchJournal {
     return this.#places.size;
   }
 
-  /** The result of a line as JSON; it must be there. */
-  read(digest: string): string {
+  /** The result of a line; it must be there. */
+  read(digest: string): unknown {
     const { offset, length } = this.#places.get(digest) ?? { offset: 0, length: 0 };
     const bytes = Buffer.alloc(length);
     readSync(this.#file, bytes, 0, length, offset);
-    return JSON.stringify(entrySchema.parse(JSON.parse(bytes.toString())).result);
+    return entrySchema.parse(JSON.parse(bytes.toString())).result;
   }
 
   /** @throws ConfigError where the disk is full: what is there already stays. */

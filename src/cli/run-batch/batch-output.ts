@@ -4,10 +4,12 @@
 import { lstatSync, readlinkSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
+import * as z from 'zod';
 import { ConfigError, messageOf } from '../../errors.ts';
 import { acquireLock } from '../../hub/lock.ts';
 import type { BatchJournal } from './batch-journal.ts';
 
+const succeeded = z.object({ error: z.null() });
 const UNFINISHED = '.unfinished';
 const LOCK = '.journal.lock';
 /** What is written: the output, and what lies beside it until that is whole. */
@@ -50,21 +52,30 @@ export async function lockOutput(path: string): Promise<() => Promise<void>> {
   }
 }
 
-/** Under its name it is whole, or what was there before. */
+/**
+ * Under its name it is whole, or what was there before.
+ * @returns how many of the results are errors.
+ */
 export async function writeOutput(
   path: string,
   digests: readonly string[],
   journal: BatchJournal,
-): Promise<void> {
+): Promise<number> {
+  let numFailed = 0;
   const unfinished = `${path}${UNFINISHED}`;
   try {
     const file = await open(unfinished, 'w');
     try {
-      for (const digest of digests) await file.write(`${journal.read(digest)}\n`);
+      for (const digest of digests) {
+        const result = journal.read(digest);
+        if (!succeeded.safeParse(result).success) numFailed += 1;
+        await file.write(`${JSON.stringify(result)}\n`);
+      }
     } finally {
       await file.close();
     }
     renameSync(unfinished, path);
+    return numFailed;
   } catch (error) {
     rmSync(unfinished, { force: true });
     throw unwritable(path, error);

@@ -59,8 +59,8 @@ async function answerInto(
 ): Promise<number> {
   const journal = BatchJournal.open(`${output}.journal`);
   try {
-    const numFailed = await answerAll(inputFile, digests, journal, flags);
-    await writeOutput(output, digests, journal);
+    await answerAll(inputFile, digests, journal, flags);
+    const numFailed = await writeOutput(output, digests, journal);
     journal.clear();
     return numFailed;
   } finally {
@@ -68,13 +68,12 @@ async function answerInto(
   }
 }
 
-/** @returns how many requests were answered with an error. */
 async function answerAll(
   inputFile: string,
   digests: readonly string[],
   journal: BatchJournal,
   flags: OptionSource,
-): Promise<number> {
+): Promise<void> {
   const missing = digests.filter((digest) => !journal.has(digest)).length;
   if (missing < digests.length) {
     const answered = `${digests.length - missing} of ${digests.length} requests are answered`;
@@ -83,7 +82,7 @@ async function answerAll(
   const model = await startLocalModel(flags);
   try {
     journal.continueWith(model.fingerprint);
-    return await answerMissing(model, inputFile, missing, journal);
+    await answerMissing(model, inputFile, missing, journal);
   } finally {
     await model.close();
   }
@@ -94,19 +93,17 @@ async function answerMissing(
   inputFile: string,
   missing: number,
   journal: BatchJournal,
-): Promise<number> {
+): Promise<void> {
   // Enough that a slot never waits for the next request.
   const { maxNumSeqs, dataParallelSize } = model.config.engine;
   const concurrency = 2 * maxNumSeqs * dataParallelSize;
   const client = new BatchClient(model.client, concurrency);
   const progress = await startProgress(missing, true);
   const lines = missingLines(inputFile, journal);
-  let numFailed = 0;
   const work = async (): Promise<void> => {
     for (const line of lines) {
       const { result, usage } = await client.answer(line);
       journal.append(line.digest, result);
-      if (result.error !== null) numFailed += 1;
       progress.advance(usage.promptTokens, usage.outputTokens);
     }
   };
@@ -116,7 +113,6 @@ async function answerMissing(
     progress.stop();
     await client.close();
   }
-  return numFailed;
 }
 
 function* missingLines(inputFile: string, journal: BatchJournal): Generator<BatchLine, undefined> {
