@@ -78,10 +78,12 @@ describe('svc run-batch', () => {
       request('other model', { prompt: 'Once', model: 'another' }),
       request('stream', { prompt: 'Once', stream: true }),
       request('read', {}, '/v1/completions', 'GET'),
+      request('text', { prompt: 'Twice', max_tokens: 5 }),
+      request('text', { prompt: 'Once', max_tokens: 5 }),
     ]);
     const output = join(folder, 'mixed.out');
     const { code, stderr } = await run('-i', input, '-o', output, '--served-model-name', 'mine');
-    expect([code, stderr.trim()]).toEqual([0, `${output}: 8 answers, 6 of them with an error`]);
+    expect([code, stderr.trim()]).toEqual([0, `${output}: 10 answers, 8 of them with an error`]);
     const results = resultsOf(output);
     const shown = results.map(({ custom_id, response, error }) => [
       custom_id,
@@ -97,8 +99,10 @@ describe('svc run-batch', () => {
       ['other model', 404, expect.stringContaining('another')],
       ['stream', undefined, expect.stringContaining('body must not ask for a stream')],
       ['read', undefined, 'line 9: method must be "POST"'],
+      ['text', undefined, 'line 10: custom_id "text" is that of line 4: give each line its own'],
+      ['text', undefined, 'line 11: custom_id "text" is that of line 4: give each line its own'],
     ]);
-    expect(new Set(results.map(({ id }) => id)).size).toBe(8);
+    expect(new Set(results.map(({ id }) => id)).size).toBe(10);
     expect(existsSync(`${output}.journal`)).toBe(false);
   });
 
@@ -137,12 +141,10 @@ describe('svc run-batch', () => {
 
   it('refuses what it cannot do before it loads a model', async () => {
     const output = join(folder, 'never.out');
-    const twice = write('twice.jsonl', [request('a', {}), request('b', {}), request('a', { x: 1 })]);
     const one = write('one.jsonl', [request('a', {})]);
     for (const [args, message] of [
       [['-i', join(folder, 'missing'), '-o', output], 'missing cannot be read: ENOENT'],
       [['-i', write('empty.jsonl', ['']), '-o', output], 'has no requests'],
-      [['-i', twice, '-o', output], 'line 3 has the custom_id of an earlier line, "a"'],
       [['-i', folder, '-o', output], 'must be a file, it is a folder'],
       [['-i', '/dev/null', '-o', output], 'must be a file, it is a pipe or device'],
       [['-i', one, '-o', '/proc/none'], 'cannot be written'],

@@ -68,12 +68,25 @@ const NOT_UTF8: Content = {
  */
 export function* readBatch(path: string): Generator<BatchLine, undefined> {
   expectFile(path);
+  /** The first line of each custom_id. */
+  const firstLines = new Map<string, number>();
   let number = 0;
   for (const bytes of linesOf(path)) {
     number += 1;
     const text = bytes.toString().trim();
-    if (text !== '') yield batchLine(text, isUtf8(bytes) ? contentOf(text) : NOT_UTF8, number);
+    if (text === '') continue;
+    const content = isUtf8(bytes) ? contentOf(text) : NOT_UTF8;
+    const { customId } = content;
+    const first = customId === null ? undefined : firstLines.get(customId);
+    if (customId !== null && first === undefined) firstLines.set(customId, number);
+    yield batchLine(text, first === undefined ? content : repeated(content, first), number);
   }
+}
+
+/** Of answers with one name, nobody could tell whose they are. */
+function repeated({ customId }: Content, first: number): Content {
+  const fault = `custom_id ${JSON.stringify(customId)} is that of line ${first}: give each line its own`;
+  return { customId, request: null, fault };
 }
 
 /** What a pipe gives is gone when it has been looked through, and then nothing would be left to answer. */

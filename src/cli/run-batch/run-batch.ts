@@ -32,20 +32,9 @@ export async function runBatch(
   process.stderr.write(`${outputFile}: ${digests.length} answers${failures}\n`);
 }
 
-/** Of the lines, in their order. @throws ConfigError where the file has no lines, or two with one name. */
+/** Of the lines, in their order. @throws ConfigError where the file has no lines. */
 function digestsOf(inputFile: string): readonly string[] {
-  const digests: string[] = [];
-  const ids = new Set<string>();
-  for (const { number, digest, customId } of readBatch(inputFile)) {
-    digests.push(digest);
-    if (customId !== null && ids.has(customId)) {
-      throw new ConfigError(
-        `--input-file ${inputFile}: line ${number} has the custom_id of an earlier line, ${JSON.stringify(customId)}: give each line its own`,
-        { param: 'input-file' },
-      );
-    }
-    if (customId !== null) ids.add(customId);
-  }
+  const digests = Array.from(readBatch(inputFile), ({ digest }) => digest);
   if (digests.length > 0) return digests;
   throw new ConfigError(`--input-file ${inputFile} has no requests`, { param: 'input-file' });
 }
