@@ -29,6 +29,15 @@ describe('the lines of a batch', () => {
     expect(new Set(lines.map(({ digest }) => digest)).size).toBe(3);
   });
 
+  it('are wrong where they are nested more deeply than can be written again, and stop no other', () => {
+    const nested = request('a', '|').replace('"|"', `${'['.repeat(50_000)}${']'.repeat(50_000)}`);
+    const lines = read(nested, '\n', request('b', 'x'));
+    expect(lines.map(({ customId, fault }) => [customId, fault])).toEqual([
+      ['a', 'line 1: body is nested too deeply'],
+      ['b', null],
+    ]);
+  });
+
   it('end where JSON lets them end: other separators belong to texts', () => {
     const [one, two] = [request('a', 'x\u2028y'), request('b', 'z')];
     for (const text of [`${one}\n${two}\n`, `\ufeff${one}\r\n\r\n${two}`]) {

@@ -134,5 +134,10 @@ function contentOf(text: string): Content {
     return { customId, request: null, fault };
   }
   const { url, body } = parsed.data;
-  return { customId, request: { path: url, body: JSON.stringify(body) }, fault: null };
+  try {
+    return { customId, request: { path: url, body: JSON.stringify(body) }, fault: null };
+  } catch {
+    // JSON is read to any depth, but written only as deeply as the stack allows.
+    return { customId, request: null, fault: 'body is nested too deeply' };
+  }
 }
