@@ -14,7 +14,7 @@ export function addBatchCommand(svc: Command, engineFlags: EngineFlags): void {
       'folder or GGUF file of a model, or its name on the hub; without it, the small chat model of svc',
     )
     .addOption(required('-i, --input-file <file>', 'requests, one JSON object a line'))
-    .addOption(required('-o, --output-file <file>', 'where the answers go, one JSON object a line'))
+    .addOption(required('-o, --output-file <file>', 'file that the answers go to, one JSON object a line'))
     .addHelpOption(batch('-h, --help', 'print this help'))
     .addHelpText('after', NOTES)
     .action(async (model: string | undefined, flags: RunBatchOptions & Record<string, unknown>) => {
@@ -38,7 +38,7 @@ A request is a line such as
    "body": {"messages": [{"role": "user", "content": "Hello"}]}}
 Answers are in the order of the requests. A request that is wrong has an answer
 with an error and stops nothing. The same command goes on with a batch that was
-interrupted.
+interrupted. Input and output are files, never stdin or stdout.
 
 Example:
   svc run-batch ./Qwen2.5-0.5B-Instruct -i requests.jsonl -o answers.jsonl`;

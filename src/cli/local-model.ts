@@ -4,21 +4,25 @@
 import { randomUUID } from 'node:crypto';
 import type { OptionSource } from '../config/merge.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
+import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { createLogger } from '../observability/log.ts';
+import { systemFingerprint } from '../server/system-fingerprint.ts';
+import { version } from '../util/version.ts';
 import type { ApiClient } from './api-client.ts';
 
-interface LocalModel {
+export interface LocalModel {
   readonly client: ApiClient;
   readonly config: ServeConfig;
+  /** The same for all models that answer alike: the `system_fingerprint` of answers, and that of each adapter by its name. */
+  readonly fingerprint: string;
   close(): Promise<void>;
 }
 
 /** @param flags as of svc serve; what concerns its server has no effect. */
 export async function startLocalModel(flags: OptionSource): Promise<LocalModel> {
-  const [{ readConfig, servedNames, startEngine }, { startServer }, { version }] = await Promise.all([
+  const [{ readConfig, servedNames, startEngine }, { startServer }] = await Promise.all([
     import('./serve.ts'),
     import('../server/server.ts'),
-    import('../util/version.ts'),
   ]);
   const config = await readConfig(flags);
   const logger = createLogger('error');
@@ -36,9 +40,17 @@ export async function startLocalModel(flags: OptionSource): Promise<LocalModel> 
   return {
     client: { url: `${server.url}/v1`, apiKey },
     config,
+    fingerprint: fingerprintOf(engine),
     async close() {
       await server.close();
       await engine.close();
     },
   };
+}
+
+function fingerprintOf({ info, adapters }: InferenceEngine): string {
+  const ofAdapters = adapters.all.map(
+    (adapter) => `${adapter.name}=${systemFingerprint(version(), info, adapter)}`,
+  );
+  return [systemFingerprint(version(), info, null), ...ofAdapters.sort()].join(' ');
 }

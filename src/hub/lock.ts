@@ -1,4 +1,4 @@
-// One process downloads a model at a time: a lock file that its owner keeps fresh and that outlives no owner.
+// One process at a time downloads a model, or writes a file: a lock file that its owner keeps fresh and that outlives no owner.
 
 import { type FileHandle, link, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
@@ -16,6 +16,19 @@ export async function withLock<T>(
   work: () => Promise<T>,
   onWait: () => void = () => {},
 ): Promise<T> {
+  const release = await acquireLock(path, onWait);
+  try {
+    return await work();
+  } finally {
+    await release();
+  }
+}
+
+/**
+ * Waits as long as another process keeps the lock fresh, and gives the function that releases it.
+ * @param onWait is called before that wait; who does not want to wait throws an error in it.
+ */
+export async function acquireLock(path: string, onWait: () => void): Promise<() => Promise<void>> {
   const file = await acquire(path, onWait);
   const heartbeat = setInterval(() => {
     const now = new Date();
@@ -23,25 +36,28 @@ export async function withLock<T>(
     file.utimes(now, now).catch(() => {});
   }, HEARTBEAT_MS);
   heartbeat.unref();
-  try {
-    return await work();
-  } finally {
+  return async () => {
     clearInterval(heartbeat);
     // A process that stood still for too long has lost its lock: what is at the path is the next owner's.
     if ((await inodeAt(path)) === (await file.stat()).ino) await rm(path, { force: true });
     await file.close();
-  }
+  };
 }
 
 async function acquire(path: string, onWait: () => void): Promise<FileHandle> {
   await mkdir(dirname(path), { recursive: true });
-  for (let hasWaited = false; ; hasWaited = true) {
+  let hasWaited = false;
+  for (;;) {
     const file = await create(path);
     if (file !== null) return file;
-    if (!hasWaited) onWait();
     const abandoned = await abandonedInode(path);
-    if (abandoned === null) await sleep(POLL_MS);
-    else await removeLock(path, abandoned);
+    if (abandoned !== null) {
+      await removeLock(path, abandoned);
+      continue;
+    }
+    if (!hasWaited) onWait();
+    hasWaited = true;
+    await sleep(POLL_MS);
   }
 }
 

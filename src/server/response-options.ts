@@ -4,6 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import type { InferenceEngine, PreparedRequest } from '../engine/inference-engine.ts';
 import type { CommonFields } from './protocol/common-fields.ts';
 import type { ServerContext } from './server-context.ts';
+import { systemFingerprint } from './system-fingerprint.ts';
 
 /** Fields of every chunk and of the body. */
 interface ResponseHead {
@@ -59,7 +60,7 @@ export function responseOptions(
 ): ResponseOptions {
   const hasOwnHeader = request.headers['x-request-id'] === request.id;
   const adapter = ofEndpoint.prompts[0]?.adapter ?? null;
-  const { areTokensIds = false, alwaysTellsUsage = false } = context.options;
+  const { version, areTokensIds = false, alwaysTellsUsage = false } = context.options;
   const id = answerId ?? (hasOwnHeader ? request.id : (body.request_id ?? request.id));
   return {
     ...ofEndpoint,
@@ -67,7 +68,7 @@ export function responseOptions(
       id: `${prefix}${id}`,
       created: body.svc_resume?.created ?? Math.floor(Date.now() / 1000),
       model: adapter?.name ?? context.modelNames(engine)[0],
-      system_fingerprint: context.systemFingerprint(engine, adapter),
+      system_fingerprint: systemFingerprint(version, engine.info, adapter),
     },
     returnPromptLogprobs: body.prompt_logprobs != null,
     areTokensIds: body.return_tokens_as_token_ids ?? areTokensIds,

@@ -150,14 +150,6 @@ export class ServerContext {
     return first === undefined ? [engine.info.model] : [first, ...others];
   }
 
-  /** Version, instruction set, formats and model: all that determines the bytes of an answer besides its request. */
-  systemFingerprint({ info }: InferenceEngine, adapter: ServedAdapter | null): string {
-    const { isa, dtype, kvDType, weightFormat, modelFingerprint } = info;
-    const formats = kvDType === dtype ? weightFormat : `${weightFormat}-kv_${kvDType}`;
-    const model = `svc-${this.options.version}-${isa}-${formats}-${modelFingerprint.slice(0, 12)}`;
-    return adapter === null ? model : `${model}-lora_${adapter.digest.slice(0, 12)}`;
-  }
-
   /**
    * The adapter of that name; null for the model itself, which is also meant where the name is left out.
    * @throws NotFoundError where the server has neither.

@@ -1,9 +1,18 @@
 // svc run-batch as a process: files in, files out, killed in between.
 
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
@@ -33,6 +42,15 @@ function request(id: string, body: object, url = '/v1/completions', method = 'PO
   return JSON.stringify({ custom_id: id, method, url, body });
 }
 
+/** Some are answered then, and some are not. */
+async function killAfterAnswers(args: readonly string[]): Promise<void> {
+  const killed = new CliProcess(['run-batch', ...args, '--max-num-seqs', '1']);
+  const journal = `${args[args.indexOf('-o') + 1]}.journal`;
+  await until(() => existsSync(journal) && readFileSync(journal, 'utf8').split('\n').length > 3);
+  killed.child.kill('SIGKILL');
+  await killed.exitCode;
+}
+
 function resultsOf(path: string): z.output<typeof Result>[] {
   return readFileSync(path, 'utf8')
     .trimEnd()
@@ -60,10 +78,12 @@ describe('svc run-batch', () => {
       request('other model', { prompt: 'Once', model: 'another' }),
       request('stream', { prompt: 'Once', stream: true }),
       request('read', {}, '/v1/completions', 'GET'),
+      request('text', { prompt: 'Twice', max_tokens: 5 }),
+      request('text', { prompt: 'Once', max_tokens: 5 }),
     ]);
     const output = join(folder, 'mixed.out');
     const { code, stderr } = await run('-i', input, '-o', output, '--served-model-name', 'mine');
-    expect([code, stderr.trim()]).toEqual([0, `${output}: 8 answers, 6 of them with an error`]);
+    expect([code, stderr.trim()]).toEqual([0, `${output}: 10 answers, 8 of them with an error`]);
     const results = resultsOf(output);
     const shown = results.map(({ custom_id, response, error }) => [
       custom_id,
@@ -79,41 +99,57 @@ describe('svc run-batch', () => {
       ['other model', 404, expect.stringContaining('another')],
       ['stream', undefined, expect.stringContaining('body must not ask for a stream')],
       ['read', undefined, 'line 9: method must be "POST"'],
+      ['text', undefined, 'line 10: custom_id "text" is that of line 4: give each line its own'],
+      ['text', undefined, 'line 11: custom_id "text" is that of line 4: give each line its own'],
     ]);
-    expect(new Set(results.map(({ id }) => id)).size).toBe(8);
+    expect(new Set(results.map(({ id }) => id)).size).toBe(10);
     expect(existsSync(`${output}.journal`)).toBe(false);
   });
 
   it('goes on where it was killed, with the answers of a batch that never was', async () => {
     const body = (i: number) => ({ prompt: `Story ${i}:`, max_tokens: 25, seed: i, ignore_eos: true });
-    const input = write(
-      'long.jsonl',
-      Array.from({ length: 12 }, (_, i) => request(`${i}`, body(i))),
-    );
+    const requests = Array.from({ length: 12 }, (_, i) => request(`${i}`, body(i)));
+    // Those that are wrong have their answers at once, long before the kill.
+    const input = write('long.jsonl', ['not json', '{}', ...requests]);
     const [whole, output] = [join(folder, 'whole.out'), join(folder, 'killed.out')];
     expect((await run('-i', input, '-o', whole)).code).toBe(0);
-    const journal = `${output}.journal`;
-    const killed = new CliProcess(['run-batch', '-i', input, '-o', output, '--max-num-seqs', '1']);
-    await until(() => existsSync(journal) && readFileSync(journal, 'utf8').split('\n').length > 3);
-    killed.child.kill('SIGKILL');
-    await killed.exitCode;
+    await killAfterAnswers(['-i', input, '-o', output]);
     expect(existsSync(output)).toBe(false);
     // The line that the kill may have cut.
-    writeFileSync(journal, '{"of":"half a li', { flag: 'a' });
+    writeFileSync(`${output}.journal`, '{"of":"half a li', { flag: 'a' });
     const { code, stderr } = await run('-i', input, '-o', output);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/going on: \d+ of 12 requests are answered/);
+    expect(stderr).toMatch(/going on: \d+ of 14 requests are answered/);
+    expect(stderr).toContain('14 answers, 2 of them with an error');
     expect(textsOf(output)).toEqual(textsOf(whole));
+  });
+
+  it('writes an output in one process at a time', async () => {
+    const input = write('shared.jsonl', [request('a', { prompt: 'Once', max_tokens: 5 })]);
+    const output = join(folder, 'shared.out');
+    const first = new CliProcess(['run-batch', '-i', input, '-o', output]);
+    await until(() => existsSync(`${output}.journal`));
+    // So that it is still there when the second comes.
+    first.child.kill('SIGSTOP');
+    const { code, stderr } = await run('-i', input, '-o', output);
+    first.child.kill('SIGCONT');
+    expect([code, stderr]).toEqual([2, expect.stringContaining('is being written by another process')]);
+    expect(await first.exitCode).toBe(0);
+    expect(resultsOf(output)).toHaveLength(1);
+    expect(readdirSync(folder).filter((name) => name.startsWith('shared.out.'))).toEqual([]);
   });
 
   it('refuses what it cannot do before it loads a model', async () => {
     const output = join(folder, 'never.out');
-    const twice = write('twice.jsonl', [request('a', {}), request('b', {}), request('a', { x: 1 })]);
+    const one = write('one.jsonl', [request('a', {})]);
     for (const [args, message] of [
       [['-i', join(folder, 'missing'), '-o', output], 'missing cannot be read: ENOENT'],
       [['-i', write('empty.jsonl', ['']), '-o', output], 'has no requests'],
-      [['-i', twice, '-o', output], 'line 3 has the custom_id of an earlier line, "a"'],
-      [['-i', write('one.jsonl', [request('a', {})]), '-o', '/proc/none'], 'cannot be written'],
+      [['-i', folder, '-o', output], 'must be a file, it is a folder'],
+      [['-i', '/dev/null', '-o', output], 'must be a file, it is a pipe or device'],
+      [['-i', one, '-o', '/proc/none'], 'cannot be written'],
+      [['-i', one, '-o', one], `${one} would write over the requests`],
+      [['-i', one, '-o', folder], `${folder} is a folder, pipe or device`],
       [['-o', output], "required option '-i, --input-file <file>' not specified"],
     ] as const) {
       const { code, stderr } = await run(...args);
@@ -121,11 +157,37 @@ describe('svc run-batch', () => {
     }
   });
 
-  it('does not mix the answers of two models', async () => {
-    const input = write('models.jsonl', [request('a', {})]);
+  it('writes to the file that a link points to', async () => {
+    const input = write('linked.jsonl', ['not json']);
+    const [target, link] = [join(folder, 'target.out'), join(folder, 'link.out')];
+    symlinkSync('target.out', link);
+    expect((await run('-i', input, '-o', link)).code).toBe(0);
+    expect(lstatSync(link).isSymbolicLink()).toBe(true);
+    expect(resultsOf(target)).toHaveLength(1);
+  });
+
+  it('does not mix the answers of two models, and knows a model by what it is', async () => {
+    const models = temporaryFolders();
+    const [model, same] = [models(), models()];
+    for (const path of [model, same]) writeTinyModel(path, { seed: 1 });
+    const body = (i: number) => ({ prompt: `Story ${i}:`, max_tokens: 300, seed: i, ignore_eos: true });
+    const input = write(
+      'models.jsonl',
+      Array.from({ length: 12 }, (_, i) => request(`${i}`, body(i))),
+    );
     const output = join(folder, 'models.out');
-    writeFileSync(`${output}.journal`, '{"model":"another"}\n{"of":"x","result":{}}\n');
-    const { code, stderr } = await run('-i', input, '-o', output);
-    expect([code, stderr]).toEqual([2, expect.stringContaining('has results of another, not of svc-chat')]);
+    await killAfterAnswers([model, '-i', input, '-o', output]);
+    const kept = readFileSync(`${output}.journal`, 'utf8');
+    writeTinyModel(model, { seed: 2 });
+    for (const args of [[model], [same, '--quantization', 'int8']]) {
+      const { code, stderr } = await run(...args, '-i', input, '-o', output);
+      expect([code, stderr]).toEqual([
+        2,
+        expect.stringMatching(/journal has answers of svc-\S+, not of svc-/),
+      ]);
+    }
+    expect(readFileSync(`${output}.journal`, 'utf8')).toBe(kept);
+    const { code, stderr } = await run(same, '-i', input, '-o', output);
+    expect([code, stderr]).toEqual([0, expect.stringContaining('of 12 requests are answered')]);
   });
 });

@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { withLock } from '../../src/hub/lock.ts';
+import { acquireLock, withLock } from '../../src/hub/lock.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
 
@@ -50,6 +50,20 @@ describe('the lock of a model', () => {
     expect(existsSync(path)).toBe(true);
     second.end();
     await next;
+    expect(await readdir(dirname(path))).toEqual([]);
+  });
+
+  it('need not be waited for, and is no reason to wait where its owner has ended', async () => {
+    const path = newLock();
+    const refuse = (): never => {
+      throw new Error('taken');
+    };
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, `${hostname()} 999999999`);
+    const release = await acquireLock(path, refuse);
+    await expect(acquireLock(path, refuse)).rejects.toThrow('taken');
+    await release();
+    await (await acquireLock(path, refuse))();
     expect(await readdir(dirname(path))).toEqual([]);
   });
 

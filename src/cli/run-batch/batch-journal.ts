@@ -5,43 +5,56 @@ import { appendFileSync, closeSync, ftruncateSync, openSync, readSync, rmSync } 
 import * as z from 'zod';
 import { ConfigError } from '../../errors.ts';
 import { parseJson } from '../../util/parse-json.ts';
+import { byteLines, endsInLineBreak } from './byte-lines.ts';
 
 interface Place {
   readonly offset: number;
   readonly length: number;
 }
 
-const READ_BYTES = 1 << 20;
-const LINE_BREAK = 0x0a;
-
-const headSchema = z.object({ model: z.string() });
+const headSchema = z.object({ fingerprint: z.string() });
 const entrySchema = z.object({ of: z.string(), result: z.unknown() });
 
 export class BatchJournal {
   readonly #path: string;
   readonly #file: number;
-  #size: number;
+  #size = 0;
   /** By the digest of the line of the batch. */
-  readonly #places: Map<string, Place>;
+  readonly #places = new Map<string, Place>();
 
-  private constructor(path: string, file: number, size: number, places: Map<string, Place>) {
+  /** Whose answers the results are; null where there are none. */
+  #fingerprint: string | null = null;
+
+  private constructor(path: string, file: number) {
     this.#path = path;
     this.#file = file;
-    this.#size = size;
-    this.#places = places;
   }
 
-  /**
-   * @param model whose answers the results are.
-   * @throws ConfigError where the file cannot be used, or is of another model.
-   */
-  static open(path: string, model: string): BatchJournal {
+  /** @throws ConfigError where the file cannot be used, or is no journal. */
+  static open(path: string): BatchJournal {
     try {
-      const journal = new BatchJournal(path, openSync(path, 'a+'), 0, new Map());
-      journal.#readEntries(model);
+      const journal = new BatchJournal(path, openSync(path, 'a+'));
+      journal.#readEntries();
       return journal;
     } catch (error) {
       throw unwritable(path, error);
+    }
+  }
+
+  /**
+   * Must be called before the first result is appended.
+   * @param fingerprint of the model that answers from now on.
+   * @throws ConfigError where there are results of another.
+   */
+  continueWith(fingerprint: string): void {
+    if (this.#fingerprint === fingerprint) return;
+    if (this.#fingerprint !== null) {
+      throw new ConfigError(otherModel(this.#path, this.#fingerprint, fingerprint), { param: 'model' });
+    }
+    try {
+      this.#write({ fingerprint });
+    } catch (error) {
+      throw unwritable(this.#path, error);
     }
   }
 
@@ -53,12 +66,12 @@ export class BatchJournal {
     return this.#places.size;
   }
 
-  /** The result of a line as JSON; it must be there. */
-  read(digest: string): string {
+  /** The result of a line; it must be there. */
+  read(digest: string): unknown {
     const { offset, length } = this.#places.get(digest) ?? { offset: 0, length: 0 };
     const bytes = Buffer.alloc(length);
     readSync(this.#file, bytes, 0, length, offset);
-    return JSON.stringify(entrySchema.parse(JSON.parse(bytes.toString())).result);
+    return entrySchema.parse(JSON.parse(bytes.toString())).result;
   }
 
   /** @throws ConfigError where the disk is full: what is there already stays. */
@@ -70,38 +83,37 @@ export class BatchJournal {
     }
   }
 
+  /** All results are elsewhere. */
+  clear(): void {
+    this.#places.clear();
+  }
+
+  /** Leaves no file behind where there is nothing to go on from. */
   close(): void {
+    if (this.#places.size === 0) rmSync(this.#path, { force: true });
     closeSync(this.#file);
   }
 
-  remove(): void {
-    this.close();
-    rmSync(this.#path);
-  }
-
   /** What follows the last line break was cut off when the batch was. */
-  #readEntries(model: string): void {
+  #readEntries(): void {
     const lines = wholeLines(this.#file);
-    const first: Buffer = lines.next().value ?? Buffer.alloc(0);
-    const head = headSchema.safeParse(parseJson(first.toString()));
-    this.#size = first.length + 1;
-    for (const line of lines) {
-      const length = line.length + 1;
-      const entry = entrySchema.safeParse(parseJson(line.toString()));
-      if (entry.success) this.#places.set(entry.data.of, { offset: this.#size, length });
-      this.#size += length;
+    const first = lines.next().value;
+    if (first !== undefined) {
+      const head = headSchema.safeParse(parseJson(first.toString()));
+      if (!head.success) throw new ConfigError(noJournal(this.#path), { param: 'output-file' });
+      this.#fingerprint = head.data.fingerprint;
+      this.#size = first.length;
     }
-    if (!head.success || this.#places.size === 0) this.#begin(model);
-    else if (head.data.model !== model)
-      throw new ConfigError(otherModel(this.#path, head.data.model, model), { param: 'model' });
-    else ftruncateSync(this.#file, this.#size);
-  }
-
-  #begin(model: string): void {
-    ftruncateSync(this.#file, 0);
-    this.#places.clear();
-    this.#size = 0;
-    this.#write({ model });
+    for (const line of lines) {
+      const entry = entrySchema.safeParse(parseJson(line.toString()));
+      if (entry.success) this.#places.set(entry.data.of, { offset: this.#size, length: line.length });
+      this.#size += line.length;
+    }
+    if (this.#places.size === 0) {
+      this.#fingerprint = null;
+      this.#size = 0;
+    }
+    ftruncateSync(this.#file, this.#size);
   }
 
   #write(value: object): Place {
@@ -113,27 +125,20 @@ export class BatchJournal {
   }
 }
 
-/** A journal may be longer than any string. */
+/** Of what follows the last line break, nobody knows whether it is whole. */
 function* wholeLines(file: number): Generator<Buffer, undefined> {
-  const chunk = Buffer.alloc(READ_BYTES);
-  let rest = Buffer.alloc(0);
-  let position = 0;
-  for (;;) {
-    const numRead = readSync(file, chunk, 0, READ_BYTES, position);
-    if (numRead === 0) return;
-    position += numRead;
-    rest = Buffer.concat([rest, chunk.subarray(0, numRead)]);
-    let begin = 0;
-    for (let end = rest.indexOf(LINE_BREAK); end >= 0; end = rest.indexOf(LINE_BREAK, begin)) {
-      yield rest.subarray(begin, end);
-      begin = end + 1;
-    }
-    rest = rest.subarray(begin);
-  }
+  for (const line of byteLines(file)) if (endsInLineBreak(line)) yield line;
 }
 
 function otherModel(path: string, found: string, wanted: string): string {
-  return `${path} has results of ${found}, not of ${wanted}: name that model to go on, or remove the file to begin anew`;
+  return (
+    `${path} has answers of ${found}, not of ${wanted}, and answers of two models are not mixed: ` +
+    'give the model and the options that they were begun with to go on, or remove the file to begin anew'
+  );
+}
+
+function noJournal(path: string): string {
+  return `${path} is needed to keep answers until all are there, and is something else: move it away, or give another --output-file`;
 }
 
 function unwritable(path: string, error: unknown): ConfigError {

@@ -1,15 +1,14 @@
 // svc run-batch: answers the requests of a file and writes their answers to another, without a server that others could
 // ask.
 
-import { renameSync, rmSync } from 'node:fs';
-import { open } from 'node:fs/promises';
 import type { OptionSource } from '../../config/merge.ts';
 import { ConfigError } from '../../errors.ts';
 import { startProgress } from '../../llm/progress.ts';
-import { startLocalModel } from '../local-model.ts';
+import { type LocalModel, startLocalModel } from '../local-model.ts';
 import { BatchClient } from './batch-client.ts';
 import { type BatchLine, readBatch } from './batch-input.ts';
 import { BatchJournal } from './batch-journal.ts';
+import { findOutput, lockOutput, writeOutput } from './batch-output.ts';
 
 export interface RunBatchOptions {
   readonly inputFile: string;
@@ -25,58 +24,75 @@ export async function runBatch(
   { inputFile, outputFile }: RunBatchOptions,
   flags: OptionSource,
 ): Promise<void> {
-  const digests = await digestsOf(inputFile);
-  const journal = BatchJournal.open(`${outputFile}.journal`, String(flags.get('model')?.value ?? 'svc-chat'));
-  const missing = digests.filter((digest) => !journal.has(digest)).length;
-  if (missing < digests.length)
-    process.stderr.write(
-      `going on: ${digests.length - missing} of ${digests.length} requests are answered\n`,
-    );
-  const numFailed = missing === 0 ? 0 : await answerAll(inputFile, missing, journal, flags);
-  await writeOutput(outputFile, digests, journal);
-  journal.remove();
+  const digests = digestsOf(inputFile);
+  const output = findOutput(outputFile, inputFile);
+  const unlock = await lockOutput(output);
+  const numFailed = await answerInto(output, inputFile, digests, flags).finally(unlock);
   const failures = numFailed === 0 ? '' : `, ${numFailed} of them with an error`;
   process.stderr.write(`${outputFile}: ${digests.length} answers${failures}\n`);
 }
 
-/** Of the lines, in their order. @throws ConfigError where the file has no lines, or two with one name. */
-async function digestsOf(inputFile: string): Promise<readonly string[]> {
-  const digests: string[] = [];
-  const ids = new Set<string>();
-  for await (const { number, digest, customId } of readBatch(inputFile)) {
-    digests.push(digest);
-    if (customId !== null && ids.has(customId)) {
-      throw new ConfigError(
-        `--input-file ${inputFile}: line ${number} has the custom_id of an earlier line, ${JSON.stringify(customId)}: give each line its own`,
-        { param: 'input-file' },
-      );
-    }
-    if (customId !== null) ids.add(customId);
-  }
+/** Of the lines, in their order. @throws ConfigError where the file has no lines. */
+function digestsOf(inputFile: string): readonly string[] {
+  const digests = Array.from(readBatch(inputFile), ({ digest }) => digest);
   if (digests.length > 0) return digests;
   throw new ConfigError(`--input-file ${inputFile} has no requests`, { param: 'input-file' });
 }
 
 /** @returns how many requests were answered with an error. */
+async function answerInto(
+  output: string,
+  inputFile: string,
+  digests: readonly string[],
+  flags: OptionSource,
+): Promise<number> {
+  const journal = BatchJournal.open(`${output}.journal`);
+  try {
+    await answerAll(inputFile, digests, journal, flags);
+    const numFailed = await writeOutput(output, digests, journal);
+    journal.clear();
+    return numFailed;
+  } finally {
+    journal.close();
+  }
+}
+
 async function answerAll(
+  inputFile: string,
+  digests: readonly string[],
+  journal: BatchJournal,
+  flags: OptionSource,
+): Promise<void> {
+  const missing = digests.filter((digest) => !journal.has(digest)).length;
+  if (missing < digests.length) {
+    const answered = `${digests.length - missing} of ${digests.length} requests are answered`;
+    process.stderr.write(`going on: ${answered}\n`);
+  }
+  const model = await startLocalModel(flags);
+  try {
+    journal.continueWith(model.fingerprint);
+    await answerMissing(model, inputFile, missing, journal);
+  } finally {
+    await model.close();
+  }
+}
+
+async function answerMissing(
+  model: LocalModel,
   inputFile: string,
   missing: number,
   journal: BatchJournal,
-  flags: OptionSource,
-): Promise<number> {
-  const model = await startLocalModel(flags);
+): Promise<void> {
   // Enough that a slot never waits for the next request.
   const { maxNumSeqs, dataParallelSize } = model.config.engine;
   const concurrency = 2 * maxNumSeqs * dataParallelSize;
   const client = new BatchClient(model.client, concurrency);
   const progress = await startProgress(missing, true);
   const lines = missingLines(inputFile, journal);
-  let numFailed = 0;
   const work = async (): Promise<void> => {
-    for await (const line of lines) {
+    for (const line of lines) {
       const { result, usage } = await client.answer(line);
       journal.append(line.digest, result);
-      if (result.error !== null) numFailed += 1;
       progress.advance(usage.promptTokens, usage.outputTokens);
     }
   };
@@ -85,29 +101,9 @@ async function answerAll(
   } finally {
     progress.stop();
     await client.close();
-    await model.close();
   }
-  return numFailed;
 }
 
-async function* missingLines(inputFile: string, journal: BatchJournal): AsyncGenerator<BatchLine> {
-  for await (const line of readBatch(inputFile)) if (!journal.has(line.digest)) yield line;
-}
-
-/** Under its name it is whole, or what was there before. */
-async function writeOutput(path: string, digests: readonly string[], journal: BatchJournal): Promise<void> {
-  const unfinished = `${path}.unfinished`;
-  try {
-    const file = await open(unfinished, 'w');
-    try {
-      for (const digest of digests) await file.write(`${journal.read(digest)}\n`);
-    } finally {
-      await file.close();
-    }
-    renameSync(unfinished, path);
-  } catch (error) {
-    rmSync(unfinished, { force: true });
-    const why = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(`--output-file ${path} cannot be written: ${why}`, { param: 'output-file' });
-  }
+function* missingLines(inputFile: string, journal: BatchJournal): Generator<BatchLine, undefined> {
+  for (const line of readBatch(inputFile)) if (!journal.has(line.digest)) yield line;
 }
