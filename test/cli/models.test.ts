@@ -1,4 +1,4 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -164,6 +164,33 @@ describe('svc models inspect', () => {
     expect((await runCli(['models', 'inspect', folder])).stdout).toMatch(
       /^runs here +no: .*model\.safetensors/m,
     );
+  });
+
+  const config = (fields: object) => (folder: string) => {
+    const path = join(folder, 'config.json');
+    writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, 'utf8')), ...fields }));
+  };
+  it.each([
+    ['no tokenizer', (folder: string) => rmSync(join(folder, 'tokenizer.json')), 'tokenizer'],
+    [
+      'half a tokenizer',
+      (folder: string) => truncateSync(join(folder, 'tokenizer.json'), 1000),
+      'tokenizer.json',
+    ],
+    ['more layers than it says', config({ num_hidden_layers: 3 }), 'the checkpoint has 4 layers'],
+    ['another vocabulary', config({ vocab_size: 3000 }), 'must be \\[3000, 256\\] by config.json'],
+    [
+      'settings that are none',
+      (folder: string) => writeFileSync(join(folder, 'generation_config.json'), '{"temperature": "hot"}'),
+      'generation_config.json: temperature must be a number',
+    ],
+  ])('finds a model with %s, which svc serve refuses', async (name, damage, reason) => {
+    const folder = join(home, name);
+    await cp(BUNDLED, folder, { recursive: true });
+    damage(folder);
+    const { code, stdout } = await runCli(['models', 'inspect', folder]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(new RegExp(`^runs here +no: .*${reason}`, 'm'));
   });
 
   it('finds the format of the weights where config.json does not tell it', async () => {
