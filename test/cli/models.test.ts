@@ -257,7 +257,7 @@ describe('the models of this machine', () => {
 });
 
 it('a download tells how much it has, how fast it is and how long it will take', () => {
-  const said: [number, string][] = [];
+  const said: [number | null, string][] = [];
   let time = 0;
   const progress = downloadProgress(
     (fraction, what) => said.push([fraction, what]),
@@ -282,6 +282,6 @@ it('a download tells how much it has, how fast it is and how long it will take',
     expect.anything(),
     [0.36, '36.0 MiB of 100.0 MiB, 1.0 MiB/s, 64 s left, downloading m'],
     [1, '100.0 MiB of 100.0 MiB, downloading m'],
-    [0, 'using the local copy'],
+    [null, 'using the local copy'],
   ]);
 });
