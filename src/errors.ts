@@ -155,6 +155,9 @@ function withoutMiddle(message: string): string {
 /** A device with memory of its own has too little left. */
 export class DeviceMemoryError extends SvcError {}
 
+/** This process may not take more of the machine's memory. */
+export class HostMemoryError extends SvcError {}
+
 /** Another rank of the model has ended, has not come or computes something else: none can go on. */
 export class RanksBrokenError extends SvcError {}
 

@@ -119,10 +119,26 @@ async function ask(client: ApiClient, path: string, init: RequestInit): Promise<
 
 const systemError = z.object({ cause: z.object({ code: z.string() }) });
 
+/** Codes of OpenSSL for certificates that no authority known here has issued. */
+const UNTRUSTED: ReadonlySet<string> = new Set([
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+]);
+
 function notReached(url: URL, cause: unknown): ApiError {
   const code = systemError.safeParse(cause).data?.cause.code ?? '';
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
     return new ApiError(`there is no host named ${url.hostname}: check --url`, { cause });
+  if (UNTRUSTED.has(code)) {
+    return new ApiError(
+      `${url.origin} answers, but no authority that is known here has issued its certificate: if it is yours, set ` +
+        'NODE_EXTRA_CA_CERTS to the file (PEM) of the certificate, or of the authority that issued it',
+      { cause },
+    );
+  }
   if (code === 'ECONNRESET' || code === 'UND_ERR_SOCKET') return brokenOff(url.href, cause);
   const fix = 'start a server with svc serve, or give the address of one with --url';
   return new UnreachableError(`nothing answers at ${url.href}: ${fix}`, { cause });

@@ -29,7 +29,7 @@ interface ServeFlags {
   readonly randomOutputLen?: number;
   readonly sharegptOutputLen?: number;
   readonly seed: number;
-  readonly requestRate: number | null;
+  readonly requestRate: number;
   readonly burstiness: number;
   readonly maxConcurrency?: number;
   readonly ignoreEos?: true;
@@ -46,6 +46,14 @@ interface ServeFlags {
   readonly outputJson?: string;
   readonly outputHtml?: string;
 }
+
+const positive = numberWhere((value) => value > 0, 'a number above 0');
+const notNegative = numberWhere((value) => value >= 0, 'a number of at least 0');
+const fraction = numberWhere((value) => value >= 0 && value < 1, 'a number from 0 to below 1');
+const percentile = numberWhere(
+  (value) => value >= 0 && value <= 100,
+  'numbers from 0 to 100, such as 50,90,99',
+);
 
 const GOODPUT_NAMES = ['ttft', 'tpot', 'e2el'];
 
@@ -108,7 +116,7 @@ export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): 
     .addOption(
       new Option('--request-rate <n>', 'requests a second; inf sends all at once')
         .argParser(rate)
-        .default(null, 'inf'),
+        .default(Number.POSITIVE_INFINITY, 'inf'),
     )
     .option(
       '--burstiness <n>',
@@ -145,6 +153,7 @@ export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): 
         headers: headersOf(flags),
         extraBody: extraBodyOf(flags),
         model: flags.model ?? null,
+        requestRate: Number.isFinite(flags.requestRate) ? flags.requestRate : null,
         dataset: flags.datasetName,
         datasetPath: flags.datasetPath ?? null,
         numPrompts: flags.numPrompts ?? null,
@@ -212,31 +221,23 @@ Examples:
   svc bench serve --dataset-name sharegpt --dataset-path sharegpt.json \\
     --backend openai-chat --max-concurrency 16 --output-html report.html`;
 
-/** Null is without limit. */
-function rate(text: string): number | null {
-  return text === 'inf' ? null : positive(text);
+/** Commander takes null for a flag without a value: without limit is a number. */
+function rate(text: string): number {
+  if (text === 'inf') return Number.POSITIVE_INFINITY;
+  return numberWhere((value) => value > 0, 'a number above 0, or inf')(text);
 }
 
-function positive(text: string): number {
-  const value = Number(text);
-  if (text.trim() !== '' && Number.isFinite(value) && value > 0) return value;
-  throw new InvalidArgumentError('expected a number above 0');
-}
-
-function notNegative(text: string): number {
-  return text === '0' ? 0 : positive(text);
-}
-
-function fraction(text: string): number {
-  const value = notNegative(text);
-  if (value < 1) return value;
-  throw new InvalidArgumentError('expected a number from 0 to below 1');
+/** Reads a number for which `holds`. */
+function numberWhere(holds: (value: number) => boolean, expected: string): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (text.trim() !== '' && Number.isFinite(value) && holds(value)) return value;
+    throw new InvalidArgumentError(`expected ${expected}`);
+  };
 }
 
 function percentiles(text: string): number[] {
-  const list = text.split(',').map((part) => notNegative(part.trim()));
-  if (list.every((percent) => percent <= 100)) return list;
-  throw new InvalidArgumentError('expected numbers from 0 to 100, such as 50,90,99');
+  return text.split(',').map(percentile);
 }
 
 function jsonObject(text: string): Readonly<Record<string, unknown>> {

@@ -133,8 +133,9 @@ function report(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE_ERROR;
   if (error instanceof SvcError) {
     process.stderr.write(`error: ${error.message}\n`);
-    const isUsage = error instanceof ConfigError || error instanceof NotAvailableError;
-    return isUsage && !hasStarted ? USAGE_ERROR : 1;
+    // What an option needs may be known only when the hardware was asked.
+    const isUsage = error instanceof NotAvailableError || (error instanceof ConfigError && !hasStarted);
+    return isUsage ? USAGE_ERROR : 1;
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   process.stderr.write(`error: ${text}\n`);

@@ -38,10 +38,12 @@ export function refused(
 const TEXT_ONLY = 'models here read and write text only';
 const ONE_PROCESS = 'one process on one machine computes the model';
 const MORE_INSTANCES = 'start more instances behind svc proxy';
-const NO_EXPERTS = 'no model here has experts';
+const SHARED_EXPERTS =
+  'ranks of --tensor-parallel-size always share the experts of a layer, the same ones at all times';
 const WITHOUT = 'leave it out';
 const USE_METRICS = 'leave it out and read /metrics';
-const NO_GRAPHS = 'kernels are compiled ahead; nothing is captured or compiled at start';
+const GRAPHS_LATER =
+  'kernels are compiled ahead; on a GPU decode steps that come again become CUDA graphs while they are served (--enforce-eager makes none)';
 const NO_STATE_SPACE = 'no state-space model is served';
 const PREFILL_SHARE = 'prompts share a step as far as --max-num-batched-tokens goes';
 
@@ -148,10 +150,10 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   refused('--data-parallel-external-lb -dpe', 'nothing', ONE_PROCESS, MORE_INSTANCES),
   refused('--decode-context-parallel-size -dcp', 'value', ONE_PROCESS, 'use 1', ['1']),
   harmless('--distributed-executor-backend', 'value', ONE_PROCESS),
-  harmless('--enable-expert-parallel -ep', 'nothing', NO_EXPERTS),
-  harmless('--all2all-backend', 'value', NO_EXPERTS),
-  harmless('--enable-eplb', 'nothing', NO_EXPERTS),
-  harmless('--eplb-config', 'json', NO_EXPERTS),
+  harmless('--enable-expert-parallel -ep', 'nothing', SHARED_EXPERTS),
+  harmless('--all2all-backend', 'value', SHARED_EXPERTS),
+  harmless('--enable-eplb', 'nothing', SHARED_EXPERTS),
+  harmless('--eplb-config', 'json', SHARED_EXPERTS),
   harmless('--disable-custom-all-reduce', 'nothing', ONE_PROCESS),
   harmless('--max-parallel-loading-workers', 'value', ONE_PROCESS),
   refused('--worker-cls', 'value', 'svc runs no Python', WITHOUT, ['auto']),
@@ -173,7 +175,11 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     'use --kv-cache-memory-bytes',
   ),
   harmless('--prefix-caching-hash-algo', 'value', 'cached blocks are named by SHA-256'),
-  harmless('--cpu-offload-gb', 'value', 'weights are in main memory already'),
+  harmless(
+    '--cpu-offload-gb',
+    'value',
+    'weights are where they are computed with: in main memory, or all on the GPU',
+  ),
   harmless('--calculate-kv-scales', 'nothing', 'int8 has a scale for each token, and fp8 has none'),
   refused(
     '--kv-offloading-size',
@@ -204,13 +210,17 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   harmless('--long-prefill-token-threshold', 'value', PREFILL_SHARE),
   harmless('--disable-chunked-mm-input', 'nothing', TEXT_ONLY),
   refused('--scheduler-cls', 'value', 'svc runs no Python', 'see --scheduling-policy'),
-  harmless('--disable-hybrid-kv-cache-manager', 'nothing', 'all layers share one kind of KV cache'),
+  harmless(
+    '--disable-hybrid-kv-cache-manager',
+    'nothing',
+    'layers with a window always keep the blocks that it reaches, and others all',
+  ),
   harmless('--async-scheduling', 'nothing', 'steps are always planned while the one before runs'),
 
   // Compilation, measurement and hardware.
-  harmless('--compilation-config -cc', 'json', NO_GRAPHS),
-  harmless('--optimization-level -O', 'value', NO_GRAPHS),
-  harmless('-O0 -O1 -O2 -O3', 'nothing', NO_GRAPHS),
+  harmless('--compilation-config -cc', 'json', GRAPHS_LATER),
+  harmless('--optimization-level -O', 'value', GRAPHS_LATER),
+  harmless('-O0 -O1 -O2 -O3', 'nothing', GRAPHS_LATER),
   harmless('--performance-mode', 'value', 'there is one way to run'),
   harmless('--additional-config', 'json', 'it is for hardware that svc does not know'),
   harmless('--show-hidden-metrics-for-version', 'value', 'no metric is hidden'),
@@ -222,7 +232,7 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     'leave it out and read /metrics',
   ),
   harmless('--kv-cache-metrics-sample', 'value', 'the life of KV blocks is not measured'),
-  harmless('--cudagraph-metrics', 'nothing', NO_GRAPHS),
+  harmless('--cudagraph-metrics', 'nothing', 'CUDA graphs are not counted'),
   refused('--enable-layerwise-nvtx-tracing', 'nothing', 'svc runs no profiler', WITHOUT),
   refused('--enable-logging-iteration-details', 'nothing', 'single steps are not logged', USE_METRICS),
   refused('--profiler-config', 'json', 'there is no profiler inside', 'use node --cpu-prof or perf'),

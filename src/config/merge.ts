@@ -248,7 +248,7 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
       port: values.port,
       apiKeys: values.apiKey,
       cors: corsConfig(values),
-      servedModelNames: values.servedModelName,
+      servedModelNames: [...new Set(values.servedModelName)],
       logRequests: values.enableLogRequests,
       maxLoggedLength: values.maxLogLen,
       logStats: !values.disableLogStats,

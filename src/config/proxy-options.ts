@@ -14,6 +14,7 @@ export type PolicyName = (typeof POLICIES)[number];
 const DEFAULT_PORT = 10_001;
 const DEFAULT_DISCOVERY_PORT = 30_001;
 const LOOPBACK = '127.0.0.1';
+const ANY_ADDRESS: readonly string[] = ['0.0.0.0', '::'];
 
 export const PROXY_OPTIONS = new OptionTable({
   ...group('General', {
@@ -90,6 +91,20 @@ export function proxyConfig(...sources: readonly OptionSource<string>[]): ProxyC
       { param: 'discovery-host' },
     );
   }
+  expectTwoPorts(values);
   checkKvTransferSecret(values.kvTransferSecret);
   return { ...values, cors: corsConfig(values) };
+}
+
+/** On addresses of which neither includes the other, both may have the same number. */
+function expectTwoPorts({ host, port, discoveryHost, discoveryPort }: ValuesOf<typeof PROXY_OPTIONS>): void {
+  if (port !== discoveryPort || port === 0) return;
+  const hosts = [host, discoveryHost];
+  const areApart =
+    host !== discoveryHost && hosts.every((one) => isIP(one) !== 0 && !ANY_ADDRESS.includes(one));
+  if (areApart) return;
+  throw new ConfigError(
+    `--port and --discovery-port are both ${port}: clients and instances need a port each, so give one of them another`,
+    { param: 'discovery-port' },
+  );
 }

@@ -134,7 +134,7 @@ export class InferenceEngine {
       const text = await readModelText(config, onWarning);
       const engines = await starting;
       const { maxModelLen, vocabSize } = engines.info;
-      warnOfForeignIds(text.tokenizer, vocabSize, onWarning);
+      for (const notice of foreignIdNotices(text, vocabSize)) onWarning?.(notice);
       const { eosTokenIds, maxOutputTokens } = text;
       const limits = {
         maxModelLen,
@@ -437,16 +437,27 @@ function observePrompt(
   };
 }
 
-/** Texts with such tokens are refused when they come; that the files do not belong together is better known at start. */
-function warnOfForeignIds(
-  tokenizer: Tokenizer | null,
-  vocabSize: number,
-  onWarning: InferenceEngineOptions['onWarning'],
-): void {
-  const largest = (tokenizer?.vocabSize ?? 0) - 1;
-  if (largest < vocabSize) return;
-  onWarning?.(
-    `the tokenizer has ids up to ${largest}, but the model knows only those below ${vocabSize} (vocab_size in ` +
-      'config.json): prompts with others are refused; is it the tokenizer of another model?',
-  );
+/** Vocabularies are made longer than their tokenizers, for the sake of kernels, but by far less. */
+const LEAST_TOKENIZED = 0.9;
+
+/** What tells that files do not belong together, and shows late or not at all while requests come. */
+function foreignIdNotices({ tokenizer, eosTokenIds }: ModelText, vocabSize: number): string[] {
+  const known = `the model knows those below ${vocabSize} (vocab_size in config.json)`;
+  const numIds = tokenizer?.vocabSize ?? vocabSize;
+  const ids = `the tokenizer has ids up to ${numIds - 1}, and ${known}`;
+  const unknownEnds = eosTokenIds.filter((id) => id >= vocabSize);
+  return [
+    ...(numIds > vocabSize ? [`${ids}: prompts with others are refused; ${OF_ANOTHER}`] : []),
+    ...(numIds < vocabSize * LEAST_TOKENIZED
+      ? [`${ids}: answers may hold tokens without a text; ${OF_ANOTHER}`]
+      : []),
+    ...(unknownEnds.length > 0
+      ? [
+          `no answer can end with the tokens ${unknownEnds.join(', ')} (eos_token_id), for ${known}: mend generation_config.json, ` +
+            'config.json or tokenizer_config.json, whichever names them',
+        ]
+      : []),
+  ];
 }
+
+const OF_ANOTHER = 'is it the tokenizer of another model?';

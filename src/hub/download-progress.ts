@@ -13,12 +13,12 @@ interface Sample {
 
 /** @param update as of `startLoadProgress` */
 export function downloadProgress(
-  update: (fraction: number, what: string) => void,
+  update: (fraction: number | null, what: string) => void,
   now: () => number = Date.now,
 ): (progress: DownloadProgress) => void {
   let samples: Sample[] = [];
   return ({ done, total, what }) => {
-    if (total === 0) return update(0, what);
+    if (total === 0) return update(null, what);
     const time = now();
     samples = [
       ...samples.filter((sample, index) => isRecent(samples[index + 1] ?? sample, time)),

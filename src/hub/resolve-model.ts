@@ -19,9 +19,10 @@ export async function resolveModel(nameOrPath: string, options: DownloadOptions 
   }
   const name = parseModelName(nameOrPath);
   if (name === null) {
+    const isTokenizer = options.part === 'tokenizer';
     throw new ModelLoadError(
-      `the ${isGgufPath(nameOrPath) ? 'file' : 'folder'} ${nameOrPath} does not exist: give a folder with config.json and ` +
-        '*.safetensors, a *.gguf file, or a name on the hub such as ' +
+      `the ${isGgufPath(nameOrPath) ? 'file' : 'folder'} ${nameOrPath}${isTokenizer ? ' of the tokenizer' : ''} does not exist: ` +
+        `give a folder with ${isTokenizer ? 'tokenizer.json' : 'config.json and *.safetensors'}, a *.gguf file, or a name on the hub such as ` +
         'Qwen/Qwen2.5-0.5B-Instruct or Qwen/Qwen2.5-0.5B-Instruct@main',
     );
   }

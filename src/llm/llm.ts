@@ -92,7 +92,7 @@ export class LLM {
    * Starts to load the model at once; the first call waits for it, and is where a failure to load is thrown.
    * @throws ConfigError for an unknown or wrong option, NotAvailableError for one of another server that svc cannot serve.
    */
-  constructor(options: LLMOptions) {
+  constructor(options: LLMOptions = {}) {
     const onWarning = (message: string): void => process.emitWarning(message, 'SvcWarning');
     const config = toEngineConfig(options, process.env, onWarning);
     this.#maxNumSeqs = config.maxNumSeqs * config.dataParallelSize;

@@ -1,8 +1,8 @@
 // Progress of start-up on stderr: a bar on a terminal, otherwise a few log lines.
 
 export interface LoadProgress {
-  /** @param fraction 0 to 1 of the current phase. */
-  update(fraction: number, what: string): void;
+  /** @param fraction 0 to 1 of the current phase; null where there is nothing to measure. */
+  update(fraction: number | null, what: string): void;
   stop(): void;
 }
 
@@ -20,7 +20,7 @@ export async function startLoadProgress(log: (line: string) => void): Promise<Lo
   const bar = new Bar(about, Presets.shades_grey);
   bar.start(100, 0, { what: 'starting' });
   return {
-    update: (fraction, what) => bar.update(Math.floor(fraction * 100), { what }),
+    update: (fraction, what) => bar.update(Math.floor((fraction ?? 0) * 100), { what }),
     stop: () => bar.stop(),
   };
 }
@@ -30,6 +30,7 @@ function progressLines(log: (line: string) => void): LoadProgress {
   let next = 0;
   return {
     update(fraction, what) {
+      if (fraction === null) return log(what);
       // Back at an earlier point: the next thing has begun.
       if (fraction < last) next = 0;
       last = fraction;

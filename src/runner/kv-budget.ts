@@ -159,6 +159,24 @@ export function longestFitting(
   return Math.min(modelLimit, Math.max(blockSize, longest));
 }
 
+/**
+ * What to tell where `kvCacheMemoryBytes` is more than the machine has left; null where it is not. Memory of the host is taken as it is
+ * used, so that the engine may serve for long.
+ */
+export function overcommitNotice(
+  { kvCacheMemoryBytes, dataParallelSize }: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'dataParallelSize'>,
+  ops: MemoryOps,
+): string | null {
+  if (kvCacheMemoryBytes === null || ops.deviceMemory() !== null) return null;
+  const wanted = kvCacheMemoryBytes * dataParallelSize;
+  const free = ops.freeMemory();
+  if (wanted <= free) return null;
+  return (
+    `--kv-cache-memory-bytes ${wanted} (${shown(wanted)}) is more than the ${shown(free)} that are free: the cache takes memory ` +
+    'as it is used, and the system may end the process when there is no more; lower it'
+  );
+}
+
 function fittingBlocks(design: CacheDesign, { bytes, numRanks, stage }: CacheMemory): number {
   const { shape, stages = [shape] } = design;
   return Math.floor(bytes / (stage === null ? designBytes(design) * numRanks : kvBlockBytes(stages[stage]!)));

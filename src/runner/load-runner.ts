@@ -17,6 +17,7 @@ import { compatibilityOf, describe, describeStages } from './describe-engine.ts'
 import { FOR_WEIGHTS, forKvCache, withMemoryFor } from './device-memory.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { expectPossible } from './expect-possible.ts';
+import { overcommitNotice } from './kv-budget.ts';
 import { takeKvMemory } from './kv-memory.ts';
 import { KvPlan } from './kv-plan.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
@@ -122,6 +123,9 @@ async function loadOn(
   const maxModelLen = await agree(() => plan.maxModelLen(model));
   const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));
   const { shape, windows } = plan.design(model);
+  const isFirstEngine = (config.share?.rank ?? 0) === 0;
+  const notice = isFirstEngine && ops.ranks.rank === 0 ? overcommitNotice(config, ops) : null;
+  if (notice !== null) onWarning(notice);
   const kv = await withMemoryFor(forKvCache(config.kvCacheMemoryBytes), () =>
     takeKvMemory(stages, model, { ...shape, blocks: numBlocks }, config.kvTransfer !== null),
   );
@@ -134,7 +138,7 @@ async function loadOn(
     kvCompatibility: config.kvTransfer === null ? null : { ...compatibilityOf(about), ...kv.layout },
   };
   // One of several engines writes what all of them read.
-  if ((config.share?.rank ?? 0) === 0) for (const { packedCache } of places) void packedCache?.keep();
+  if (isFirstEngine) for (const { packedCache } of places) void packedCache?.keep();
   const { pooling } = model.config;
   if (pooling !== null) return new PoolingRunner(info, stages, model, kv, pooling);
   return new ModelRunner(info, stages, model, kv, draft?.draftModel ?? null, adapters, tell);

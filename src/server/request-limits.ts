@@ -35,10 +35,21 @@ export function checkBudget(
 ): void {
   for (const { promptTokenIds } of prompts) {
     if (promptTokenIds.length + requested <= maxModelLen) continue;
+    const length = promptTokenIds.length;
     throw new InvalidRequestError(
-      `The prompt has ${promptTokenIds.length} tokens and max_tokens asks for ${requested} more, but the context of ` +
-        `this model is ${maxModelLen}: shorten the prompt to ${Math.max(0, maxModelLen - requested)} tokens or lower max_tokens`,
+      `The prompt has ${length} tokens and max_tokens asks for ${requested} more, but the context of ` +
+        `this model is ${maxModelLen}: ${remedyFor(length, requested, maxModelLen)}`,
       { param: 'input_tokens' },
     );
   }
+}
+
+/** Whichever of the two leaves room for the other; both where neither does. */
+function remedyFor(promptLength: number, requested: number, maxModelLen: number): string {
+  const [forPrompt, forAnswer] = [maxModelLen - requested, maxModelLen - promptLength];
+  const remedies = [
+    ...(forPrompt > 0 ? [`shorten the prompt to ${forPrompt} token${forPrompt === 1 ? '' : 's'}`] : []),
+    ...(forAnswer > 0 ? [`lower max_tokens to ${forAnswer}`] : []),
+  ];
+  return remedies.join(' or ') || 'shorten the prompt and lower max_tokens';
 }

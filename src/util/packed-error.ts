@@ -1,6 +1,6 @@
 // Errors as plain data, for messages between threads: a structured clone would lose their classes.
 
-import { ConfigError, ModelLoadError, NativeAddonError, SvcError } from '../errors.ts';
+import { ConfigError, ModelLoadError, NativeAddonError, NotAvailableError, SvcError } from '../errors.ts';
 
 export interface PackedError {
   readonly name: string;
@@ -16,7 +16,7 @@ export function packError(error: unknown): PackedError {
   return { name: error.name, message: error.message, stack: error.stack, param };
 }
 
-const START_ERRORS = { ConfigError, ModelLoadError, NativeAddonError } as const;
+const START_ERRORS = { ConfigError, ModelLoadError, NativeAddonError, NotAvailableError } as const;
 
 /** The error with its class where it is one that a person can mend, else as it was thrown. */
 export function unpackError(packed: PackedError): Error {

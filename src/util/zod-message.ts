@@ -34,11 +34,18 @@ export function describeIssue(issue: Issue, value: unknown, whole: string): stri
   if (meant !== undefined) {
     return describeIssue({ ...meant, path: [...issue.path, ...meant.path] }, value, whole);
   }
-  const wrong = valueAt(issue.path, value);
+  const wrong = wrongPart(issue, value);
   const got = wrong === undefined ? '' : `, got ${preview(wrong)}`;
   const field = pathOf(issue.path) || whole;
   const rule = OWN_SENTENCE.test(issue.message) ? `: ${issue.message}` : ` ${ruleOf(issue)}`;
   return `${field}${rule}${got}`;
+}
+
+/** What of `value` breaks the rule; undefined where its place says it all. */
+function wrongPart(issue: Issue, value: unknown): unknown {
+  const found = valueAt(issue.path, value);
+  if (found === undefined || issue.code === 'unrecognized_keys') return undefined;
+  return issue.code === 'invalid_key' ? issue.path.at(-1) : found;
 }
 
 /** `messages[0].content` */
@@ -70,9 +77,11 @@ function ruleOf(issue: Issue): string {
         ? `must be less than ${issue.maximum}`
         : `must ${bound(issue.origin, 'at most', Number(issue.maximum))}`;
     case 'invalid_value':
-      return `must be ${issue.values.map((value) => JSON.stringify(value)).join(' or ')}`;
+      return oneOf(issue.values);
     case 'invalid_union':
       return unionRule(issue);
+    case 'unrecognized_keys':
+      return `has no field ${issue.keys.map((key) => shortened(key)).join(', ')}`;
     case 'invalid_key':
       return `is not accepted: ${issue.issues[0]?.message ?? 'wrong key'}`;
     default:
@@ -85,10 +94,15 @@ function deepestBranch(issue: Issue & { code: 'invalid_union' }): Issue | undefi
   return issue.errors.flat().find(({ path }) => path.length > 0);
 }
 
-/** All branches as alternatives: `must be a string or an array`. */
+/** All branches as alternatives: `must be a string or an array`. Where one field tells them apart, its values. */
 function unionRule(issue: Issue & { code: 'invalid_union' }): string {
+  if ('options' in issue && issue.options !== undefined) return oneOf(issue.options);
   const rules = issue.errors.flatMap((branch) => branch.slice(0, 1)).map((first) => ruleOf(first));
   return `must be ${[...new Set(rules.map((rule) => rule.replace(/^must be /, '')))].join(' or ')}`;
+}
+
+function oneOf(values: readonly z.core.util.Primitive[]): string {
+  return `must be ${values.map((value) => JSON.stringify(value)).join(' or ')}`;
 }
 
 function bound(origin: string, direction: string, limit: number): string {

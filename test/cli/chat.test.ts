@@ -1,6 +1,7 @@
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -228,6 +229,27 @@ describe('svc chat tells in one line', () => {
       'error: nothing answers at http://127.0.0.1:1/v1/models: start a server with svc serve, ' +
         'or give the address of one with --url\n',
     );
+  });
+
+  it('that the certificate of the server is not trusted, and how it is', async () => {
+    const pem = (name: string) => readFileSync(join('test/fixtures/tls', name));
+    const server = createSecureServer({ cert: pem('server.pem'), key: pem('server.key') }, (_, response) =>
+      response.writeHead(404).end(),
+    ).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    onTestFinished(() => void server.close());
+    const address = server.address();
+    const origin = `https://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+    const args = ['chat', '--url', `${origin}/v1`, '-q', 'Hello'];
+    const { code, stderr } = await runCli(args);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      new RegExp(
+        `^error: ${origin} answers, but no authority .* certificate: .* NODE_EXTRA_CA_CERTS to the file .*\\n$`,
+      ),
+    );
+    const trusting = await runCli(args, { NODE_EXTRA_CA_CERTS: 'test/fixtures/tls/ca.pem' });
+    expect(trusting.stderr).not.toContain('certificate');
   });
 
   it('that there is no such host', async () => {

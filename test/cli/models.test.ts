@@ -1,4 +1,4 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -166,6 +166,33 @@ describe('svc models inspect', () => {
     );
   });
 
+  const config = (fields: object) => (folder: string) => {
+    const path = join(folder, 'config.json');
+    writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, 'utf8')), ...fields }));
+  };
+  it.each([
+    ['no tokenizer', (folder: string) => rmSync(join(folder, 'tokenizer.json')), 'tokenizer'],
+    [
+      'half a tokenizer',
+      (folder: string) => truncateSync(join(folder, 'tokenizer.json'), 1000),
+      'tokenizer.json',
+    ],
+    ['more layers than it says', config({ num_hidden_layers: 3 }), 'the checkpoint has 4 layers'],
+    ['another vocabulary', config({ vocab_size: 3000 }), 'must be \\[3000, 256\\] by config.json'],
+    [
+      'settings that are none',
+      (folder: string) => writeFileSync(join(folder, 'generation_config.json'), '{"temperature": "hot"}'),
+      'generation_config.json: temperature must be a number',
+    ],
+  ])('finds a model with %s, which svc serve refuses', async (name, damage, reason) => {
+    const folder = join(home, name);
+    await cp(BUNDLED, folder, { recursive: true });
+    damage(folder);
+    const { code, stdout } = await runCli(['models', 'inspect', folder]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(new RegExp(`^runs here +no: .*${reason}`, 'm'));
+  });
+
   it('finds the format of the weights where config.json does not tell it', async () => {
     const folder = join(home, 'unsaid');
     await mkdir(folder);
@@ -230,7 +257,7 @@ describe('the models of this machine', () => {
 });
 
 it('a download tells how much it has, how fast it is and how long it will take', () => {
-  const said: [number, string][] = [];
+  const said: [number | null, string][] = [];
   let time = 0;
   const progress = downloadProgress(
     (fraction, what) => said.push([fraction, what]),
@@ -255,6 +282,6 @@ it('a download tells how much it has, how fast it is and how long it will take',
     expect.anything(),
     [0.36, '36.0 MiB of 100.0 MiB, 1.0 MiB/s, 64 s left, downloading m'],
     [1, '100.0 MiB of 100.0 MiB, downloading m'],
-    [0, 'using the local copy'],
+    [null, 'using the local copy'],
   ]);
 });

@@ -95,6 +95,19 @@ describe('svc serve', () => {
     expect(await runCli(['serve', ...args])).toEqual({ code: 2, stdout: '', stderr: message });
   });
 
+  it.each(['serve --port 0 --host 127.0.0.1', 'bench latency'])(
+    'refuses in one line of svc %s what needs a GPU where there is none',
+    async (command) => {
+      const args = [...command.split(' '), '--attention-backend', 'FLASH_ATTN'];
+      const { code, stderr } = await runCli(args, { CUDA_VISIBLE_DEVICES: '-1' });
+      expect(code).toBe(2);
+      expect(stderr).toMatch(
+        /^error: --attention-backend FLASH_ATTN computes on .* use CPU_ATTN or auto\n$/m,
+      );
+      expect(stderr).not.toMatch(/\n {4}at /);
+    },
+  );
+
   it('refuses limits that contradict each other, with the fix', async () => {
     const { code, stderr } = await runCli(['serve', '--max-num-batched-tokens', '8', '--max-num-seqs', '16']);
     expect(code).toBe(2);

@@ -89,6 +89,15 @@ describe('options of other servers', () => {
     ]);
   });
 
+  it.each([
+    ['--enable-expert-parallel', /ranks of --tensor-parallel-size always share the experts of a layer/],
+    ['--enable-eplb', /the same ones at all times$/],
+    ['-O3', /decode steps that come again become CUDA graphs/],
+    ['--disable-hybrid-kv-cache-manager', /layers with a window always keep the blocks that it reaches/],
+  ])('tell of %s what is true of experts, graphs and windows', (flag, reason) => {
+    expect(notices(flag)).toEqual([expect.stringMatching(reason)]);
+  });
+
   it('are refused where they ask for something, with the reason and what to do', () => {
     const refusal = () => notices('--num-gpu-blocks-override', '512');
     expect(refusal).toThrow(NotAvailableError);

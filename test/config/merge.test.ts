@@ -27,6 +27,10 @@ describe('options', () => {
     expect(configured({ kvCacheDtype: given }).engine.kvCacheDtype).toBe(expected);
   });
 
+  it('take a name of the model once, however often it is given', () => {
+    expect(configured({ servedModelName: ['a', 'b', 'a'] }).http.servedModelNames).toEqual(['a', 'b']);
+  });
+
   it('refuse another format of keys and values', () => {
     expect(() => configured({ kvCacheDtype: 'fp8_e5m2' })).toThrow(/kv-cache-dtype: .*fp8.*, got "fp8_e5m2"/);
   });

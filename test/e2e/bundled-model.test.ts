@@ -32,6 +32,13 @@ describe('LLM without a model', () => {
       cases.map((one) => one.greedy_ids),
     );
   });
+
+  it('needs no options', async () => {
+    const llm = new LLM();
+    const [output] = await llm.generate('Once', { max_tokens: 2, ignore_eos: true });
+    await llm.close();
+    expect(output?.outputs[0]?.token_ids).toHaveLength(2);
+  });
 });
 
 describe('svc serve without a model', () => {

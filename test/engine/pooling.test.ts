@@ -6,7 +6,7 @@ import type { EngineConfig } from '../../src/config/engine-config.ts';
 import type { EngineCore } from '../../src/engine/engine-core.ts';
 import type { InferenceEngine, PreparedPooling } from '../../src/engine/inference-engine.ts';
 import { preparePooling } from '../../src/engine/pooling/pooling-input.ts';
-import { toEmbedding, toScore } from '../../src/engine/pooling/vectors.ts';
+import { cosine, toEmbedding, toScore } from '../../src/engine/pooling/vectors.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import { sharedAbortController } from '../../src/util/abortable.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
@@ -186,6 +186,16 @@ it('refuses ranks for a model whose heads they cannot share', needsNative, async
     tensorParallelSize: 2,
   });
   await expect(starting).rejects.toThrow("does not divide the model's 1 heads of keys and values: use 1");
+});
+
+it('a cosine is no more than 1, however its sums are rounded', () => {
+  fc.assert(
+    fc.property(fc.float32Array({ minLength: 1, noNaN: true, noDefaultInfinity: true }), (vector) => {
+      const opposite = vector.map((value) => -value);
+      expect(cosine(vector, vector)).toBeLessThanOrEqual(1);
+      expect(cosine(vector, opposite)).toBeGreaterThanOrEqual(-1);
+    }),
+  );
 });
 
 /** How a model may be computed: none of it changes a bit. */

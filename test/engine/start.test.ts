@@ -56,8 +56,36 @@ describe.each(availableBackends)('an engine that starts on %s', (device) => {
     const warnings: string[] = [];
     const engine = await start(folder, { device }, warnings);
     expect(warnings).toEqual([
-      expect.stringMatching(/the tokenizer has ids up to \d+, but the model knows only those below 64/),
+      expect.stringMatching(
+        /^the tokenizer has ids up to \d+, and the model knows those below 64 .* are refused/,
+      ),
     ]);
+    await engine.close();
+  });
+
+  it('warns of a tokenizer that has far fewer ids than the model, and of an end token that it has not', async () => {
+    const folder = newFolder();
+    writeTinyModel(folder, {
+      config: { vocab_size: 1024 },
+      generationConfig: { eos_token_id: [1, 99999999] },
+    });
+    const warnings: string[] = [];
+    const engine = await start(folder, { device }, warnings);
+    expect(warnings).toEqual([
+      expect.stringMatching(
+        /^the tokenizer has ids up to 319, .* below 1024 .* is it the tokenizer of another model\?$/,
+      ),
+      expect.stringMatching(/^no answer can end with the tokens 99999999 \(eos_token_id\), .* below 1024 /),
+    ]);
+    await engine.close();
+  });
+
+  it('takes a vocabulary that is a little longer than the tokenizer as it is', async () => {
+    const folder = newFolder();
+    writeTinyModel(folder, { config: { vocab_size: 352 } });
+    const warnings: string[] = [];
+    const engine = await start(folder, { device }, warnings);
+    expect(warnings).toEqual([]);
     await engine.close();
   });
 

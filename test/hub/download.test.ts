@@ -445,6 +445,9 @@ describe('a model that cannot be had', () => {
       /folder \.\/models\/none does not exist/,
     );
     expect(await refusal(resolveModel('/nowhere/at/all', { env }))).toMatch(/does not exist/);
+    expect(await refusal(resolveModel('/nowhere/at/all', { env, part: 'tokenizer' }))).toMatch(
+      /^the folder \/nowhere\/at\/all of the tokenizer does not exist: give a folder with tokenizer\.json, /,
+    );
     for (const path of ['none.gguf', 'models/none.gguf', './models/a/none.gguf']) {
       expect(await refusal(resolveModel(path, { env }))).toMatch(`the file ${path} does not exist`);
     }

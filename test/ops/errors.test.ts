@@ -3,7 +3,7 @@
 import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { ConfigError, ModelLoadError, ShapeError } from '../../src/errors.ts';
+import { ConfigError, HostMemoryError, ModelLoadError, ShapeError } from '../../src/errors.ts';
 import { chooseIsa, chooseThreads, loadNative } from '../../src/native/native.ts';
 import type { AttentionBatch, TokenIds } from '../../src/ops/ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
@@ -144,6 +144,18 @@ describeEachIsa('wrong calls', (isa) => {
     );
     cpu.storeKv(zeros(1, 8), zeros(1, 8), step, 0);
     expect([...cpu.read(zeros(1, 8))]).toEqual(Array(8).fill(0));
+  });
+
+  it('of makeKvCache with more than can be addressed tell of memory', () => {
+    const huge = {
+      layers: 64,
+      blocks: 2 ** 27,
+      blockSize: 256,
+      kvHeads: 32,
+      headDim: 256,
+      dtype: 'f32',
+    } as const;
+    expect(() => cpu.makeKvCache(huge)).toThrow(HostMemoryError);
   });
 
   it('of makeKvCache with odd sizes are refused', () => {

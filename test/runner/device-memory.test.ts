@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { ConfigError, DeviceMemoryError } from '../../src/errors.ts';
+import { ConfigError, DeviceMemoryError, HostMemoryError } from '../../src/errors.ts';
 import { explained, forKvCache, forSteps } from '../../src/runner/device-memory.ts';
 
 it.each([
@@ -17,6 +17,21 @@ it.each([
   expect(explained(cause, forSteps(givenBytes))).toMatchObject({
     message: expect.stringContaining(
       `a step finds no memory on the GPU: ${cause.message}: lower --${option}, `,
+    ),
+  });
+});
+
+it('too little memory on the machine is mended by a smaller cache or a higher limit', () => {
+  const cause = new HostMemoryError('cannot allocate 7 bytes: Cannot allocate memory');
+  expect(explained(cause, forKvCache(null))).toMatchObject({
+    name: 'ConfigError',
+    message:
+      'the KV cache finds no memory on this machine: cannot allocate 7 bytes: Cannot allocate memory: lower ' +
+      '--gpu-memory-utilization or --max-num-seqs, give it less by --kv-cache-memory-bytes, or raise the limit of the process (ulimit -v)',
+  });
+  expect(explained(cause, forKvCache(2 ** 20))).toMatchObject({
+    message: expect.stringMatching(
+      /: lower --kv-cache-memory-bytes, or raise the limit of the process \(ulimit -v\)$/,
     ),
   });
 });

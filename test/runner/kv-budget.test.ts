@@ -2,7 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
 import { ALONE } from '../../src/ops/ranks.ts';
-import { cacheMemory, chooseNumBlocks, kvBlockBytes, longestFitting } from '../../src/runner/kv-budget.ts';
+import {
+  cacheMemory,
+  chooseNumBlocks,
+  kvBlockBytes,
+  longestFitting,
+  overcommitNotice,
+} from '../../src/runner/kv-budget.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
 
 const SHAPE = { layers: 2, blocks: 1, blockSize: 16, kvHeads: 2, headDim: 8, dtype: 'f32' } as const;
@@ -42,6 +48,17 @@ describe('the KV budget', () => {
     expect(cacheMemory(MEMORY, host, { ...NOTHING, draftBytes: 200 })).toEqual(room(400));
     expect(cacheMemory({ ...MEMORY, kvCacheMemoryBytes: 7 }, host)).toEqual(room(7));
     expect(cacheMemory(MEMORY, { ...host, ranks: { rank: 1, size: 4 } })).toEqual(room(500, 4));
+  });
+
+  it('tells where more is asked for of the host than is free, by all engines together', () => {
+    const host = { freeMemory: () => 1000, deviceMemory: () => null, ranks: ALONE };
+    const asked = (kvCacheMemoryBytes: number | null, dataParallelSize = 1) =>
+      overcommitNotice({ kvCacheMemoryBytes, dataParallelSize }, host);
+    expect([asked(null), asked(1000)]).toEqual([null, null]);
+    expect(asked(1001)).toMatch(
+      /^--kv-cache-memory-bytes 1001 .* is more than the 1000 B that are free: .*lower it$/,
+    );
+    expect(asked(501, 2)).toMatch(/^--kv-cache-memory-bytes 1002 /);
   });
 
   it('has, as one of several engines, its share of the host less its own weights, whatever others have loaded', () => {

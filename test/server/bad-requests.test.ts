@@ -219,7 +219,16 @@ describe('a field that is wrong', () => {
     [{ max_tokens: 513 }, 'max_tokens', /^max_tokens must be at most 512, .*got 513$/],
     [{ max_tokens: 1.5 }, 'max_tokens', /^max_tokens must be an integer, got 1\.5$/],
     [{ max_tokens: '12' }, 'max_tokens', /^max_tokens must be a number, got "12"$/],
-    [{ max_tokens: 512 }, 'input_tokens', /^The prompt has 2 tokens and max_tokens asks for 512 more/],
+    [
+      { max_tokens: 512 },
+      'input_tokens',
+      /^The prompt has 2 tokens and max_tokens asks for 512 more, .* is 512: lower max_tokens to 510$/,
+    ],
+    [
+      { max_tokens: 511 },
+      'input_tokens',
+      / is 512: shorten the prompt to 1 token or lower max_tokens to 510$/,
+    ],
     [{ temperature: -0.1 }, 'temperature', /^temperature must be at least 0, got -0\.1$/],
     [{ temperature: 'hot' }, 'temperature', /^temperature must be a number, got "hot"$/],
     [{ temperature: [] }, 'temperature', /got an empty array$/],
@@ -264,7 +273,7 @@ describe('a field that is wrong', () => {
     [
       { logit_bias: { a: 1 } },
       'logit_bias',
-      /^logit_bias\.a is not accepted: keys must be token ids, got 1$/,
+      /^logit_bias\.a is not accepted: keys must be token ids, got "a"$/,
     ],
     [{ logit_bias: { 5: 'x' } }, 'logit_bias', /^logit_bias\.5 must be a number, got "x"$/],
     [{ logit_bias: { 320: 1 } }, 'logit_bias', /^logit_bias: token ids must be integers from 0 to 319/],

@@ -6,6 +6,14 @@ const schema = z.object({
   count: z.int().min(1),
   port: z.custom<number>(() => false, 'expected a port from 1 to 65535').optional(),
   nested: z.object({ names: z.array(z.string()) }).optional(),
+  strict: z.strictObject({ known: z.number().optional() }).optional(),
+  numbered: z.record(z.string().regex(/^\d+$/, 'keys must be numbers'), z.number()).optional(),
+  format: z
+    .discriminatedUnion('type', [
+      z.object({ type: z.literal('text') }),
+      z.object({ type: z.literal('json') }),
+    ])
+    .optional(),
 });
 
 function messageOf(value: unknown): string {
@@ -19,6 +27,10 @@ describe('zodMessage', () => {
     [{}, 'count must be a number'],
     [{ count: 1, port: 'x' }, 'port: expected a port from 1 to 65535, got "x"'],
     [{ count: 1, nested: { names: ['a', 5] } }, 'nested.names[1] must be a string, got 5'],
+    [{ count: 1, strict: { foo: 1, bar: 2 } }, 'strict has no field foo, bar'],
+    [{ count: 1, numbered: { x: 7 } }, 'numbered.x is not accepted: keys must be numbers, got "x"'],
+    [{ count: 1, format: { type: 'xml' } }, 'format.type must be "text" or "json", got "xml"'],
+    [{ count: 1, format: {} }, 'format.type must be "text" or "json"'],
     [[], 'the file must be an object, got an empty array'],
   ])('says of %j what is wrong, where, and what was given', (value, message) => {
     expect(messageOf(value)).toBe(message);

@@ -1,6 +1,7 @@
 // svc models inspect: what a model is, whether it runs here, and what memory it takes.
 
 import { engineConfig, mergeOptions } from '../../config/merge.ts';
+import { readModelText } from '../../engine/model-text.ts';
 import { ModelLoadError } from '../../errors.ts';
 import { type InspectableModel, inspectableModel } from '../../hub/inspectable-model.ts';
 import type { HubOptions } from '../../hub/model-hub.ts';
@@ -12,6 +13,7 @@ import type { Checkpoint } from '../../models/source/checkpoint.ts';
 import { GgufSource } from '../../models/source/gguf/gguf-source.ts';
 import { openModelSource } from '../../models/source/model-source.ts';
 import { findTensorNames } from '../../models/tensor-names.ts';
+import { expectNoMoreLayers } from '../../models/weights/unused-tensors.ts';
 import { freeHostMemory } from '../../ops/host-memory.ts';
 import { estimateLoads, type LoadEstimate, numbersIn } from '../../runner/memory-estimate.ts';
 import { bytes } from '../../util/bytes.ts';
@@ -25,7 +27,7 @@ interface InspectOptions extends HubOptions {
 
 export async function inspectModel(name: string, { isJson, ...options }: InspectOptions): Promise<void> {
   const model = await inspectableModel(name, options);
-  const report = reportOf(name, model);
+  const report = await reportOf(name, model);
   process.stdout.write(isJson ? `${JSON.stringify(report, null, 2)}\n` : textOf(report));
 }
 
@@ -42,7 +44,10 @@ interface Report {
   readonly loads: readonly LoadEstimate[];
 }
 
-function reportOf(name: string, { path, weightBytes, isDownloaded }: InspectableModel): Report {
+async function reportOf(
+  name: string,
+  { path, weightBytes, isDownloaded }: InspectableModel,
+): Promise<Report> {
   const freeMemoryBytes = freeHostMemory();
   const about = { model: name, path, isDownloaded, publishedBytes: weightBytes, freeMemoryBytes };
   const config = readConfig(path, isDownloaded);
@@ -50,22 +55,20 @@ function reportOf(name: string, { path, weightBytes, isDownloaded }: Inspectable
     return { ...about, shape: null, runsHere: false, reason: config, loads: [] };
   }
   const isQuantized = config.quantization !== null;
-  const { gpuMemoryUtilization: share, maxNumBatchedTokens: maxStepTokens } = engineConfig(
-    '',
-    mergeOptions(),
-  );
+  const engine = engineConfig(path, mergeOptions());
+  const { gpuMemoryUtilization: share, maxNumBatchedTokens: maxStepTokens } = engine;
   const loadedBytes = isGgufPath(path) ? new GgufSource(path).loadedBytes() : weightBytes;
   const loads = estimateLoads(config, loadedBytes, isQuantized, {
     freeBytes: freeMemoryBytes,
     share,
     maxStepTokens,
   });
-  const reason = verdict(loads, config);
+  const obstacle = isDownloaded ? await reasonAgainst(() => readModelText(engine)) : null;
   return {
     ...about,
     shape: shapeOf(config, weightBytes, isQuantized),
-    runsHere: loads.some(hasRoom),
-    reason,
+    runsHere: obstacle === null && loads.some(hasRoom),
+    reason: obstacle ?? verdict(loads, config),
     loads,
   };
 }
@@ -82,13 +85,32 @@ function readConfig(path: string, isDownloaded: boolean): ModelConfig | string {
   }
 }
 
-/** Where config.json does not say in which format the weights are, they do. */
+/** Null where the model can be read. */
+async function reasonAgainst(read: () => Promise<unknown>): Promise<string | null> {
+  try {
+    await read();
+    return null;
+  } catch (error) {
+    if (error instanceof ModelLoadError) return error.message;
+    throw error;
+  }
+}
+
+const FLOATS = ['f32', 'f16', 'bf16'] as const;
+
+/**
+ * Where config.json does not say in which format the weights are, they do.
+ * @throws ModelLoadError where they are not those of config.json, as far as can be told by their names and shapes.
+ */
 function withWeights(config: ModelConfig, checkpoint: Checkpoint): ModelConfig {
   if (config.pooling?.task === 'embed') expectDense(checkpoint, config.pooling);
+  const names = findTensorNames(checkpoint, config.tensorNames);
+  expectNoMoreLayers(checkpoint, config, names);
+  const table = `${names.embedding}.weight`;
+  const stored = FLOATS.find((dtype) => dtype === checkpoint.dtypeOf(table));
+  if (stored !== undefined) checkpoint.find(table, [config.vocabSize, config.hiddenSize]);
   if (config.checkpointDType !== null || config.quantization !== null) return config;
-  const { embedding } = findTensorNames(checkpoint, config.tensorNames);
-  const stored = checkpoint.dtypeOf(`${embedding}.weight`);
-  return { ...config, checkpointDType: stored === 'f32' || stored === 'f16' ? stored : 'bf16' };
+  return { ...config, checkpointDType: stored ?? 'bf16' };
 }
 
 function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean) {

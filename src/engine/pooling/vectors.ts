@@ -38,7 +38,9 @@ export function toScore(values: Float32Array, { activation }: ScoringConfig): nu
 /** The cosine of the angle between two embeddings; 0 where one of them has no direction. */
 export function cosine(a: Float32Array, b: Float32Array): number {
   const lengths = lengthOf(a) * lengthOf(b);
-  return lengths === 0 ? 0 : dot(a, b) / lengths;
+  if (lengths === 0) return 0;
+  // Rounding may lead a little beyond.
+  return Math.min(1, Math.max(-1, dot(a, b) / lengths));
 }
 
 function dot(a: Float32Array, b: Float32Array): number {

@@ -1,11 +1,21 @@
 // Turns the addon's complaints into the error classes of all backends.
 
-import { DeviceMemoryError, NotAvailableError, RanksBrokenError, ShapeError } from '../../errors.ts';
+import {
+  DeviceMemoryError,
+  HostMemoryError,
+  NotAvailableError,
+  RanksBrokenError,
+  ShapeError,
+} from '../../errors.ts';
 
-/** The ShapeError, NotAvailableError, DeviceMemoryError or RanksBrokenError that `error` describes, or `error` itself where it is of another kind. */
+/** How the C and C++ libraries say that the system gives no more memory. */
+const NO_HOST_MEMORY = /(Cannot allocate memory|Out of memory|std::bad_alloc)$/;
+
+/** The error of our classes that `error` describes, or `error` itself where it is of another kind. */
 export function asOpsError(error: unknown): unknown {
   if (isNotAvailable(error)) return new NotAvailableError(error.message, { cause: error });
   if (isOutOfMemory(error)) return new DeviceMemoryError(error.message, { cause: error });
+  if (isOutOfHostMemory(error)) return new HostMemoryError(error.message, { cause: error });
   if (isRanksBroken(error)) return new RanksBrokenError(error.message, { cause: error });
   if (!(error instanceof RangeError)) return error;
   const { op, expected, got } = Object.fromEntries(Object.entries(error));
@@ -21,6 +31,10 @@ function isNotAvailable(error: unknown): error is Error {
 /** Whether a device has too little memory left. */
 function isOutOfMemory(error: unknown): error is Error {
   return error instanceof Error && 'isOutOfMemory' in error;
+}
+
+function isOutOfHostMemory(error: unknown): error is Error {
+  return error instanceof Error && NO_HOST_MEMORY.test(error.message);
 }
 
 /** Whether an op of several ranks waited for one that will not come. */

@@ -1,6 +1,12 @@
 // Weights, vectors, experts and caches, which outlive a step: indices that the addon gave out.
 
-import { DeviceMemoryError, ModelLoadError, NotAvailableError, ShapeError } from '../../errors.ts';
+import {
+  DeviceMemoryError,
+  HostMemoryError,
+  ModelLoadError,
+  NotAvailableError,
+  ShapeError,
+} from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
 import { expectGateUp, expectParts, expectVector, rectangleOf } from '../expected-weights.ts';
@@ -239,13 +245,16 @@ function loading<T>(parts: readonly LinearPart[], read: () => T): T {
   return guardFile(parts.map(({ weight }) => weight.tensor.name).join(', '), read);
 }
 
-/** @throws ModelLoadError naming the tensors when their file is missing, unreadable or cut off; DeviceMemoryError. */
+/** @throws ModelLoadError naming the tensors when their file is missing, unreadable or cut off; errors of memory as they are. */
 function guardFile<T>(names: string, read: () => T): T {
   try {
     return read();
   } catch (failure) {
     const error = asOpsError(failure);
-    if (error instanceof NotAvailableError || error instanceof DeviceMemoryError) throw error;
+    const isAboutFile = ![NotAvailableError, DeviceMemoryError, HostMemoryError].some(
+      (kind) => error instanceof kind,
+    );
+    if (!isAboutFile) throw error;
     const reason = error instanceof Error ? error.message : String(error);
     throw new ModelLoadError(`cannot load ${names}: ${reason}; fetch the file again`, { cause: error });
   }

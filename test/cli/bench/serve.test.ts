@@ -53,6 +53,24 @@ it('says what the server says', async () => {
   expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('404: The model `another`')]);
 });
 
+it('sends all at once where the rate is inf, and takes 0 however it is written', async () => {
+  const json = join(folder, 'c.json');
+  const load = [
+    '--num-prompts',
+    '2',
+    '--random-input-len',
+    '8',
+    '--output-len',
+    '2',
+    '--request-rate',
+    'inf',
+  ];
+  const zeros = ['--temperature', '0.0', '--min-p', '0.0', '--random-range-ratio', '0.0'];
+  const { code, stderr } = await bench('--api-key', 'secret', ...load, ...zeros, '--output-json', json);
+  expect([code, stderr]).toEqual([0, '']);
+  expect(JSON.parse(readFileSync(json, 'utf8'))).toMatchObject({ completed: 2, request_rate: 'inf' });
+});
+
 it('takes the flags that other programs of its kind have', async () => {
   const json = join(folder, 'b.json');
   const server = [
@@ -132,6 +150,8 @@ it.each([
   [['--port', '1'], "cannot be used with option '--port <n>'"],
   [['--header', 'X'], '--header X: expected a header such as X-Team=search'],
   [['--metric-percentiles', '50,101'], 'expected numbers from 0 to 100'],
+  [['--request-rate', '0'], 'expected a number above 0, or inf'],
+  [['--temperature', '-1'], 'expected a number of at least 0'],
   [['--random-range-ratio', '1'], 'expected a number from 0 to below 1'],
   [['--extra-body', '[]'], 'expected an object of JSON'],
 ])('refuses %j by its name', async (args, message) => {
