@@ -6,8 +6,18 @@
 #include "backend/not_available.h"
 #include "binding/ranks.h"
 #include "cpu/cpu_backend.h"
+#include "memory/host_memory_error.h"
 
 namespace svc {
+namespace {
+
+Napi::Error outOfHostMemory(Napi::Env env, const std::exception& error) {
+  Napi::Error wrapped = Napi::Error::New(env, error.what());
+  wrapped.Set("isOutOfHostMemory", Napi::Boolean::New(env, true));
+  return wrapped;
+}
+
+}  // namespace
 
 template <BackendObject::Method method>
 Napi::Value BackendObject::call(const Info& info) {
@@ -29,6 +39,10 @@ Napi::Value BackendObject::call(const Info& info) {
     Napi::Error wrapped = Napi::Error::New(info.Env(), error.what());
     if (error.isOutOfMemory) wrapped.Set("isOutOfMemory", Napi::Boolean::New(info.Env(), true));
     throw wrapped;
+  } catch (const HostMemoryError& error) {
+    throw outOfHostMemory(info.Env(), error);
+  } catch (const std::bad_alloc& error) {
+    throw outOfHostMemory(info.Env(), error);
   } catch (const RanksBroken& error) {
     Napi::Error wrapped = Napi::Error::New(info.Env(), error.what());
     wrapped.Set("isRanksBroken", Napi::Boolean::New(info.Env(), true));

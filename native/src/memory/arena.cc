@@ -4,10 +4,10 @@
 
 #include <sys/mman.h>
 
-#include <cerrno>
-#include <cstring>
 #include <stdexcept>
 #include <string>
+
+#include "memory/host_memory_error.h"
 
 namespace svc {
 namespace {
@@ -27,7 +27,7 @@ Arena::Arena() {
     madvise(data_, reserved_, MADV_HUGEPAGE);
     return;
   }
-  throw std::runtime_error(std::string("cannot reserve addresses for activations: ") + std::strerror(errno));
+  throw HostMemoryError("reserve addresses for activations");
 }
 
 Arena::~Arena() { munmap(data_, reserved_); }
@@ -40,8 +40,7 @@ void Arena::grow(size_t bytes) {
                              std::to_string(reserved_) + " that can be addressed");
   }
   if (mprotect(data_ + capacity_, wanted - capacity_, PROT_READ | PROT_WRITE) != 0) {
-    throw std::runtime_error("cannot allocate " + std::to_string(wanted) +
-                             " bytes for activations: " + std::strerror(errno));
+    throw HostMemoryError("allocate " + std::to_string(wanted) + " bytes for activations");
   }
   capacity_ = wanted;
 }

@@ -5,12 +5,11 @@
 
 #include <sys/mman.h>
 
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "memory/host_memory_error.h"
 
 namespace svc {
 namespace {
@@ -23,9 +22,7 @@ size_t roundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * u
 char* reserve(size_t bytes) {
   void* memory =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw std::runtime_error("cannot allocate " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
-  }
+  if (memory == MAP_FAILED) throw HostMemoryError("allocate " + std::to_string(bytes) + " bytes");
   return static_cast<char*>(memory);
 }
 

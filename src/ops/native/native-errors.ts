@@ -8,9 +8,6 @@ import {
   ShapeError,
 } from '../../errors.ts';
 
-/** How the C and C++ libraries say that the system gives no more memory. */
-const NO_HOST_MEMORY = /(Cannot allocate memory|Out of memory|std::bad_alloc)$/;
-
 /** The error of our classes that `error` describes, or `error` itself where it is of another kind. */
 export function asOpsError(error: unknown): unknown {
   if (isNotAvailable(error)) return new NotAvailableError(error.message, { cause: error });
@@ -34,7 +31,7 @@ function isOutOfMemory(error: unknown): error is Error {
 }
 
 function isOutOfHostMemory(error: unknown): error is Error {
-  return error instanceof Error && NO_HOST_MEMORY.test(error.message);
+  return error instanceof Error && 'isOutOfHostMemory' in error;
 }
 
 /** Whether an op of several ranks waited for one that will not come. */
