@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { collectSamples } from '../../src/engine/completed-sample.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
@@ -131,6 +131,7 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     'says what to do where a step finds no memory beside a cache of a given size',
     needsCudaEmulators,
     async () => {
+      onTestFinished(() => void vi.unstubAllEnvs());
       vi.stubEnv('SVC_EMULATED_MEMORY_MB', '64');
       // Activations come in pages of 32 MiB.
       const engine = await InferenceEngine.start({
@@ -139,13 +140,12 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
         device: 'cuda',
         kvCacheMemoryBytes: 60 * 2 ** 20,
       });
+      onTestFinished(() => engine.close());
       const prepared = await engine.prepare({ tokenIds: [5, 6] }, resolveSamplingParams({ max_tokens: 2 }));
       await expect(collectSamples(engine.generate(prepared))).rejects.toThrow(EngineDeadError);
       expect((await engine.died).message).toMatch(
         /a step finds no memory on the GPU: .*lower --kv-cache-memory-bytes/,
       );
-      await engine.close();
-      vi.unstubAllEnvs();
     },
   );
 

@@ -1,11 +1,13 @@
+// What is said where there is too little memory, of a GPU or of the machine.
+
 import { expect, it } from 'vitest';
 import { ConfigError, DeviceMemoryError, HostMemoryError } from '../../src/errors.ts';
 import { explained, forKvCache, forSteps } from '../../src/runner/device-memory.ts';
 
 it.each([
-  [null, 'gpu-memory-utilization'],
-  [2 ** 20, 'kv-cache-memory-bytes'],
-])('too little memory beside a cache of %s bytes is mended by --%s', (givenBytes, option) => {
+  { cache: 'a cache with a share of the memory', givenBytes: null, option: 'gpu-memory-utilization' },
+  { cache: 'a cache of a given size', givenBytes: 2 ** 20, option: 'kv-cache-memory-bytes' },
+])('too little memory beside $cache is mended by --$option', ({ givenBytes, option }) => {
   const cause = new DeviceMemoryError('the GPU could not allocate memory');
   const ofCache = explained(cause, forKvCache(givenBytes));
   expect(ofCache).toBeInstanceOf(ConfigError);
