@@ -49,6 +49,13 @@ describe('the GPUs of ranks', needsCudaEmulators, () => {
     expect(performance.now() - since).toBeLessThan(5000);
   });
 
+  it('are not late because nothing was asked of them for longer than their deadline', async () => {
+    expect(await crew.run(openGroup(2, 300), 'aroundPause', 400)).toEqual([
+      [3, 3],
+      [3, 3],
+    ]);
+  });
+
   it('give nothing of a sum that was there when another rank gave up', async () => {
     vi.stubEnv('SVC_EMULATED_NCCL', 'fail:gather');
     const told = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));

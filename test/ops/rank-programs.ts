@@ -91,6 +91,20 @@ export const PROGRAMS = {
     return results.map((result) => result.read().reduce((a, b) => a + b));
   },
 
+  /** A sum before a pause, and behind it one of no rows, and another. */
+  aroundPause(ops: NativeOps, { rank }: RankPlace, pauseMs: number): number[] {
+    const sum = () => {
+      const x = ops.tensor(Float32Array.of(rank + 1), 1, 1, 'f32');
+      ops.sumRanks(x);
+      return x;
+    };
+    const before = ops.read(sum())[0]!;
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, pauseMs);
+    ops.sumRanks(ops.tensor(new Float32Array(0), 0, 1, 'f32'));
+    ops.mark().read();
+    return [before, ops.read(sum())[0]!];
+  },
+
   /** Sums of more and more rows, each of which needs more memory; one rank comes late to each, and needs some of its own. */
   growing(ops: NativeOps, { rank, size }: RankPlace, count: number): number[] {
     return Array.from({ length: count }, (_, round) => {

@@ -61,7 +61,6 @@ void Collectives::allGather(const RankPart& op, char* parts, size_t bytes, Strea
     member_->launch(op, [&] {
       turn.emplace();
       if (!communicator_) meet();
-      since_ = RankGroup::Clock::now();
       const char* const own = parts + static_cast<size_t>(member_->rank()) * bytes;
       const NcclResult begun = nccl_.ncclAllGather(own, parts, bytes, kNcclBytes, communicator_->handle(), stream);
       communicator_->finish(begun, "bring together what ranks have made", patience());
@@ -70,7 +69,7 @@ void Collectives::allGather(const RankPart& op, char* parts, size_t bytes, Strea
 }
 
 StreamPosition Collectives::end(StreamPosition position) {
-  begun_.push_back({since_, position});
+  begun_.push_back({RankGroup::Clock::now(), position});
   return position;
 }
 

@@ -22,7 +22,7 @@ class Collectives {
   /// Once all ranks are at `op`, appends to `stream` that `parts` [ranks][bytes], of which this rank's part is there, gets those of the others. The thread uses
   /// the rank's device. Throws RanksBroken where not all come, or come to something else.
   void allGather(const RankPart& op, char* parts, size_t bytes, StreamHandle stream);
-  /// The op that was begun is at `position`.
+  /// The op that was called last is at `position`.
   StreamPosition end(StreamPosition position);
   /// For whoever waits for ops behind `run`, the last one that has run: where one that was begun will not, ends what the stream waits for and throws
   /// RanksBroken.
@@ -52,8 +52,6 @@ class Collectives {
   /// Made when all ranks are at their first op: whatever they have launched before ends, so that NCCL can take memory, and each thread makes one at a time, as
   /// NCCL before 2.28 wants it.
   std::optional<Communicator> communicator_;
-  /// When the op that this rank launches was called.
-  RankGroup::Clock::time_point since_;
   /// Those that have not run, as far as this thread has seen.
   std::deque<Begun> begun_;
 };
