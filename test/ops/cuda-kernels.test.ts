@@ -27,20 +27,29 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** What a program prints with the kernels of `library`, and what else in some order without a line of `file`. */
+/** By library and program. */
+const rightOutputs = new Map<string, ReturnType<typeof check>>();
+
+/** What a program prints with the kernels of `library`, and what else in the first order in which it does without a line of `file`; null where it never does. */
 async function outputsWithout(
   line: RegExp,
   file: string,
   program: string,
   { library = LIBRARY, definitions = [] as readonly string[] } = {},
 ) {
+  const key = `${library} ${program}`;
+  const isRight = rightOutputs.get(key) ?? check(library, 'forward', program);
+  rightOutputs.set(key, isRight);
+  const right = await isRight;
   const changed = join(folder, 'changed.so');
   compileChanged(changed, [{ file, from: line, to: '' }], definitions);
-  const right = await check(library, 'forward', program);
-  const outputs = await Promise.all(ORDERS.map((order) => check(changed, order, program)));
-  // What is not loaded prints something else, too.
-  for (const { stderr } of outputs) expect(stderr).not.toContain('undefined symbol');
-  return { right, others: outputs.filter(({ stdout }) => stdout !== right.stdout) };
+  for (const order of ORDERS) {
+    const other = await check(changed, order, program);
+    // What is not loaded prints something else, too.
+    expect(other.stderr).not.toContain('undefined symbol');
+    if (other.stdout !== right.stdout) return { right, other };
+  }
+  return { right, other: null };
 }
 
 describe('the CUDA kernels', needsCompiler, () => {
@@ -69,11 +78,11 @@ describe('the CUDA kernels', needsCompiler, () => {
   ])(
     'have other results in some order without %s',
     async (_, line) => {
-      const { right, others } = await outputsWithout(line, 'linear.cu', 'bytes-of-linear');
+      const { right, other } = await outputsWithout(line, 'linear.cu', 'bytes-of-linear');
       expect(right.stdout).toMatch(
         /^(?:few [0-9a-f]{16}\nmany [0-9a-f]{16}\nmany at once [0-9a-f]{16}\n){2}$/,
       );
-      expect(others).not.toEqual([]);
+      expect(other).not.toBeNull();
     },
     120_000,
   );
@@ -85,9 +94,9 @@ describe('the CUDA kernels', needsCompiler, () => {
   ])(
     'attend otherwise in some order without %s',
     async (_, line) => {
-      const { right, others } = await outputsWithout(line, 'attention.cu', 'attention');
+      const { right, other } = await outputsWithout(line, 'attention.cu', 'attention');
       expect(right).toMatchObject({ stderr: '', code: 0 });
-      expect(others).not.toEqual([]);
+      expect(other).not.toBeNull();
     },
     120_000,
   );
@@ -110,10 +119,10 @@ describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {
   ])(
     'have other results in some order without %s',
     async (_, line) => {
-      const { others } = await outputsWithout(line, 'linear.cu', 'bytes-of-linear', {
+      const { other } = await outputsWithout(line, 'linear.cu', 'bytes-of-linear', {
         definitions: WARPGROUPS,
       });
-      expect(others).not.toEqual([]);
+      expect(other).not.toBeNull();
     },
     120_000,
   );
@@ -142,9 +151,9 @@ describe('the CUDA kernels for many rows on Hopper', needsCompiler, () => {
     'have other results in some order without %s',
     async (_, line) => {
       const how = { library, definitions: WARPGROUPS };
-      const { right, others } = await outputsWithout(line, 'linear_wide.cu', 'bytes-of-wide', how);
+      const { right, other } = await outputsWithout(line, 'linear_wide.cu', 'bytes-of-wide', how);
       expect(right.stdout).toMatch(/^(?:wide [0-9a-f]{16}\n){2}$/);
-      expect(others).not.toEqual([]);
+      expect(other).not.toBeNull();
     },
     120_000,
   );
