@@ -2,12 +2,12 @@
 
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { NotAvailableError } from '../../src/errors.ts';
-import type { Ops } from '../../src/ops/ops.ts';
+import type { KvCache, Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { needsCudaEmulator, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
-import { attend, type Heads, makeSequences, storeTokens } from './attention-cases.ts';
+import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
 import { BF16_ROUNDING, expectClose, Random, sumTolerance, type Tolerance } from './native-backends.ts';
 import { beginStep } from './steps.ts';
 
@@ -216,6 +216,14 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     }
   });
 
+  /** One that has all tokens of the sequences. */
+  function cacheOf(heads: Heads, sequences: readonly Sequence[], blocks: number): KvCache {
+    const { headDim, kvHeads, blockSize } = heads;
+    const cache = cuda.makeKvCache({ layers: 1, blocks, blockSize, kvHeads, headDim, dtype: 'bf16' });
+    for (const one of sequences) storeTokens(cuda, cache, 0, one, 0, one.context);
+    return cache;
+  }
+
   it.each(HEADS)(
     'has for each row of attention the bits that it has alone, in chunks and beside others: %o',
     (heads) => {
@@ -226,10 +234,7 @@ describe('the CUDA backend', needsCudaEmulator, () => {
       ];
       const { sequences, numBlocks } = makeSequences(new Random(8), heads, 'bf16', sizes);
       cuda.scope(() => {
-        const { headDim, kvHeads, blockSize } = heads;
-        const shape = { layers: 1, blocks: numBlocks, blockSize, kvHeads, headDim, dtype: 'bf16' } as const;
-        const cache = cuda.makeKvCache(shape);
-        for (const one of sequences) storeTokens(cuda, cache, 0, one, 0, one.context);
+        const cache = cacheOf(heads, sequences, numBlocks);
         const whole = attend(cuda, cache, 0, heads, sequences);
         for (const [context, queries] of [
           [241, 1],
@@ -254,10 +259,7 @@ describe('the CUDA backend', needsCudaEmulator, () => {
     const { sequences, numBlocks } = makeSequences(new Random(12), heads, 'bf16', sizes);
     const width = heads.headDim * heads.kvHeads * heads.group;
     cuda.scope(() => {
-      const { headDim, kvHeads, blockSize } = heads;
-      const shape = { layers: 1, blocks: numBlocks, blockSize, kvHeads, headDim, dtype: 'bf16' } as const;
-      const cache = cuda.makeKvCache(shape);
-      for (const one of sequences) storeTokens(cuda, cache, 0, one, 0, one.context);
+      const cache = cacheOf(heads, sequences, numBlocks);
       const together = attend(cuda, cache, 0, heads, sequences);
       for (const i of [0, 3, 35, 39]) {
         const alone = attend(cuda, cache, 0, heads, [sequences[i]!]);

@@ -95,6 +95,10 @@ export function describeRanks({ needs, device, openAlone, openRank }: RankDevice
       }
     });
 
+    it('may have an op of no rows before any other', async () => {
+      expect(await crew.run(openGroup(2), 'noRows', undefined)).toHaveLength(2);
+    });
+
     it('share columns in place', async () => {
       const expected = [1, 2, 2, 1, 2, 2];
       expect(await crew.run(openGroup(2), 'columnsInPlace', [1, 2])).toEqual([expected, expected]);

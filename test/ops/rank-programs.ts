@@ -91,6 +91,12 @@ export const PROGRAMS = {
     return results.map((result) => result.read().reduce((a, b) => a + b));
   },
 
+  /** An op of no rows before any other. */
+  noRows(ops: NativeOps): void {
+    ops.sumRanks(ops.tensor(new Float32Array(0), 0, 1, 'f32'));
+    ops.mark().read();
+  },
+
   /** A sum before a pause, and behind it one of no rows, and another. */
   aroundPause(ops: NativeOps, { rank }: RankPlace, pauseMs: number): number[] {
     const sum = () => {
