@@ -17,6 +17,12 @@ struct Columns {
     each(begin, cols, [&](int j, int column) { numbers[j] = row[column]; });
   }
 
+  __device__ __forceinline__ Columns& operator+=(const Columns& others) {
+#pragma unroll
+    for (int j = 0; j < kNumbers; ++j) numbers[j] += others.numbers[j];
+    return *this;
+  }
+
   /// Calls use(j, column) where numbers[j] is that of a column, in their order.
   template <class Use>
   __device__ __forceinline__ static void each(int begin, int cols, const Use& use) {

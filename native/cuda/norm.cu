@@ -57,16 +57,29 @@ __device__ __forceinline__ void rmsNorm(const RmsNormParams& p) {
   rmsNorm<kThreads>(p, [&](int begin) { return Batch<kThreads>(segmentOf(p), begin, p.cols); });
 }
 
+/// Numbers of a row of a product, as svcLinearCombine makes them of its parts. All that they are made of is loaded together.
+template <int kThreads>
+__device__ __forceinline__ Batch<kThreads> resultsOf(const LinearParams& p, int row, int begin) {
+  const int count = p.segments / p.segmentsPerBlock;
+  Batch<kThreads> parts[kMostSegments];
+#pragma unroll
+  for (int i = 0; i < kMostSegments; ++i) {
+    if (i < count) parts[i] = Batch<kThreads>(p.partials + (int64_t{i} * p.rows + row) * p.n, begin, p.n);
+  }
+  const Batch<kThreads> bias(p.bias, begin, p.bias == nullptr ? 0 : p.n);
+  Batch<kThreads> before(&placeOf(p, row, 0), begin, p.add ? p.n : 0), sums = sumOfParts(parts, count);
+  if (p.bias != nullptr) sums += bias;
+  return p.add ? before += sums : sums;
+}
+
 /// Of the row that the sums of parts of a product give, which goes to its place as well: svcLinearCombine and svcRmsNorm, one after the other.
 template <int kThreads>
 __device__ __forceinline__ void combineAndNormalise(const CombineNormParams& p) {
-  const LinearParams& product = p.product;
   const int row = static_cast<int>(blockIdx.x);
   rmsNorm<kThreads>(p.norm, [&](int begin) {
-    Batch<kThreads> sums;
-    sums.each(begin, product.n, [&](int j, int n) { sums.numbers[j] = resultOf(product, row, n, treeOf<float>(product, row, n)); });
-    sums.each(begin, product.n, [&](int j, int n) { placeOf(product, row, n) = sums.numbers[j]; });
-    return sums;
+    const Batch<kThreads> results = resultsOf<kThreads>(p.product, row, begin);
+    results.each(begin, p.product.n, [&](int j, int n) { placeOf(p.product, row, n) = results.numbers[j]; });
+    return results;
   });
 }
 

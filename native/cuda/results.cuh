@@ -37,7 +37,18 @@ template <class Sum>
 __device__ __forceinline__ Sum* partialsOf(const LinearParams& p) {
   return reinterpret_cast<Sum*>(p.partials);
 }
-/// The sum of a number's partial sums by the tree of neighbours, in which a block adds its own.
+/// The sum of the first `count` of `parts` by the tree of neighbours, in which a block adds its own.
+template <class Sum>
+__device__ __forceinline__ Sum sumOfParts(Sum (&parts)[kMostSegments], int count) {
+#pragma unroll
+  for (int width = 1; width < kMostSegments; width *= 2) {
+    if (width >= count) break;
+#pragma unroll
+    for (int i = 0; i + width < kMostSegments; i += 2 * width) parts[i] += parts[i + width];
+  }
+  return parts[0];
+}
+/// The sum of a number's partial sums.
 template <class Sum>
 __device__ __forceinline__ float treeOf(const LinearParams& p, int token, int n) {
   Sum parts[kMostSegments];
@@ -46,13 +57,7 @@ __device__ __forceinline__ float treeOf(const LinearParams& p, int token, int n)
   const Sum* first = partialsOf<Sum>(p) + int64_t{token} * p.n + n;
 #pragma unroll
   for (int i = 0; i < kMostSegments; ++i) parts[i] = i < count ? first[i * stride] : Sum{0};
-#pragma unroll
-  for (int width = 1; width < kMostSegments; width *= 2) {
-    if (width >= count) break;
-#pragma unroll
-    for (int i = 0; i + width < kMostSegments; i += 2 * width) parts[i] += parts[i + width];
-  }
-  return valueOf(p, token, n, parts[0]);
+  return valueOf(p, token, n, sumOfParts(parts, count));
 }
 
 }  // namespace svc::cuda
