@@ -160,12 +160,14 @@ __device__ int draw(Shared& shared, const Row& row, const Kept& kept, double uni
 
 /// The best entry of a row: that before all, which is no token, where a logit is broken.
 __device__ Entry bestOf(const float* x, int vocab) {
-  Whole best = 0;
-  eachLogit<16>(x, thread(), vocab, threads(), [&](int id, float logit) {
-    const bool isBroken = logit != logit || logit == kInfinity;
-    best = Max()(best, keyOf(isBroken ? beforeAll() : Entry{logit, id}));
+  Entry best = {-kInfinity, thread()};
+  bool isBroken = false;
+  eachLogit<16>(x, thread(), vocab, kLogitThreads, [&](int id, float logit) {
+    if (logit > best.value) best = {logit, id};
+    isBroken |= !(logit < kInfinity);
   });
-  return entryOf(reduceBlock(best, Max()));
+  const Whole key = thread() < vocab ? keyOf(isBroken ? beforeAll() : best) : 0;
+  return entryOf(reduceBlock(key, Max()));
 }
 
 SVC_KERNEL(svcSample, SampleParams, kLogitThreads) {

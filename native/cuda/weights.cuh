@@ -45,18 +45,18 @@ __device__ __forceinline__ Entry entryOf(unsigned long long key) {
 }
 
 /// Calls use(id, logit) for ids from `begin` on, `step` apart, in order. Few threads share a row, so each has kAtOnce loads on their way: no branch
-/// may be between them, so that they do not end with the row.
+/// is between them.
 template <int kAtOnce = 8, class Use>
 __device__ __forceinline__ void eachLogit(const float* x, int begin, int end, int step, const Use& use) {
-  for (int first = begin; first < end; first += kAtOnce * step) {
+  int first = begin;
+  for (; first + (kAtOnce - 1) * step < end; first += kAtOnce * step) {
     float logits[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) logits[i] = x[first + i * step < end ? first + i * step : end - 1];
+    for (int i = 0; i < kAtOnce; ++i) logits[i] = x[first + i * step];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * step < end) use(first + i * step, logits[i]);
-    }
+    for (int i = 0; i < kAtOnce; ++i) use(first + i * step, logits[i]);
   }
+  for (; first < end; first += step) use(first, x[first]);
 }
 
 /// The best entry of a row that is worse than `than`, in every thread.
