@@ -15,6 +15,7 @@ struct Launch {
   uint32_t sharedBytes;
 };
 
+constexpr double largest(double a, double b, double c) { return a < b ? (b < c ? c : b) : a < c ? c : a; }
 constexpr int ceilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 // ── rows ──
@@ -149,10 +150,15 @@ inline Launch launchOf(const CombineNormParams& p) {
   return normLaunch("svcCombineRmsNorm", "svcWarpCombineRmsNorm", p.norm.rows, 1, p.norm.cols);
 }
 
-/// On Hopper: kWideWeights rows of the weight and `tokens` of x that a block multiplies at a time, in as many stages as it has memory for.
-constexpr int kWideWeights = 128, kWideThreads = 384, kWideProductThreads = 256;
+/// On Hopper: wideWeights(tokens) rows of the weight and `tokens` of x that a block multiplies at a time, in as many stages as it has memory for. Few tokens
+/// are multiplied sooner than memory gives the weights: more blocks ask it for more, and have more of them there before a product begins.
 constexpr int kWideTokens[] = {8, 16, 32, 64, 128, 256};
-constexpr int wideStageBytes(int tokens) { return (kWideWeights + tokens) * kTileK * 2; }
+constexpr int wideWeights(int tokens) { return tokens <= 32 ? 64 : 128; }
+/// Four warps multiply 64 rows. One thread of those behind them copies; where registers are handed over, they are four warps too.
+constexpr int wideProductThreads(int tokens) { return 2 * wideWeights(tokens); }
+constexpr bool handsRegistersOver(int tokens) { return tokens > 64; }
+constexpr int wideThreads(int tokens) { return wideProductThreads(tokens) + (handsRegistersOver(tokens) ? 128 : 32); }
+constexpr int wideStageBytes(int tokens) { return (wideWeights(tokens) + tokens) * kTileK * 2; }
 constexpr int wideStages(int tokens) { return 4 * wideStageBytes(256) / wideStageBytes(tokens); }
 /// Of many rows: registers of a thread that copies, and of one of two groups that multiply: all together those that a multiprocessor has.
 constexpr int kWideCopyRegisters = 40, kWideProductRegisters = 232;
@@ -162,15 +168,18 @@ struct WidePlan {
   int tokens, segmentsPerBlock;
 };
 constexpr int wideTiles(const LinearParams& p, const WidePlan& plan) {
-  return ceilDiv(p.n, kWideWeights) * ceilDiv(p.rows, plan.tokens) * (p.segments / plan.segmentsPerBlock);
+  return ceilDiv(p.n, wideWeights(plan.tokens)) * ceilDiv(p.rows, plan.tokens) * (p.segments / plan.segmentsPerBlock);
 }
-/// How long a product takes about, in nanoseconds of an H100: what a multiprocessor can load and multiply, and what the cache gives all of them.
+/// How long a product takes about, in nanoseconds of an H100: as long as a multiprocessor takes to load and multiply, all of them to get from the cache, or the
+/// memory to give.
 constexpr double wideCost(const LinearParams& p, const WidePlan& plan, int multiprocessors) {
-  constexpr double kBytesOfOne = 100, kBytesOfAll = 8000, kMultiplyTokens = 2.7, kCombine = 3000, kBytesOfMemory = 3000;
+  constexpr double kBytesOfOne = 100, kBytesOfAll = 7000, kBytesOfMemory = 3000, kMultiplyTokens = 2.7, kCombine = 1000;
+  // A sum is one chain of instructions, each of which waits for the one before.
+  const double leastStep = 130 + 1.1 * wideWeights(plan.tokens);
   const int tiles = wideTiles(p, plan), waves = ceilDiv(tiles, multiprocessors), parts = p.segments / plan.segmentsPerBlock;
-  const double bytes = wideStageBytes(plan.tokens), loading = bytes / kBytesOfOne, multiplying = kMultiplyTokens * plan.tokens;
-  const double ofOne = waves * (loading > multiplying ? loading : multiplying), ofAll = tiles * bytes / kBytesOfAll;
-  const double steps = static_cast<double>(p.k) / kTileK / parts, products = steps * (ofOne > ofAll ? ofOne : ofAll);
+  const double bytes = wideStageBytes(plan.tokens), steps = static_cast<double>(p.k) / kTileK / parts;
+  const double ofOne = waves * steps * largest(leastStep, bytes / kBytesOfOne, kMultiplyTokens * plan.tokens);
+  const double products = largest(ofOne, tiles * steps * bytes / kBytesOfAll, 2.0 * p.n * p.k / kBytesOfMemory);
   return parts == 1 ? products : products + kCombine + 8.0 * parts * p.rows * p.n / kBytesOfMemory;
 }
 constexpr WidePlan planWide(const LinearParams& p, int multiprocessors) {
@@ -191,7 +200,7 @@ constexpr int wideBlocks(const LinearParams& p, const WidePlan& plan, int multip
 constexpr int levelsOf(int count) { return count < 2 ? 0 : 1 + levelsOf(count / 2); }
 /// Of WideLinearParams::waiting.
 constexpr size_t wideWaitingBytes(const LinearParams& p, const WidePlan& plan, int multiprocessors) {
-  return sizeof(float) * wideBlocks(p, plan, multiprocessors) * levelsOf(plan.segmentsPerBlock) * kWideWeights * plan.tokens;
+  return sizeof(float) * wideBlocks(p, plan, multiprocessors) * levelsOf(plan.segmentsPerBlock) * wideWeights(plan.tokens) * plan.tokens;
 }
 inline Launch launchOf(const WideLinearParams& p, const WidePlan& plan, int multiprocessors) {
   constexpr const char* kNames[] = {"svcWide8", "svcWide16", "svcWide32", "svcWide64", "svcWide128", "svcWide256"};
@@ -200,7 +209,7 @@ inline Launch launchOf(const WideLinearParams& p, const WidePlan& plan, int mult
   const int stages = wideStages(plan.tokens), barriers = 2 * stages * 8;
   return {kNames[index],
           {static_cast<uint32_t>(wideBlocks(p.product, plan, multiprocessors)), 1, 1},
-          kWideThreads,
+          static_cast<uint32_t>(wideThreads(plan.tokens)),
           static_cast<uint32_t>(stages * wideStageBytes(plan.tokens) + barriers)};
 }
 

@@ -26,9 +26,7 @@ template <int kTokens>
 struct WideProduct {
   static constexpr int kTiles = kTokens / 8, kStages = wideStages(kTokens);
   static constexpr int kStageNumbers = wideStageBytes(kTokens) / 2;
-  static constexpr int kThreads = kWideProductThreads;
-  /// Memory is what all waits for, and sums take so few registers that the next kernel can begin beside the product.
-  static constexpr bool kIsFew = kTokens <= 64;
+  static constexpr int kWeights = wideWeights(kTokens), kThreads = wideProductThreads(kTokens);
 
   const WideLinearParams& wide;
   const LinearParams& p;
@@ -36,7 +34,7 @@ struct WideProduct {
   __device__ explicit WideProduct(const WideLinearParams& params) : wide(params), p(params.product) {}
 
   __device__ static uint16_t* weightsOf(int stage) { return reinterpret_cast<uint16_t*>(dynamicShared()) + stage * kStageNumbers; }
-  __device__ static uint16_t* tokensOf(int stage) { return weightsOf(stage) + kWideWeights * kTileK; }
+  __device__ static uint16_t* tokensOf(int stage) { return weightsOf(stage) + kWeights * kTileK; }
   __device__ static Barrier* barriers() { return reinterpret_cast<Barrier*>(weightsOf(kStages)); }
   /// A stage is there.
   __device__ static Barrier* full(int stage) { return barriers() + stage; }
@@ -57,10 +55,10 @@ struct WideProduct {
     }
     __syncthreads();
     if (thread() >= kThreads) {
-      if constexpr (!kIsFew) giveRegisters<kWideCopyRegisters>();
+      if constexpr (handsRegistersOver(kTokens)) giveRegisters<kWideCopyRegisters>();
       if (thread() == kThreads) copy();
     } else {
-      if constexpr (!kIsFew) takeRegisters<kWideProductRegisters>();
+      if constexpr (handsRegistersOver(kTokens)) takeRegisters<kWideProductRegisters>();
       awaitBefore();
       multiply();
     }
@@ -72,17 +70,17 @@ struct WideProduct {
   /// Neighbours share rows, which are then in the cache.
   __device__ Tile tileAt(int index) const {
     constexpr int kGroup = 16;  // tiles along the weight
-    const int weights = ceilDiv(p.n, kWideWeights), tokens = ceilDiv(p.rows, kTokens);
+    const int weights = ceilDiv(p.n, kWeights), tokens = ceilDiv(p.rows, kTokens);
     const int part = index / (weights * tokens), ofPart = index % (weights * tokens);
     const int first = ofPart / (kGroup * tokens) * kGroup, in = ofPart % (kGroup * tokens);
     const int count = weights - first < kGroup ? weights - first : kGroup;
-    return {part, (first + in % count) * kWideWeights, in / count * kTokens};
+    return {part, (first + in % count) * kWeights, in / count * kTokens};
   }
 
   /// Calls use(Tile) for each of the block's.
   template <class Use>
   __device__ void eachTile(const Use& use) const {
-    const int tiles = ceilDiv(p.n, kWideWeights) * ceilDiv(p.rows, kTokens) * (p.segments / p.segmentsPerBlock);
+    const int tiles = ceilDiv(p.n, kWeights) * ceilDiv(p.rows, kTokens) * (p.segments / p.segmentsPerBlock);
     for (int index = static_cast<int>(blockIdx.x); index < tiles; index += static_cast<int>(gridDim.x)) use(tileAt(index));
   }
 
@@ -104,14 +102,12 @@ struct WideProduct {
     });
   }
 
-  /// Calls for weights of the first segment, as many as there are stages. Returns their number. With few rows as many boxes more, half of
-  /// an H100's cache, come there while the kernel before still runs.
+  /// Calls for weights of the first segment, as many as there are stages. Returns their number.
   __device__ int copyAhead() const {
     const Tile tile = tileAt(static_cast<int>(blockIdx.x));
     const int segment = tile.part * p.segmentsPerBlock, end = beginOf(segment + 1);
     int count = 0, column = beginOf(segment);
     for (; column < end && count < kStages; column += kTileK) copyWeights(count++, column, tile.weight);
-    for (int i = 0; kIsFew && column < end && i < kStages; ++i, column += kTileK) prefetchBox(wide.weight, column, tile.weight);
     return count;
   }
 
@@ -255,12 +251,12 @@ struct WideProduct {
   }
 };
 
-SVC_TENSOR_KERNEL(svcWide8, WideLinearParams, kWideThreads) { WideProduct<8>(p).run(); }
-SVC_TENSOR_KERNEL(svcWide16, WideLinearParams, kWideThreads) { WideProduct<16>(p).run(); }
-SVC_TENSOR_KERNEL(svcWide32, WideLinearParams, kWideThreads) { WideProduct<32>(p).run(); }
-SVC_TENSOR_KERNEL(svcWide64, WideLinearParams, kWideThreads) { WideProduct<64>(p).run(); }
-SVC_TENSOR_KERNEL(svcWide128, WideLinearParams, kWideThreads) { WideProduct<128>(p).run(); }
-SVC_TENSOR_KERNEL(svcWide256, WideLinearParams, kWideThreads) { WideProduct<256>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide8, WideLinearParams, wideThreads(8)) { WideProduct<8>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide16, WideLinearParams, wideThreads(16)) { WideProduct<16>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide32, WideLinearParams, wideThreads(32)) { WideProduct<32>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide64, WideLinearParams, wideThreads(64)) { WideProduct<64>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide128, WideLinearParams, wideThreads(128)) { WideProduct<128>(p).run(); }
+SVC_TENSOR_KERNEL(svcWide256, WideLinearParams, wideThreads(256)) { WideProduct<256>(p).run(); }
 
 }  // namespace svc::cuda
 

@@ -120,11 +120,6 @@ __device__ __forceinline__ void copyBox(uint16_t* to, const TensorMap& map, int 
                "l"(&map), "r"(column), "r"(row), "r"(sharedAddress(barrier))
                : "memory");
 }
-/// Begins to bring such a box to the cache that all multiprocessors share.
-__device__ __forceinline__ void prefetchBox(const TensorMap& map, int column, int row) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map), "r"(column), "r"(row) : "memory");
-}
-
 /// Registers that a thread may use from now on: all threads of four warps give some back, or take them.
 template <int kRegisters>
 __device__ __forceinline__ void giveRegisters() {

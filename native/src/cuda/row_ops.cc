@@ -117,7 +117,7 @@ StreamPosition CudaBackend::multiplyWide(LinearParams params) {
   char* const memory = reinterpret_cast<char*>(scratch(partialBytes + wideWaitingBytes(params, plan, multiprocessors_)));
   params.partials = reinterpret_cast<float*>(memory);
   const Driver& driver = device_.driver();
-  const WideLinearParams wide{tensorMap(driver, params.weight, params.n, params.k, params.weightStride, kWideWeights),
+  const WideLinearParams wide{tensorMap(driver, params.weight, params.n, params.k, params.weightStride, wideWeights(plan.tokens)),
                               tensorMap(driver, params.x, params.rows, params.k, params.xStride, plan.tokens), params,
                               reinterpret_cast<float*>(memory + partialBytes)};
   launch(launchOf(wide, plan, multiprocessors_), wide);

@@ -224,7 +224,6 @@ template <int kRegisters>
 void takeRegisters() {}
 
 inline void prefetchMap(const TensorMap&) {}
-inline void prefetchBox(const TensorMap&, int, int) {}
 /// Rows of 64 numbers with swapped pieces; what is past the edges of the matrix is zero.
 inline void copyBox(uint16_t* to, const TensorMap& map, int column, int row, Barrier* barrier) {
   expectTile(to);
