@@ -40,7 +40,7 @@ struct Attention {
 
   __device__ static void compute(const AttentionParams& p) {
     if constexpr (kIsScheduled) {
-      if (static_cast<int>(blockIdx.x) >= p.schedule.counts[0]) return;
+      if (static_cast<int>(blockIdx.x) >= p.schedule.counts[0]) return awaitBefore();
       const AttentionWork& work = p.schedule.works[blockIdx.x];
       Attention(p, work.tile, work.part).run(work.firstChunk, work.endChunk, work.state);
     } else {
@@ -111,7 +111,10 @@ struct Attention {
     constexpr int kTiles = kKvChunk / kKvTile;
     const int begin = max(all.first / kKvTile, firstChunk * kTiles);
     const int end = min(all.last / kKvTile + 1, endChunk * kTiles);
-    if (begin >= end) return;
+    if (begin >= end) return awaitBefore();
+    findPlaces(begin);
+    findPlaces(begin + 1);
+    awaitBefore();  // what the host has sent is read by then
     beginLoads(begin, end);
     loadQueries(queries(begin));
     if constexpr (kHoldsQueries) {
@@ -138,8 +141,6 @@ struct Attention {
   __device__ static int max(int a, int b) { return a < b ? b : a; }
 
   __device__ void beginLoads(int begin, int end) {
-    findPlaces(begin);
-    findPlaces(begin + 1);
     __syncthreads();  // the places are there
     if constexpr (kHoldsQueries) {
       loadTile(begin, end);
@@ -262,9 +263,10 @@ struct Attention {
     waitForCopies<kLoads>();
     expandTile<kWidth, kForm>(keysOf(tileIndex));
     __syncthreads();
-    findPlaces(tileIndex + 2);
+    const int block = blockOf(tileIndex + 2);
     score(tileIndex);
     if constexpr (kSharing > 1) shareScores();
+    findPlaces(tileIndex + 2, block);
     __syncthreads();  // the keys have been read
     loadKeys(tileIndex + kStages, end);
     if constexpr (kSharing > 1) takeScores();
@@ -469,41 +471,42 @@ struct Attention {
   }
 };
 
-SVC_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, false>::compute(p); }
-SVC_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, false>::compute(p); }
-SVC_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, false>::compute(p); }
 
-SVC_KERNEL(svcFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, false>::compute(p); }
-SVC_KERNEL(svcFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, false>::compute(p); }
-SVC_KERNEL(svcFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, false>::compute(p); }
 
-SVC_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, true>::compute(p); }
-SVC_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, true>::compute(p); }
-SVC_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, true>::compute(p); }
 
-SVC_KERNEL(svcScheduledFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, true>::compute(p); }
-SVC_KERNEL(svcScheduledFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, true>::compute(p); }
-SVC_KERNEL(svcScheduledFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, true>::compute(p); }
 
-SVC_KERNEL(svcFp8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, 1, false>::compute(p); }
-SVC_KERNEL(svcFp8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, 1, false>::compute(p); }
-SVC_KERNEL(svcFp8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, 1, false>::compute(p); }
 
-SVC_KERNEL(svcFp8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, kFewSharing, false>::compute(p); }
-SVC_KERNEL(svcFp8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, kFewSharing, false>::compute(p); }
-SVC_KERNEL(svcFp8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, kFewSharing, false>::compute(p); }
 
-SVC_KERNEL(svcInt8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, 1, false>::compute(p); }
-SVC_KERNEL(svcInt8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, 1, false>::compute(p); }
-SVC_KERNEL(svcInt8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, 1, false>::compute(p); }
 
-SVC_KERNEL(svcInt8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, kFewSharing, false>::compute(p); }
-SVC_KERNEL(svcInt8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, kFewSharing, false>::compute(p); }
-SVC_KERNEL(svcInt8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, kFewSharing, false>::compute(p); }
 
-SVC_KERNEL(svcAttentionCombine, AttentionParams, kCombineThreads) {
+SVC_EARLY_KERNEL(svcAttentionCombine, AttentionParams, kCombineThreads) {
   const int token = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y), sequence = sequenceOf(p, token);
   const Sight sight = sightOf(p, sequence, token - p.queryStarts[sequence]);
+  awaitBefore();
   const int64_t row = static_cast<int64_t>(token) * p.heads + head;
   for (int column = thread(); column < p.kv.headDim; column += threads()) {
     Progress total = {-kInfinity, 0.0f};

@@ -11,29 +11,25 @@
 #define SVC_GPU_KERNEL(name, Params, threads, where, begin)                             \
   __device__ __forceinline__ void name##Body(const Params& p);                          \
   extern "C" __global__ void __launch_bounds__(threads, 1) name(const where Params p) { \
-    letNextBegin();                                                                     \
     begin;                                                                              \
     name##Body(p);                                                                      \
   }                                                                                     \
   __device__ __forceinline__ void name##Body(const Params& p)
 /// A kernel that touches nothing before the one before it has run.
 #define SVC_KERNEL(name, Params, threads) SVC_GPU_KERNEL(name, Params, threads, , awaitBefore())
-/// One that calls `awaitBefore` itself, since it begins with weights, which no kernel writes.
-#define SVC_WEIGHT_KERNEL(name, Params, threads) SVC_GPU_KERNEL(name, Params, threads, , )
+/// One that calls `awaitBefore` itself, since it begins with what no kernel writes: weights, or what the host has sent for the step.
+#define SVC_EARLY_KERNEL(name, Params, threads) SVC_GPU_KERNEL(name, Params, threads, , )
 /// The same of arguments with tensor maps, which are read where the launch has left them.
 #define SVC_TENSOR_KERNEL(name, Params, threads) SVC_GPU_KERNEL(name, Params, threads, __grid_constant__, )
 
 namespace svc::cuda {
 
-/// From Hopper on the next kernel of a graph may begin while this one runs: each waits until the one before it has run, and so for all.
-__device__ __forceinline__ void letNextBegin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+/// From Hopper on a kernel of a graph may begin while the one before it runs: it waits here until that one, and so all before it, have run. The next one may
+/// begin from then on. Earlier, its blocks would take the places of those that work, and what they load ahead would delay what is needed now.
 __device__ __forceinline__ void awaitBefore() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 

@@ -319,23 +319,23 @@ __device__ void product(const LinearParams& p) {
   Product<Weight, kTile.weights, kTile.tokens, kWarpsM, kWarpsN, kTile.stages>(p, firstToken, block).run();
 }
 
-SVC_WEIGHT_KERNEL(svcLinear8, LinearParams, 128) { product<PlainTile, 0>(p); }
-SVC_WEIGHT_KERNEL(svcLinear16, LinearParams, 128) { product<PlainTile, 1>(p); }
-SVC_WEIGHT_KERNEL(svcLinear32, LinearParams, 128) { product<PlainTile, 2>(p); }
-SVC_WEIGHT_KERNEL(svcLinear64, LinearParams, 128) { product<PlainTile, 3>(p); }
-SVC_WEIGHT_KERNEL(svcLinear128, LinearParams, 256) { product<PlainTile, 4>(p); }
+SVC_EARLY_KERNEL(svcLinear8, LinearParams, 128) { product<PlainTile, 0>(p); }
+SVC_EARLY_KERNEL(svcLinear16, LinearParams, 128) { product<PlainTile, 1>(p); }
+SVC_EARLY_KERNEL(svcLinear32, LinearParams, 128) { product<PlainTile, 2>(p); }
+SVC_EARLY_KERNEL(svcLinear64, LinearParams, 128) { product<PlainTile, 3>(p); }
+SVC_EARLY_KERNEL(svcLinear128, LinearParams, 256) { product<PlainTile, 4>(p); }
 
-SVC_WEIGHT_KERNEL(svcCodedLinear8, LinearParams, 128) { product<CodedTile, 0>(p); }
-SVC_WEIGHT_KERNEL(svcCodedLinear16, LinearParams, 128) { product<CodedTile, 1>(p); }
-SVC_WEIGHT_KERNEL(svcCodedLinear32, LinearParams, 128) { product<CodedTile, 2>(p); }
-SVC_WEIGHT_KERNEL(svcCodedLinear64, LinearParams, 128) { product<CodedTile, 3>(p); }
-SVC_WEIGHT_KERNEL(svcCodedLinear128, LinearParams, 256) { product<CodedTile, 4>(p); }
+SVC_EARLY_KERNEL(svcCodedLinear8, LinearParams, 128) { product<CodedTile, 0>(p); }
+SVC_EARLY_KERNEL(svcCodedLinear16, LinearParams, 128) { product<CodedTile, 1>(p); }
+SVC_EARLY_KERNEL(svcCodedLinear32, LinearParams, 128) { product<CodedTile, 2>(p); }
+SVC_EARLY_KERNEL(svcCodedLinear64, LinearParams, 128) { product<CodedTile, 3>(p); }
+SVC_EARLY_KERNEL(svcCodedLinear128, LinearParams, 256) { product<CodedTile, 4>(p); }
 
-SVC_WEIGHT_KERNEL(svcWholeLinear8, LinearParams, 128) { product<WholeTile, 0>(p); }
-SVC_WEIGHT_KERNEL(svcWholeLinear16, LinearParams, 128) { product<WholeTile, 1>(p); }
-SVC_WEIGHT_KERNEL(svcWholeLinear32, LinearParams, 128) { product<WholeTile, 2>(p); }
-SVC_WEIGHT_KERNEL(svcWholeLinear64, LinearParams, 128) { product<WholeTile, 3>(p); }
-SVC_WEIGHT_KERNEL(svcWholeLinear128, LinearParams, 256) { product<WholeTile, 4>(p); }
+SVC_EARLY_KERNEL(svcWholeLinear8, LinearParams, 128) { product<WholeTile, 0>(p); }
+SVC_EARLY_KERNEL(svcWholeLinear16, LinearParams, 128) { product<WholeTile, 1>(p); }
+SVC_EARLY_KERNEL(svcWholeLinear32, LinearParams, 128) { product<WholeTile, 2>(p); }
+SVC_EARLY_KERNEL(svcWholeLinear64, LinearParams, 128) { product<WholeTile, 3>(p); }
+SVC_EARLY_KERNEL(svcWholeLinear128, LinearParams, 256) { product<WholeTile, 4>(p); }
 
 template <class Weight, int kIndex>
 __device__ void groupedProduct(const GroupedLinearParams& p) {

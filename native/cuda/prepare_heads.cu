@@ -37,6 +37,7 @@ template <class Head>
 struct Angles {
   Head cosines, sines;
 
+  __device__ __forceinline__ Angles() {}
   __device__ __forceinline__ Angles(const RopeParams& p, int row) {
     const float* const table = p.table + static_cast<int64_t>(p.positions[row]) * p.rotaryDim;
     Head::each(0, p.headDim, [&](int j, int column) {
@@ -87,19 +88,15 @@ __device__ __forceinline__ void prepareHead(const PrepareHeadsParams& p) {
   const int kvHead = index - rope.heads - (isValue ? kv.kvHeads : 0);
   float* const query = rope.x + row * rope.xStride + int64_t{index} * kv.headDim;
   const float* const keyOrValue = (isValue ? store.v + row * store.vStride : store.k + row * store.kStride) + int64_t{kvHead} * kv.headDim;
+  const float* const weight = isValue ? nullptr : isQuery ? p.queryWeight : p.keyWeight;
+  const bool isTurned = !isValue && rope.table != nullptr;
   const int slot = store.slots[row];
+  const Head<kWidth> weights(weight, 0, weight == nullptr ? 0 : kv.headDim);
+  const Angles<Head<kWidth>> angles = isTurned ? Angles<Head<kWidth>>(rope, row) : Angles<Head<kWidth>>();
+  awaitBefore();
   Head<kWidth> head(isQuery ? query : keyOrValue, 0, kv.headDim);
-  if (!isValue) {
-    const float* const weight = isQuery ? p.queryWeight : p.keyWeight;
-    const Head<kWidth> weights(weight, 0, weight == nullptr ? 0 : kv.headDim);
-    if (rope.table == nullptr) {
-      if (weight != nullptr) normalise(head, weights, p.eps, kv.headDim);
-    } else {
-      const Angles<Head<kWidth>> angles(rope, row);
-      if (weight != nullptr) normalise(head, weights, p.eps, kv.headDim);
-      rotate(head, rope, angles, shared[warp()]);
-    }
-  }
+  if (weight != nullptr) normalise(head, weights, p.eps, kv.headDim);
+  if (isTurned) rotate(head, rope, angles, shared[warp()]);
   if (isQuery) {
     head.each(0, kv.headDim, [&](int j, int column) { query[column] = head.numbers[j]; });
   } else if (slot >= 0) {
@@ -107,8 +104,8 @@ __device__ __forceinline__ void prepareHead(const PrepareHeadsParams& p) {
   }
 }
 
-SVC_KERNEL(svcPrepareHeads64, PrepareHeadsParams, kRowThreads) { prepareHead<64>(p); }
-SVC_KERNEL(svcPrepareHeads128, PrepareHeadsParams, kRowThreads) { prepareHead<128>(p); }
-SVC_KERNEL(svcPrepareHeads256, PrepareHeadsParams, kRowThreads) { prepareHead<256>(p); }
+SVC_EARLY_KERNEL(svcPrepareHeads64, PrepareHeadsParams, kRowThreads) { prepareHead<64>(p); }
+SVC_EARLY_KERNEL(svcPrepareHeads128, PrepareHeadsParams, kRowThreads) { prepareHead<128>(p); }
+SVC_EARLY_KERNEL(svcPrepareHeads256, PrepareHeadsParams, kRowThreads) { prepareHead<256>(p); }
 
 }  // namespace svc::cuda

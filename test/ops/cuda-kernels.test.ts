@@ -91,6 +91,8 @@ describe('the CUDA kernels', needsCompiler, () => {
     ['a barrier before a tile is multiplied', /^ +__syncthreads\(\); {2}\/\/ all of this one is there.*$/m],
     ['a barrier after keys were multiplied', /^ +__syncthreads\(\); {2}\/\/ the keys have been read$/m],
     ['a wait for a tile that is copied', /^ +waitForCopies<0>\(\);$/m],
+    ['a wait for the kernel before it', /^ +awaitBefore\(\); {2}\/\/ what the host has sent.*$/m],
+    ['a wait for the states of chunks', /^ {2}awaitBefore\(\);$/m],
   ])(
     'attend otherwise in some order without %s',
     async (_, line) => {

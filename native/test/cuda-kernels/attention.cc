@@ -74,10 +74,11 @@ class Sequences {
     const Ints counts = {static_cast<int>(schedule.works.size()), static_cast<int>(schedule.cuts.size())};
     Floats partials(blocks > 0 ? size_t(schedule.states) * stateSize(plan, shape_.headDim)
                                : attentionPartialBytes(plan, rows, shape_.heads(), shape_.headDim, maxContext) / 4);
+    Halves memory = memory_;
     AttentionParams p{};
     p.q = q.data(), p.qStride = shape_.cols();
     p.out = out.data(), p.outStride = shape_.cols();
-    p.kv = kv();
+    p.kv = kv(memory);
     p.tiles = tiles.data(), p.queryStarts = starts.data(), p.contextLengths = contexts.data(), p.blockTables = tables.data();
     p.sinks = shape_.hasSinks ? sinks_.data() : nullptr;
     p.partials = partials.empty() ? nullptr : partials.data();
@@ -87,6 +88,10 @@ class Sequences {
     p.numTiles = static_cast<int>(tiles.size());
     p.maxChunks = ceilDiv(maxContext, kKvChunk);
     p.window = shape_.window, p.isBidirectional = shape_.isBidirectional;
+    Later laterQ(q);
+    Later laterKv(memory);
+    auto write = [&] { laterQ(), laterKv(); };
+    kernels_.after(write);
     if (blocks > 0) {
       p.schedule = {schedule.works.data(), schedule.cuts.data(), counts.data()};
       p.rowsPerBlock = plan.rows;
@@ -100,7 +105,11 @@ class Sequences {
     } else {
       kernels_.run(launchOf(p, plan), p);
     }
-    if (p.partials != nullptr) kernels_.run(combineLaunch(p), p);
+    if (p.partials != nullptr) {
+      Later laterStates(partials);
+      kernels_.after(laterStates);
+      kernels_.run(combineLaunch(p), p);
+    }
     return out;
   }
 
@@ -132,9 +141,8 @@ class Sequences {
  private:
   static float rounded(float value) { return fromBf16(toBf16(value)); }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.headDim)); }
-  KvRow kv() const {
-    return {const_cast<char*>(reinterpret_cast<const char*>(memory_.data())), shape_.blockSize, shape_.kvHeads, shape_.headDim,
-            shape_.keysAreValues, shape_.form};
+  KvRow kv(Halves& memory) const {
+    return {reinterpret_cast<char*>(memory.data()), shape_.blockSize, shape_.kvHeads, shape_.headDim, shape_.keysAreValues, shape_.form};
   }
 
   void store(int sequence) {
@@ -142,7 +150,7 @@ class Sequences {
     for (int i = 0; i < lengths_[sequence]; ++i)
       slots.push_back(tables_[sequence * maxBlocks_ + i / shape_.blockSize] * shape_.blockSize + i % shape_.blockSize);
     const int64_t stride = shape_.kvHeads * shape_.headDim;
-    const StoreKvParams p{k_[sequence].data(), stride, v_[sequence].data(), stride, slots.data(), kv(), lengths_[sequence]};
+    const StoreKvParams p{k_[sequence].data(), stride, v_[sequence].data(), stride, slots.data(), kv(memory_), lengths_[sequence]};
     kernels_.run(launchOf(p), p);
   }
 

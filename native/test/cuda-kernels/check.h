@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -49,6 +50,20 @@ class Kernels {
 
  private:
   void* library_;
+};
+
+/// What the kernel before the next one writes: its bytes are those of no numbers until that one has ended.
+template <class T>
+class Later {
+ public:
+  explicit Later(std::vector<T>& numbers) : numbers_(numbers), written_(numbers) {
+    std::memset(numbers_.data(), 0xff, numbers_.size() * sizeof(T));
+  }
+  void operator()() { std::copy(written_.begin(), written_.end(), numbers_.begin()); }
+
+ private:
+  std::vector<T>& numbers_;
+  const std::vector<T> written_;
 };
 
 /// Numbers between -1 and 1, the same in every run.

@@ -86,6 +86,33 @@ void checkRope(const Kernels& kernels, int first, int rotaryDim, bool isInterlea
   report("svcRope", x);
 }
 
+/// Heads whose bytes a test of ops compares with those of the ops one after the other: here, that nothing of them is read too early.
+void checkPreparedHeads(const Kernels& kernels) {
+  constexpr int kQueryHeads = 3, kKvHeads = 2, kHeadDim = 64, kBlockSize = 16;
+  const Floats table = Numbers(9).floats(20 * kHeadDim), weight = Numbers(10).floats(kHeadDim);
+  const Ints positions = {4, 19, 0}, slots = {17, 3, -1};
+  const int rows = static_cast<int>(slots.size());
+  const auto prepared = [&](bool isLate) {
+    Floats q = Numbers(11).floats(rows * kQueryHeads * kHeadDim), k = Numbers(12).floats(rows * kKvHeads * kHeadDim), v = Numbers(13).floats(k.size());
+    Halves memory(2 * 2 * kKvHeads * kBlockSize * kHeadDim);
+    const KvRow kv{reinterpret_cast<char*>(memory.data()), kBlockSize, kKvHeads, kHeadDim, 0, KvForm::Bf16};
+    const RopeParams rope{q.data(), kQueryHeads * kHeadDim, positions.data(), table.data(), rows, kQueryHeads, kHeadDim, 0, kHeadDim, 0};
+    const StoreKvParams store{k.data(), kKvHeads * kHeadDim, v.data(), kKvHeads * kHeadDim, slots.data(), kv, rows};
+    const PrepareHeadsParams p{rope, store, weight.data(), weight.data(), 1e-5f};
+    if (!isLate) {
+      kernels.run(launchOf(p), p);
+      report("svcPrepareHeads", q);
+      return std::pair(q, memory);
+    }
+    Later laterQ(q), laterK(k), laterV(v);
+    auto write = [&] { laterQ(), laterK(), laterV(); };
+    kernels.after(write);
+    kernels.run(launchOf(p), p);
+    return std::pair(q, memory);
+  };
+  expect(prepared(true) == prepared(false), "svcPrepareHeads: other bytes where the kernel before it ends late");
+}
+
 void checkGathers(const Kernels& kernels) {
   const Floats x = Numbers(7).floats(kRows * kStride);
   const Ints ids = {4, 0, 4}, starts = {0, 1, 5};
@@ -190,6 +217,7 @@ void checkRows(const Kernels& kernels) {
   checkNorms(kernels, 4, 64, false);
   checkRope(kernels, 0, 100, false);
   checkRope(kernels, 20, 64, true);
+  checkPreparedHeads(kernels);
   checkGathers(kernels);
   checkElementwise(kernels);
 }

@@ -100,5 +100,5 @@ using SetBefore = void (*)(void (*write)(void* of), void* of);
   }                                                                                                                 \
   static void name##Body(const Params& p)
 #define SVC_KERNEL(name, Params, threads) SVC_EMULATED_KERNEL(launch, name, Params, threads)
-#define SVC_WEIGHT_KERNEL(name, Params, threads) SVC_EMULATED_KERNEL(launchAhead, name, Params, threads)
-#define SVC_TENSOR_KERNEL SVC_WEIGHT_KERNEL
+#define SVC_EARLY_KERNEL(name, Params, threads) SVC_EMULATED_KERNEL(launchAhead, name, Params, threads)
+#define SVC_TENSOR_KERNEL SVC_EARLY_KERNEL
