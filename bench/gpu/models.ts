@@ -23,7 +23,7 @@ const MODELS: readonly Model[] = [
   },
 ];
 
-const WORKLOAD: Workload = { context: 1024, sequences: [1, 64, 256], steps: 24 };
+const WORKLOAD: Workload = { context: 1024, sequences: [1, 64, 256], steps: 24, warmSteps: 256 };
 const { values } = parseArgs({ options: { model: { type: 'string' } } });
 if (values.model === undefined) await measureAll();
 else

@@ -9,8 +9,8 @@ const [modelPath = '', promptTokens = 0, count = 0] = process.argv
   .slice(2)
   .map((word, at) => (at === 0 ? word : Number(word))) as [string, number, number];
 
-/** Graphs are made in the first ones. */
-const STEPS = 48;
+/** In the first ones graphs are made, and JavaScript's compiler is busy. */
+const steps = Math.floor(promptTokens / 2);
 
 const core = await startMadeUpModel(modelPath, { maxModelLen: 2 * promptTokens, maxNumSeqs: count });
 try {
@@ -18,7 +18,7 @@ try {
     addSequence(core, { id, prompt: id, promptTokens, maxTokens: promptTokens });
   }
   while (core.stats.promptTokens < count * promptTokens) core.step();
-  for (let step = 0; step < STEPS; step += 1) {
+  for (let step = 0; step < steps; step += 1) {
     console.log(Number(process.hrtime.bigint()) / 1000);
     core.step();
   }

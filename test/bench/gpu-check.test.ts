@@ -203,7 +203,7 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     mkdirSync(model);
     writeTinyModel(model, { dtype: 'bf16' });
     const figures = [];
-    const workload = { context: 20, sequences: [1, 3], steps: 4 };
+    const workload = { context: 20, sequences: [1, 3], steps: 4, warmSteps: 2 };
     for await (const figure of measureModel('tiny', model, workload, { prefill: 9, decode: { 3: 7 } })) {
       figures.push(figure);
     }
