@@ -73,7 +73,7 @@ function typeOf(value: unknown): string {
 /** The types that a schema allows; null where it does not say. */
 function typesOf(schema: unknown): ReadonlySet<string> | null {
   if (!isSchema(schema)) return null;
-  const { type, anyOf, oneOf } = schema;
+  const { type } = schema;
   const given = typeof type === 'string' ? [type] : type;
   if (Array.isArray(given)) {
     const types = given.flatMap((one) => (one === 'number' ? ['number', 'integer'] : [String(one)]));
@@ -81,10 +81,20 @@ function typesOf(schema: unknown): ReadonlySet<string> | null {
   }
   if ('const' in schema) return new Set([typeOf(schema.const)]);
   if (Array.isArray(schema.enum)) return new Set(schema.enum.map(typeOf));
-  const options = anyOf ?? oneOf;
-  if (!Array.isArray(options)) return null;
-  const each = options.map(typesOf);
+  const each = branchesOf(schema)?.map(typesOf) ?? [null];
   return each.includes(null) ? null : new Set(each.flatMap((types) => [...(types ?? [])]));
+}
+
+/** Of which a value fits one, or one at least; null where a schema has none. */
+function branchesOf({ anyOf, oneOf }: Schema): readonly unknown[] | null {
+  const branches = anyOf ?? oneOf;
+  return Array.isArray(branches) ? branches : null;
+}
+
+/** `schema`, a part of another one, with the definitions of that which it may refer to. */
+function withDefinitionsOf({ $defs, definitions }: Schema, schema: unknown): unknown {
+  const shared = { ...($defs !== undefined && { $defs }), ...(definitions !== undefined && { definitions }) };
+  return isSchema(schema) ? { ...schema, ...shared } : schema;
 }
 
 function propertiesOf(tool: FunctionTool | undefined): Schema {
@@ -111,11 +121,10 @@ interface Parameter {
 }
 
 export function parametersOf(tool: FunctionTool): readonly Parameter[] {
-  const { required, $defs, definitions } = tool.parameters ?? {};
-  const shared = { ...($defs !== undefined && { $defs }), ...(definitions !== undefined && { definitions }) };
+  const { required } = tool.parameters ?? {};
   return Object.entries(propertiesOf(tool)).map(([name, schema]) => ({
     name,
-    schema: isSchema(schema) ? { ...schema, ...shared } : schema,
+    schema: withDefinitionsOf(tool.parameters ?? {}, schema),
     isRequired: Array.isArray(required) && required.includes(name),
   }));
 }
@@ -147,6 +156,11 @@ function valueConstraint(schema: unknown, name: string, end: string): Constraint
       `tools: "${keyword}" of the parameter ${name} cannot be enforced in the way in which this model writes its calls: leave it out`,
       { param: 'tools' },
     );
+  }
+  const branches = branchesOf(schema);
+  if (branches !== null) {
+    const options = branches.map((branch) => valueConstraint(withDefinitionsOf(schema, branch), name, end));
+    return { kind: 'choice', options };
   }
   return { kind: 'regex', pattern: textWithout(end.trimStart()) };
 }
