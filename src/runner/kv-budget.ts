@@ -112,9 +112,12 @@ function accountOf(
   return `. Of the GPU's ${shown(totalBytes)}, --gpu-memory-utilization ${share} gives ${shown(totalBytes * share)}: ${parts.join(', ')}`;
 }
 
+/** What the addon takes. */
+const MOST_BLOCKS = 2 ** 28;
+
 /**
  * Blocks for the KV cache: what fits, but of a share never more than `maxNumSeqs` requests of `maxModelLen` tokens could use.
- * @throws ConfigError where not even one request of `maxModelLen` tokens fits.
+ * @throws ConfigError where not even one request of `maxModelLen` tokens fits, or there are more blocks than a cache can have.
  */
 export function chooseNumBlocks(
   config: BudgetConfig,
@@ -135,6 +138,13 @@ export function chooseNumBlocks(
       `the KV cache has room for ${room} tokens, one request of max_model_len needs ` +
         `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${perRequest * ofAll * config.dataParallelSize} ` +
         `(or --gpu-memory-utilization)${room === 0 ? '' : `, or lower --max-model-len to at most ${room}`}${memory.account}`,
+      { param: 'kv-cache-memory-bytes' },
+    );
+  }
+  if (numBlocks > MOST_BLOCKS) {
+    const most = MOST_BLOCKS * designBytes(design) * memory.numRanks * config.dataParallelSize;
+    throw new ConfigError(
+      `the KV cache would have ${numBlocks} blocks, more than ${MOST_BLOCKS}: lower --kv-cache-memory-bytes to at most ${most}`,
       { param: 'kv-cache-memory-bytes' },
     );
   }

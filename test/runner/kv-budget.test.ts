@@ -42,6 +42,17 @@ describe('the KV budget', () => {
     expect(kvBlockBytes({ ...SHAPE, dtype })).toBe(2 * 2 * 16 * 2 * bytes);
   });
 
+  it('refuses more blocks than a cache can have, naming what to lower', () => {
+    const config = { ...CONFIG, kvCacheMemoryBytes: 100 * 2 ** 40, dataParallelSize: 2 };
+    const most = 2 ** 28 * BLOCK_BYTES;
+    expect(chooseNumBlocks(config, DESIGN, 64, room(most))).toBe(2 ** 28);
+    const choose = () => chooseNumBlocks(config, DESIGN, 64, room(most + BLOCK_BYTES));
+    expect(choose).toThrow(ConfigError);
+    expect(choose).toThrow(
+      `the KV cache would have 268435457 blocks, more than 268435456: lower --kv-cache-memory-bytes to at most ${2 * most}`,
+    );
+  });
+
   it('has that share of what is free of the host which is asked for', () => {
     const host = { freeMemory: () => 1000, deviceMemory: () => null, ranks: ALONE };
     expect(cacheMemory(MEMORY, host)).toEqual(room(500));
