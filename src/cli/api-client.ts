@@ -117,7 +117,7 @@ async function ask(client: ApiClient, path: string, init: RequestInit): Promise<
   return response;
 }
 
-const systemError = z.object({ cause: z.object({ code: z.string() }) });
+const systemError = z.object({ cause: z.object({ code: z.string(), message: z.string() }) });
 
 /** Codes of OpenSSL for certificates that no authority known here has issued. */
 const UNTRUSTED: ReadonlySet<string> = new Set([
@@ -128,8 +128,11 @@ const UNTRUSTED: ReadonlySet<string> = new Set([
   'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
 ]);
 
+/** Of others that are refused: expired, or for another name. */
+const REFUSED_CERTIFICATE = /^(CERT_|ERR_TLS_CERT_)/;
+
 function notReached(url: URL, cause: unknown): ApiError {
-  const code = systemError.safeParse(cause).data?.cause.code ?? '';
+  const { code, message } = systemError.safeParse(cause).data?.cause ?? { code: '', message: '' };
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
     return new ApiError(`there is no host named ${url.hostname}: check --url`, { cause });
   if (UNTRUSTED.has(code)) {
@@ -138,6 +141,9 @@ function notReached(url: URL, cause: unknown): ApiError {
         'NODE_EXTRA_CA_CERTS to the file (PEM) of the certificate, or of the authority that issued it',
       { cause },
     );
+  }
+  if (REFUSED_CERTIFICATE.test(code)) {
+    return new ApiError(`${url.origin} answers, but its certificate is refused: ${message}`, { cause });
   }
   if (code === 'ECONNRESET' || code === 'UND_ERR_SOCKET') return brokenOff(url.href, cause);
   const fix = 'start a server with svc serve, or give the address of one with --url';

@@ -231,15 +231,20 @@ describe('svc chat tells in one line', () => {
     );
   });
 
-  it('that the certificate of the server is not trusted, and how it is', async () => {
+  /** Answers on all addresses, with a certificate for localhost. @returns its port */
+  const startSecureServer = async () => {
     const pem = (name: string) => readFileSync(join('test/fixtures/tls', name));
     const server = createSecureServer({ cert: pem('server.pem'), key: pem('server.key') }, (_, response) =>
       response.writeHead(404).end(),
-    ).listen(0, '127.0.0.1');
+    ).listen(0);
     await once(server, 'listening');
     onTestFinished(() => void server.close());
     const address = server.address();
-    const origin = `https://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+    return typeof address === 'object' ? address?.port : '';
+  };
+
+  it('that the certificate of the server is not trusted, and how it is', async () => {
+    const origin = `https://127.0.0.1:${await startSecureServer()}`;
     const args = ['chat', '--url', `${origin}/v1`, '-q', 'Hello'];
     const { code, stderr } = await runCli(args);
     expect(code).toBe(1);
@@ -250,6 +255,16 @@ describe('svc chat tells in one line', () => {
     );
     const trusting = await runCli(args, { NODE_EXTRA_CA_CERTS: 'test/fixtures/tls/ca.pem' });
     expect(trusting.stderr).not.toContain('certificate');
+  });
+
+  it('that the certificate of the server is that of another one', async () => {
+    const origin = `https://127.0.0.2:${await startSecureServer()}`;
+    const args = ['chat', '--url', `${origin}/v1`, '-q', 'Hello'];
+    const { code, stderr } = await runCli(args, { NODE_EXTRA_CA_CERTS: 'test/fixtures/tls/ca.pem' });
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      new RegExp(`^error: ${origin} answers, but its certificate is refused: .*127\\.0\\.0\\.2.*\n$`),
+    );
   });
 
   it('that there is no such host', async () => {
