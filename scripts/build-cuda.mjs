@@ -4,6 +4,7 @@
 //
 //   node scripts/build-cuda.mjs                    all of it
 //   node scripts/build-cuda.mjs sm_90a a.fatbin    one generation, into another file
+//   node scripts/build-cuda.mjs sm_90a a.fatbin --traced    the same, of kernels that write down when their blocks run (native/cuda/trace.cuh)
 //   node scripts/build-cuda.mjs --if-possible      all of it where nvcc is, elsewhere a line that says what the package lacks
 //
 // It takes a minute or two of processor time, and only machines with a GPU use the result: so `npm install` and `npm run build` do it
@@ -50,6 +51,7 @@ export function hasGpu() {
 export async function buildCuda(
   generations = GENERATIONS,
   output = join(native, 'build', 'cuda-kernels.fatbin'),
+  isTraced = false,
 ) {
   const ptx = output.replace(/\.fatbin$/, '.ptx');
   if (isNewest(output) && isNewest(ptx)) return;
@@ -57,7 +59,7 @@ export async function buildCuda(
   mkdirSync(folder, { recursive: true });
   const intermediate = mkdtempSync(join(folder, 'cuda-'));
   try {
-    await compileInto(intermediate, generations);
+    await compileInto(intermediate, generations, isTraced ? ['-DSVC_TRACE'] : []);
     writeFileSync(`${ptx}.new`, asOldest(readFileSync(join(intermediate, `kernels.${PTX}.ptx`), 'utf8')));
     renameSync(join(intermediate, 'kernels.fatbin'), output);
     renameSync(`${ptx}.new`, ptx);
@@ -67,7 +69,7 @@ export async function buildCuda(
 }
 
 /** Leaves kernels.fatbin in `folder`, and the PTX that it was made by beside it. */
-async function compileInto(folder, generations) {
+async function compileInto(folder, generations, definitions) {
   // One module has all kernels only if they are compiled as one source.
   const all = join(folder, 'kernels.cu');
   const kernels = readdirSync(sources).filter((name) => name.endsWith('.cu'));
@@ -77,7 +79,19 @@ async function compileInto(folder, generations) {
   const kept = ['--keep', '--keep-dir', folder];
   const output = join(folder, 'kernels.fatbin');
   const spilled = spills(
-    await compile('-Xptxas', '-v', ...codes, ...kept, '--threads', '0', '--fatbin', '-o', output, all),
+    await compile(
+      ...definitions,
+      '-Xptxas',
+      '-v',
+      ...codes,
+      ...kept,
+      '--threads',
+      '0',
+      '--fatbin',
+      '-o',
+      output,
+      all,
+    ),
   );
   if (spilled.length > 0) throw new Error(`svc: registers of CUDA kernels spill: ${spilled.join(', ')}`);
 }
@@ -117,11 +131,12 @@ function isNewest(output) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const [first, output] = process.argv.slice(2);
+  const [first, output, traced] = process.argv.slice(2);
   const isOptional = first === '--if-possible';
   const generation = isOptional ? undefined : first;
   try {
-    if (hasCompiler()) await (generation ? buildCuda([generation], output) : buildCuda());
+    if (hasCompiler())
+      await (generation ? buildCuda([generation], output, traced === '--traced') : buildCuda());
     else if (isOptional)
       console.error(`svc: ${nvcc} not found: the package has no compiled kernels for GPUs`);
     else throw new Error(`svc: ${nvcc} not found: install the CUDA toolkit 13.0 or newer`);

@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from './gpu.ts';
+import { TRACED_KERNELS } from './trace.ts';
 
 const FOLDER = '.gpu-check';
 const STRIPPED = `${FOLDER}/stripped`;
@@ -23,6 +24,7 @@ const BUILT = [
   'native/build/svc.node',
   'native/build/cuda-kernels.fatbin',
   'native/build/cuda-kernels.ptx',
+  TRACED_KERNELS,
   'native/build/cuda-emulator.so',
   'native/build/cuda-kernels-emulated.so',
 ];
@@ -58,6 +60,9 @@ const node = `${FOLDER}/bin/node`;
 copyFileSync(process.execPath, node);
 run('strip', node);
 for (const [command, ...args] of BUILDS) run(command, ...args);
+if (spawnSync('nvcc', ['--version']).status === 0) {
+  run(process.execPath, 'scripts/build-cuda.mjs', 'sm_90a', TRACED_KERNELS, '--traced');
+}
 for (const path of BUILT.filter((one) => !existsSync(one))) console.log(`not there, so not packed: ${path}`);
 const built = BUILT.filter(existsSync).map(stripped);
 const options = [`--transform=s,^${STRIPPED}/,,`, ...LEFT_OUT.map((pattern) => `--exclude=${pattern}`)];

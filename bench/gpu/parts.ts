@@ -21,7 +21,7 @@ export const PARTS = {
   ops: part('The tests of ops and of models, on this driver', 120, 'ops.ts'),
   products: part('Speed of products and attention', 60, 'products.ts'),
   models: part('Tokens a second', 80, 'models.ts', ['model']),
-  profile: part('The time of each kernel of a step, and of steps as they are served', 50, 'profile.ts'),
+  profile: part('The time of each kernel of a step, and of steps as they are served', 80, 'profile.ts'),
   ranks: part('Ranks and stages have the bytes of one GPU', 160, 'ranks.ts'),
   rows: part('Kernels of rows against the emulation, byte for byte', 40, 'rows.ts'),
   transfers: part(

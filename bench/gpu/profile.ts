@@ -1,4 +1,5 @@
-// The time of each kernel, of two layers and the head of two models with made-up weights; then whole steps of the smaller one, as they are served.
+// The time of each kernel, of two layers and the head of two models with made-up weights: alone, and in the graphs of decode steps; then whole steps of the
+// smaller one, as they are served.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
@@ -7,6 +8,7 @@ import { LLAMA_8B, QWEN3_06B } from './model-shapes.ts';
 import { profileModel } from './profile-model.ts';
 import { failed, type Result, report } from './result.ts';
 import { timelineOf } from './timeline.ts';
+import { traceOf } from './trace.ts';
 
 const LAYERS = 2;
 const MODELS = [
@@ -20,6 +22,9 @@ try {
   for (const { name, config, sequences } of MODELS) {
     writeConfig({ ...config, num_hidden_layers: LAYERS });
     reportAll(`the kernels of ${name}`, () => profileModel(name, folder, { context: CONTEXT, sequences }));
+    for (const count of sequences) {
+      reportAll(`the graphs of ${name}`, () => traceOf(name, folder, { context: CONTEXT, sequences: count }));
+    }
   }
   writeConfig(QWEN3_06B);
   reportAll('steps of Qwen3-0.6B', () => timelineOf('Qwen3-0.6B', folder, CONTEXT, 1));

@@ -5,7 +5,8 @@ import { existsSync } from 'node:fs';
 import { cudaDriver, ncclLibrary } from '../../src/native/native.ts';
 import { ROOT } from './gpu.ts';
 
-const FLAGS = ['-std=c++20', '-O2', '-shared', '-fPIC', '-Wl,--no-as-needed', `-I${ROOT}/native/src`];
+const INCLUDES = [`-I${ROOT}/native/src`, `-I${ROOT}/native`];
+const FLAGS = ['-std=c++20', '-O2', '-shared', '-fPIC', '-Wl,--no-as-needed', ...INCLUDES];
 
 /**
  * Compiles a file of this folder.

@@ -7,10 +7,18 @@
 
 #ifdef __CUDACC__
 
+#ifdef SVC_TRACE
+#include "trace.cuh"
+#define SVC_TRACED(name) const KernelTrace trace(nameHash(#name))
+#else
+#define SVC_TRACED(name)
+#endif
+
 /// `begin` comes first; `where` says where arguments are read.
 #define SVC_GPU_KERNEL(name, Params, threads, where, begin)                             \
   __device__ __forceinline__ void name##Body(const Params& p);                          \
   extern "C" __global__ void __launch_bounds__(threads, 1) name(const where Params p) { \
+    SVC_TRACED(name);                                                                   \
     begin;                                                                              \
     name##Body(p);                                                                      \
   }                                                                                     \
@@ -30,6 +38,9 @@ __device__ __forceinline__ void awaitBefore() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+#ifdef SVC_TRACE
+  noteWaited();
 #endif
 }
 

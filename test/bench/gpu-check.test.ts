@@ -25,6 +25,7 @@ import { runPart } from '../../bench/gpu/run-part.ts';
 import { showSeveralGpus } from '../../bench/gpu/several-gpus.ts';
 import { runTestFile } from '../../bench/gpu/test-files.ts';
 import { timelineOf } from '../../bench/gpu/timeline.ts';
+import { figuresOf, traceOf } from '../../bench/gpu/trace.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { compileChanged } from '../helpers/changed-kernels.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
@@ -248,6 +249,38 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     ]);
     expect(names).toContain('tiny, decode of 3: svcEmbedding 3 1 1');
     expect(figures.every(({ value }) => value !== null && value > 0)).toBe(true);
+  });
+
+  it('tells when the kernels of a graph end, of when their blocks do', () => {
+    const blocks = (kernel: string, ...times: readonly (readonly number[])[]) =>
+      times.map((one) => `${kernel} ${times.length} ${one.join(' ')}`);
+    const stepFrom = (at: number) => [
+      ...blocks('svcEmbedding', [at, at, at + 1000]),
+      ...blocks('svcWide8', [at - 5000, at + 1500, at + 9000], [at + 200, at + 1400, at + 8000]),
+      ...blocks('svcRmsNorm', [at + 8500, at + 9600, at + 11000]),
+      ...blocks('svcWide8', [at + 8600, at + 11400, at + 14000], [at + 9800, at + 11300, at + 15000]),
+    ];
+    const figures = figuresOf('tiny', [...stepFrom(0), ...stepFrom(20_000)].join('\n'));
+    expect(figures.map(({ name, value, note }) => [name, value, note])).toEqual([
+      ['tiny: svcWide8 2 after svcEmbedding', 8, '1.0 a step; has begun at -0.8, had waited at 0.4'],
+      ['tiny: svcRmsNorm 1 after svcWide8', 2, '1.0 a step; has begun at -0.5, had waited at 0.6'],
+      ['tiny: svcWide8 2 after svcRmsNorm', 4, '1.0 a step; has begun at -1.2, had waited at 0.3'],
+      ['tiny: svcEmbedding 1 after svcWide8', 6, '0.5 a step; has begun at 5.0, had waited at 5.0'],
+    ]);
+  });
+
+  it('says where kernels write nothing down', () => {
+    const model = join(folder, 'traced');
+    mkdirSync(model);
+    writeTinyModel(model, { dtype: 'bf16' });
+    const untraced = join(folder, 'no-such.fatbin');
+    expect(traceOf('tiny', model, { context: 20, sequences: 1, kernels: untraced })).toEqual([
+      expect.objectContaining({ outcome: 'missing', note: expect.stringContaining('--traced') }),
+    ]);
+    const kernels = process.env.SVC_CUDA_KERNELS!;
+    expect(traceOf('tiny', model, { context: 20, sequences: 1, kernels })).toEqual([
+      expect.objectContaining({ outcome: 'missing', note: expect.stringContaining('write nothing down') }),
+    ]);
   });
 
   it('tells how long the device works and waits in steps as they are served', () => {
