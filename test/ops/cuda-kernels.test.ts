@@ -130,7 +130,7 @@ describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {
   );
 });
 
-describe('the CUDA kernels for many rows on Hopper', needsCompiler, () => {
+describe('the CUDA kernels of Hopper for products', needsCompiler, () => {
   let library: string;
   beforeAll(() => {
     library = join(folder, 'wide.so');

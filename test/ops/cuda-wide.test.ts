@@ -1,4 +1,4 @@
-// The CUDA backend on an emulated Hopper GPU: products of many rows, by kernels of their own, have the bits of those of few.
+// The CUDA backend on an emulated Hopper GPU: its kernels for products give a row the same bits beside few others and beside many.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,7 +12,7 @@ import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { BF16_ROUNDING, expectClose, Random, sumTolerance } from './native-backends.ts';
 
-describe('products of many rows on Hopper', needsCudaEmulator, () => {
+describe('products on Hopper', needsCudaEmulator, () => {
   const weights = new WeightFolder();
   const folder = mkdtempSync(join(tmpdir(), 'svc-wide-'));
   let hopper: Ops;

@@ -213,7 +213,7 @@ class CudaBackend final : public Backend {
     return stream_.endOp([parcel = std::move(parcel)] {});
   }
   StreamPosition multiply(const DeviceWeight& weight, LinearParams params, Rows x);
-  /// Whether tiles of many rows keep the device busy, and there are kernels for them.
+  /// The same by the kernels of Hopper: of weights of bf16.
   StreamPosition multiplyWide(LinearParams params);
   /// What a product with some weights takes in the place of x: rows of whole numbers, or columns in another order.
   static size_t inputBytes(const DeviceWeight& weight, int rows);
