@@ -131,12 +131,13 @@ function isNewest(output) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const [first, output, traced] = process.argv.slice(2);
+  const flags = process.argv.slice(2);
+  const isTraced = flags.includes('--traced');
+  const [first, output] = flags.filter((flag) => flag !== '--traced');
   const isOptional = first === '--if-possible';
   const generation = isOptional ? undefined : first;
   try {
-    if (hasCompiler())
-      await (generation ? buildCuda([generation], output, traced === '--traced') : buildCuda());
+    if (hasCompiler()) await (generation ? buildCuda([generation], output, isTraced) : buildCuda());
     else if (isOptional)
       console.error(`svc: ${nvcc} not found: the package has no compiled kernels for GPUs`);
     else throw new Error(`svc: ${nvcc} not found: install the CUDA toolkit 13.0 or newer`);

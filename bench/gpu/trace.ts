@@ -95,11 +95,20 @@ export function figuresOf(title: string, log: string): Result[] {
   });
 }
 
+/** From the first step on that is there from its beginning: the log has the latest blocks, and of the launch before them only some. */
+function wholeSteps(blocks: readonly BlockTimes[]): readonly BlockTimes[] {
+  const sorted = blocks.toSorted((a, b) => a.ended - b.ended);
+  const begin = sorted.findIndex(
+    ({ kernel }, at) => at > 0 && kernel === FIRST && sorted[at - 1]!.kernel !== FIRST,
+  );
+  return begin < 0 ? [] : sorted.slice(begin);
+}
+
 /** In the order of their ends. Launches of one kernel come one after the other, so their blocks do. */
 function launchesOf(blocks: readonly BlockTimes[]): TracedLaunch[] {
   const open = new Map<string, BlockTimes[]>();
   const launches: TracedLaunch[] = [];
-  for (const block of [...blocks].sort((a, b) => a.ended - b.ended)) {
+  for (const block of wholeSteps(blocks)) {
     const kind = `${block.kernel} ${block.blocks}`;
     const all = open.get(kind) ?? [];
     open.set(kind, all);

@@ -1,5 +1,5 @@
 // In the place of the driver, with kernels that write down when their blocks run: passes everything on to it, and writes what they have written, a line for
-// each block: kernel, blocks of the launch, and when it began, had waited and ended, in nanoseconds.
+// each block: kernel, blocks of the launch, and when it began, had waited and ended, in nanoseconds since the first of them began.
 //
 //   g++ -std=c++20 -O2 -Inative/src -Inative -shared -fPIC -o trace.so bench/gpu/trace_driver.cc -Wl,--no-as-needed <the driver>
 //   SVC_DRIVER_BEHIND=<the driver> SVC_TRACE=<file> SVC_CUDA_KERNELS=<traced kernels> SVC_CUDA_DRIVER=$PWD/trace.so svc ...
@@ -41,8 +41,11 @@ void write(std::FILE* file) {
   const std::vector<DeviceAddress> places = read<DeviceAddress>(told, 2);
   const uint32_t written = read<uint32_t>(places[1], 1)[0];
   std::map<uint32_t, std::string> names = namesByHash();
-  for (const auto& [begun, waited, ended, kernel, blocks] : read<BlockTimes>(places[0], std::min(written, kMostTraces))) {
-    std::fprintf(file, "%s %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", names[kernel].c_str(), blocks, begun, waited, ended);
+  const std::vector<BlockTimes> all = read<BlockTimes>(places[0], std::min(written, kMostTraces));
+  uint64_t first = UINT64_MAX;
+  for (const BlockTimes& times : all) first = std::min(first, times.begun);
+  for (const auto& [begun, waited, ended, kernel, blocks] : all) {
+    std::fprintf(file, "%s %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", names[kernel].c_str(), blocks, begun - first, waited - first, ended - first);
   }
   driver.cuMemFree_v2(told);
 }

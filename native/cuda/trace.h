@@ -5,7 +5,7 @@
 
 namespace svc::cuda {
 
-/// When a block began, had waited for the kernel before, and ended, in nanoseconds of the device's clock.
+/// When the first thread of a block began, had waited for the kernel before, and ended, in nanoseconds of the device's clock.
 struct BlockTimes {
   uint64_t begun, waited, ended;
   uint32_t kernel;  // `nameHash` of its name
