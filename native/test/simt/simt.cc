@@ -394,12 +394,16 @@ void endBefore() {
   if (before) std::exchange(before, nullptr)();
 }
 
+/// The first one is another in each order: the kernel before may end as soon as that one waits for it.
 template <class Run>
 void eachBlock(const unsigned grid[3], const Run& run) {
-  for (unsigned z = 0; z < grid[2]; ++z) {
-    for (unsigned y = 0; y < grid[1]; ++y) {
-      for (unsigned x = 0; x < grid[0]; ++x) run(Index{x, y, z});
-    }
+  thread_local std::minstd_rand random;
+  const Order order = orderNamed(std::getenv("SVC_SIMT_ORDER"));
+  const unsigned count = grid[0] * grid[1] * grid[2];
+  const unsigned first = order == Order::Shuffled && count > 0 ? static_cast<unsigned>(random()) % count : 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const unsigned at = order == Order::Backward ? count - 1 - i : (first + i) % count;
+    run(Index{at % grid[0], at / grid[0] % grid[1], at / grid[0] / grid[1]});
   }
 }
 
