@@ -1,7 +1,7 @@
 // A model in this process with a server that only this process can use: requests and errors are the same as with any
 // other server.
 
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { OptionSource } from '../config/merge.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
@@ -13,7 +13,10 @@ import type { ApiClient } from './api-client.ts';
 export interface LocalModel {
   readonly client: ApiClient;
   readonly config: ServeConfig;
-  /** The same for all models that answer alike: the `system_fingerprint` of answers, and that of each adapter by its name. */
+  /**
+   * The same for all that answer alike: the `system_fingerprint` of answers, that of each adapter by its name, and what options say of prompts, sampling and
+   * answers.
+   */
   readonly fingerprint: string;
   close(): Promise<void>;
 }
@@ -40,7 +43,7 @@ export async function startLocalModel(flags: OptionSource): Promise<LocalModel> 
   return {
     client: { url: `${server.url}/v1`, apiKey },
     config,
-    fingerprint: fingerprintOf(engine),
+    fingerprint: `${fingerprintOf(engine)} options=${optionsDigest(config)}`,
     async close() {
       await server.close();
       await engine.close();
@@ -53,4 +56,19 @@ function fingerprintOf({ info, adapters }: InferenceEngine): string {
     (adapter) => `${adapter.name}=${systemFingerprint(version(), info, adapter)}`,
   );
   return [systemFingerprint(version(), info, null), ...ofAdapters.sort()].join(' ');
+}
+
+/** Of the options that answers depend on beside model and request. */
+function optionsDigest({ engine, http }: ServeConfig): string {
+  const { tokenizer, hfOverrides, maxModelLen, seed, maxLogprobs, structuredOutputs } = engine;
+  const { chatTemplate, chatTemplateContentFormat, toolCallParser, reasoningParser } = engine;
+  const { generationConfig, overrideGenerationConfig } = engine;
+  const { defaultTemplateVariables, trustsRequestTemplates, responseRole, areTokensIds } = http;
+  const options = {
+    ...{ tokenizer, hfOverrides, maxModelLen, seed, maxLogprobs, structuredOutputs },
+    ...{ chatTemplate, chatTemplateContentFormat, toolCallParser, reasoningParser },
+    ...{ generationConfig, overrideGenerationConfig },
+    ...{ defaultTemplateVariables, trustsRequestTemplates, responseRole, areTokensIds },
+  };
+  return createHash('sha256').update(JSON.stringify(options)).digest('hex').slice(0, 12);
 }

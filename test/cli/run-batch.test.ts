@@ -179,11 +179,11 @@ describe('svc run-batch', () => {
     await killAfterAnswers([model, '-i', input, '-o', output]);
     const kept = readFileSync(`${output}.journal`, 'utf8');
     writeTinyModel(model, { seed: 2 });
-    for (const args of [[model], [same, '--quantization', 'int8']]) {
+    for (const args of [[model], [same, '--quantization', 'int8'], [same, '--chat-template', '{{ 1 }}']]) {
       const { code, stderr } = await run(...args, '-i', input, '-o', output);
       expect([code, stderr]).toEqual([
         2,
-        expect.stringMatching(/journal has answers of svc-\S+, not of svc-/),
+        expect.stringMatching(/journal has answers of svc-\S+ options=\S+, not of svc-/),
       ]);
     }
     expect(readFileSync(`${output}.journal`, 'utf8')).toBe(kept);
