@@ -52,7 +52,7 @@ export async function faultSection(): Promise<Section> {
       ),
       figureOf(
         'requests that failed',
-        sum(({ failed }) => failed),
+        sum(({ failures }) => failures.length),
         '',
         '0',
       ),

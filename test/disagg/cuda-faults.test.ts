@@ -18,7 +18,7 @@ const OF_PULLS: readonly Scenario[] = [
   { fault: 'stop', side: 'D', step: 'pulled' },
 ];
 /** A stopped instance is given up after one missed heartbeat, in place of three. */
-const PROXY_DEADLINES = { late: 3500, expiry: 4500, sweep: 100 };
+const PROXY_DEADLINES = { late: 4500, expiry: 6500, sweep: 100 };
 
 // Most of the time is waiting for deadlines: all rigs wait at the same time.
 describe.concurrent('a fault between GPUs', needsCudaEmulators, () => {
@@ -38,7 +38,7 @@ describe.concurrent('a fault between GPUs', needsCudaEmulators, () => {
 
     it.sequential.each(scenarios)('$fault of $side at $step costs no answer', async (scenario) => {
       const outcome = await rig.run(scenario);
-      expect(outcome).toMatchObject({ hasHappened: true, wrong: 0, failed: 0, leftOver: 0 });
+      expect(outcome).toMatchObject({ hasHappened: true, wrong: 0, failures: [], leftOver: 0 });
       expect(outcome.right).toBe(outcome.requests);
       expect(outcome.slowestMs).toBeLessThan(outcome.allowedMs);
       expect(await rig.transports()).toEqual([group.transport]);

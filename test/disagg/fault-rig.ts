@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { SendType, TransportChoice } from '../../src/config/kv-transfer-config.ts';
 import { proxyConfig } from '../../src/config/proxy-options.ts';
+import { messageOf } from '../../src/errors.ts';
 import { PROXY_DEADLINES, type ProxyDeadlines } from '../../src/proxy/deadlines.ts';
 import { ProxyServer } from '../../src/proxy/proxy-server.ts';
 import { readInstances } from '../helpers/cluster.ts';
@@ -46,11 +47,11 @@ export function allScenarios(sendType: SendType): Scenario[] {
 }
 
 export interface Outcome {
-  /** Requests, and those that were answered rightly, wrongly, not at all. */
+  /** Requests, those that were answered rightly and wrongly, and why others were not. */
   readonly requests: number;
   readonly right: number;
   readonly wrong: number;
-  readonly failed: number;
+  readonly failures: readonly string[];
   readonly slowestMs: number;
   /** One that took longer has waited for a deadline that it should not. */
   readonly allowedMs: number;
@@ -61,7 +62,9 @@ export interface Outcome {
 }
 
 interface Answer {
-  readonly state: string;
+  /** Null where there is none. */
+  readonly isRight: boolean | null;
+  readonly failure: string | null;
   readonly ms: number;
 }
 
@@ -193,13 +196,13 @@ export class FaultRig {
     victim.child.kill('SIGCONT');
     const [ofBystander = [], ...ofOthers] = await alone;
     answers.push(...ofBystander, ...ofOthers.flat());
-    const count = (state: string): number => answers.filter((answer) => answer.state === state).length;
+    const count = (wanted: boolean): number => answers.filter(({ isRight }) => isRight === wanted).length;
     const leftOver = await this.#leftOver();
     return {
       requests: answers.length,
-      right: count('right'),
-      wrong: count('wrong'),
-      failed: count('failed'),
+      right: count(true),
+      wrong: count(false),
+      failures: answers.flatMap(({ failure }) => failure ?? []),
       slowestMs: slowestOf(answers),
       allowedMs: this.#longestWaitMs + MOST_PARTS * slowestOf(ofBystander),
       hasHappened,
@@ -267,12 +270,14 @@ export class FaultRig {
     const seed = this.#numPrompts++;
     const prompt = Array.from({ length: PROMPT_TOKENS }, (_, index) => (seed * 97 + index * 13) % 50_000);
     const startedAt = performance.now();
-    const text = await this.#complete(url, prompt, isStream).catch(() => null);
     const expected = expectedTokens(prompt, ANSWER_TOKENS)
       .map((token) => ` ${token}`)
       .join('');
-    const state = text === null ? 'failed' : text === expected ? 'right' : 'wrong';
-    return { state, ms: performance.now() - startedAt };
+    const answer = await this.#complete(url, prompt, isStream).then(
+      (text) => ({ isRight: text === expected, failure: null }),
+      (error: unknown) => ({ isRight: null, failure: `${url}: ${messageOf(error)}` }),
+    );
+    return { ...answer, ms: performance.now() - startedAt };
   }
 
   async #complete(url: string, prompt: readonly number[], stream: boolean): Promise<string> {

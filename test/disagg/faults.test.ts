@@ -22,7 +22,7 @@ const OF_SHM: readonly Scenario[] = (['kill', 'stop'] as const).flatMap((fault) 
   (['P', 'D'] as const).map((side) => ({ fault, side, step: 'received' })),
 );
 /** A stopped instance is given up after one missed heartbeat, in place of three. */
-const PROXY_DEADLINES = { late: 3500, expiry: 4500, sweep: 100 };
+const PROXY_DEADLINES = { late: 4500, expiry: 6500, sweep: 100 };
 
 // Most of the time is waiting for deadlines: all rigs wait at the same time.
 describe.concurrent('a fault in a transfer', needsNative, () => {
@@ -38,7 +38,7 @@ describe.concurrent('a fault in a transfer', needsNative, () => {
 
     it.sequential.each(scenarios)('$fault of $side at $step costs no answer', async (scenario) => {
       const outcome = await rig.run(scenario);
-      expect(outcome).toMatchObject({ hasHappened: true, wrong: 0, failed: 0, leftOver: 0 });
+      expect(outcome).toMatchObject({ hasHappened: true, wrong: 0, failures: [], leftOver: 0 });
       expect(outcome.right).toBe(outcome.requests);
       expect(outcome.slowestMs).toBeLessThan(outcome.allowedMs);
     });
