@@ -50,7 +50,7 @@ export async function measureTransfers(
       sender.save(ticket);
       const startedAt = now();
       sender.grant(ticket);
-      const { at } = await receiver.next('received');
+      const { at } = await receiver.next('received', sender);
       seconds.push(at / 1e9 - startedAt);
       untilSent.push((await sender.sent()) - startedAt);
       await sender.close(ticket);
@@ -142,6 +142,12 @@ class Sender {
     await this.#came('sendClosed');
   }
 
+  /** @throws Error where its link is not up any more. */
+  check(): void {
+    const down = this.#events.find((event) => event.type === 'linkDown');
+    if (down?.type === 'linkDown') throw new Error(`the link went down: ${down.reason}`);
+  }
+
   end(): void {
     this.#engine.close();
   }
@@ -149,8 +155,7 @@ class Sender {
   async #came(type: NativeTransferEvent['type']): Promise<void> {
     const deadline = performance.now() + PATIENCE_MS;
     for (;;) {
-      const down = this.#events.find((event) => event.type === 'linkDown');
-      if (down?.type === 'linkDown') throw new Error(`the link went down: ${down.reason}`);
+      this.check();
       if (this.#events.some((event) => event.type === type)) break;
       if (performance.now() > deadline) throw new Error(`no ${type} came in ${PATIENCE_MS / 1000} s`);
       await sleep(1);
@@ -195,10 +200,11 @@ class Receiver {
     this.#child.stdin.write(`${JSON.stringify(command)}\n`);
   }
 
-  /** The next message of this type; those before it are forgotten. */
-  async next(type: string): Promise<Message> {
+  /** The next message of this type, which may need something from `sender`; those before it are forgotten. */
+  async next(type: string, sender?: Sender): Promise<Message> {
     const deadline = performance.now() + PATIENCE_MS;
     for (;;) {
+      sender?.check();
       if (this.#said.some((said) => said.type === 'corrupt'))
         throw new Error('other bytes came than were sent');
       const at = this.#said.findIndex((said) => said.type === type);

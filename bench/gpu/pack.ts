@@ -11,6 +11,8 @@ const STRIPPED = `${FOLDER}/stripped`;
 const ARCHIVE = `${FOLDER}/packed.tar.xz`;
 /** With the tracked files: what can be brought to such a machine. */
 const MOST_BYTES = 64 * 2 ** 20;
+/** Most of it is machine code. */
+const COMPRESS = 'xz --x86 --lzma2=preset=9e --threads=0';
 /** Packages that the parts start from, beside those of the product. */
 const TOOLS = ['tsx', 'vitest'];
 /** Each does nothing where what it makes is newer than its sources; without a compiler of CUDA there are no kernels for a GPU. */
@@ -70,7 +72,7 @@ const packages = packagesFrom(['.', ...TOOLS.map((name) => `node_modules/${name}
 run(
   'tar',
   '--create',
-  '--use-compress-program=xz -6 -T0',
+  `--use-compress-program=${COMPRESS}`,
   `--file=${ARCHIVE}`,
   ...options,
   node,

@@ -199,6 +199,11 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     await expect(measureTransfers('cuda-ipc', shape, libraries, flips)).rejects.toThrow('other bytes came');
   });
 
+  it('says why blocks cannot go', async () => {
+    const others = { ...libraries, kernels: join(folder, 'nowhere.fatbin') };
+    await expect(measureTransfers('cuda-ipc', shape, others)).rejects.toThrow(/link went down: .*nowhere/);
+  });
+
   it('times prefill and decode of a model whose weights are made up', async () => {
     const model = join(folder, 'model');
     mkdirSync(model);
