@@ -15,8 +15,8 @@ import { findArchitecture, readModelConfig } from './registry.ts';
 import type { Checkpoint } from './source/checkpoint.ts';
 import type { ModelSource } from './source/model-source.ts';
 import { findTensorNames, type TensorNames } from './tensor-names.ts';
+import { expectItsLayers, judgeUnused } from './weights/checkpoint-fit.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
-import { expectNoMoreLayers, judgeUnused } from './weights/unused-tensors.ts';
 import { WeightReader } from './weights/weight-reader.ts';
 
 export interface LoadOptions {
@@ -75,7 +75,7 @@ async function loadFrom(
   share: RankShare,
 ): Promise<Model> {
   const names = findTensorNames(checkpoint, config.tensorNames);
-  expectNoMoreLayers(checkpoint, config, names);
+  expectItsLayers(checkpoint, config, names);
   expectOneQuantization(source, config, options);
   const dtype = chooseDType(config, checkpoint, names, options);
   const kvDType = chooseKvDType(dtype, options);

@@ -178,6 +178,7 @@ describe('svc models inspect', () => {
       'tokenizer.json',
     ],
     ['more layers than it says', config({ num_hidden_layers: 3 }), 'the checkpoint has 4 layers'],
+    ['fewer layers than it says', config({ num_hidden_layers: 5 }), 'the checkpoint has 4 layers'],
     ['another vocabulary', config({ vocab_size: 3000 }), 'must be \\[3000, 256\\] by config.json'],
     [
       'settings that are none',

@@ -171,6 +171,15 @@ describe('loadModel', () => {
     );
   });
 
+  it('refuses a checkpoint of fewer layers than config.json', async () => {
+    const folder = tinyModel();
+    setConfig(folder, { num_hidden_layers: 5 });
+    await expect(load(folder)).rejects.toThrow(
+      'the checkpoint has 3 layers (model.layers.2.input_layernorm.weight), num_hidden_layers in config.json says 5: ' +
+        'the others are missing; mend config.json (or --hf-overrides) or fetch the model again',
+    );
+  });
+
   it('refuses tensors of a layer that the architecture does not compute with', async () => {
     const folder = tinyModel({ config: { attention_bias: true } });
     setConfig(folder, { attention_bias: false });

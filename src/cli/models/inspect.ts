@@ -13,7 +13,7 @@ import type { Checkpoint } from '../../models/source/checkpoint.ts';
 import { GgufSource } from '../../models/source/gguf/gguf-source.ts';
 import { openModelSource } from '../../models/source/model-source.ts';
 import { findTensorNames } from '../../models/tensor-names.ts';
-import { expectNoMoreLayers } from '../../models/weights/unused-tensors.ts';
+import { expectItsLayers } from '../../models/weights/checkpoint-fit.ts';
 import { freeHostMemory } from '../../ops/host-memory.ts';
 import { estimateLoads, type LoadEstimate, numbersIn } from '../../runner/memory-estimate.ts';
 import { bytes } from '../../util/bytes.ts';
@@ -105,7 +105,7 @@ const FLOATS = ['f32', 'f16', 'bf16'] as const;
 function withWeights(config: ModelConfig, checkpoint: Checkpoint): ModelConfig {
   if (config.pooling?.task === 'embed') expectDense(checkpoint, config.pooling);
   const names = findTensorNames(checkpoint, config.tensorNames);
-  expectNoMoreLayers(checkpoint, config, names);
+  expectItsLayers(checkpoint, config, names);
   const table = `${names.embedding}.weight`;
   const stored = FLOATS.find((dtype) => dtype === checkpoint.dtypeOf(table));
   if (stored !== undefined) checkpoint.find(table, [config.vocabSize, config.hiddenSize]);

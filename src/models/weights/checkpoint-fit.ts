@@ -1,5 +1,5 @@
-// What it means that a checkpoint holds more than its model asks for: nothing, a warning, or a config.json that does not
-// describe it.
+// What it means that a checkpoint holds other layers or more tensors than its model asks for: nothing, a warning, or a
+// config.json that does not describe it.
 
 import { ModelLoadError } from '../../errors.ts';
 import type { LayerRange } from '../layer-range.ts';
@@ -20,20 +20,22 @@ const MOST_NAMED = 3;
 
 /**
  * Before a weight is read.
- * @throws ModelLoadError where the checkpoint has more layers than its config.json.
+ * @throws ModelLoadError where the checkpoint has other layers than its config.json.
  */
-export function expectNoMoreLayers(
+export function expectItsLayers(
   checkpoint: Checkpoint,
   { numLayers, numDraftLayers }: ModelConfig,
   { layers }: TensorNames,
 ): void {
   const indexOf = (name: string): number => layerOf(name, layers);
   const last = checkpoint.names.reduce((most, name) => Math.max(most, indexOf(name)), -1);
-  if (last < numLayers + numDraftLayers) return;
+  // Where it has none, the first tensor that is missing tells more.
+  if (last === -1 || (last >= numLayers - 1 && last < numLayers + numDraftLayers)) return;
   const example = checkpoint.names.find((name) => indexOf(name) === last);
+  const effect = last < numLayers ? 'the others are missing' : 'the answers would be nonsense';
   throw new ModelLoadError(
     `${checkpoint.path}: the checkpoint has ${last + 1} layers (${example}), num_hidden_layers in config.json says ` +
-      `${numLayers}: the answers would be nonsense; mend config.json (or --hf-overrides) or fetch the model again`,
+      `${numLayers}: ${effect}; mend config.json (or --hf-overrides) or fetch the model again`,
   );
 }
 
