@@ -9,12 +9,12 @@ import { type Read, readMessage } from './wire.ts';
 export const MAX_REGISTRATION_BYTES = 4096;
 
 const count = z.int().min(0);
-/** `host:port`; the host is a name, an IPv4 address or an IPv6 address in brackets. */
+/** `host:port`; the host is a name, an IPv4 address or an IPv6 address in brackets. Names such as 300.1.1.1 are none of these. */
 const address = z
   .string()
   .max(280)
   .regex(/^(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[1-9][0-9]{0,4}$/)
-  .refine((text) => Number(text.slice(text.lastIndexOf(':') + 1)) <= 65535);
+  .refine((text) => URL.canParse(`http://${text}`));
 
 const schema = z.object({
   /** P computes prompts, as do instances with the role kv_both; D decodes. */

@@ -72,10 +72,16 @@ export class Discovery {
     }
   }
 
+  /** Whatever one message does, the next one is heard. */
   #read(frames: readonly Buffer[]): void {
-    const read = readFrames(frames);
-    if (read.isValid) this.#options.registered(read.message);
-    else this.#options.refused(read.why);
+    const { registered, refused } = this.#options;
+    try {
+      const read = readFrames(frames);
+      if (read.isValid) registered(read.message);
+      else refused(read.why);
+    } catch (error) {
+      refused(messageOf(error));
+    }
   }
 }
 

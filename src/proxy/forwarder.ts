@@ -79,7 +79,7 @@ export class Forwarder {
       this.#parts.metrics.phaseTimes.observe({ leg: 'decode' }, secondsSince(upstream.openedAt));
       if (await this.#isRefused(request, upstream, head)) return false;
       if (head.status === 200) this.#noteServed(request, prefill, decode);
-      if (isEventStream(head)) await this.#stream(request, upstream, head, id);
+      if (isEventStream(head)) await this.#stream(request, upstream, head);
       else this.#sendWhole(request, head, await upstream.whole());
       return true;
     } catch (error) {
@@ -160,15 +160,10 @@ export class Forwarder {
     request.options.response.send(head, body);
   }
 
-  async #stream(
-    request: ClientRequest,
-    first: UpstreamRequest,
-    head: ResponseHead,
-    id: string,
-  ): Promise<void> {
+  async #stream(request: ClientRequest, first: UpstreamRequest, head: ResponseHead): Promise<void> {
     const { body, response } = request.options;
     response.begin(head, first.instance.supportsResume);
-    for (let upstream = first; ; upstream = await this.#resume(request, upstream, id)) {
+    for (let upstream = first; ; upstream = await this.#resume(request, upstream)) {
       try {
         await this.#relay(request, upstream);
         request.transfer = null;
@@ -193,10 +188,13 @@ export class Forwarder {
     }
   }
 
-  /** Another D writes the stream from its beginning; the events that the client has are dropped on the way. */
-  async #resume(request: ClientRequest, broken: UpstreamRequest, id: string): Promise<UpstreamRequest> {
+  /**
+   * Another D writes the stream from its beginning; the events that the client has are dropped on the way. It may be the same D: the id
+   * of the transfer is being cancelled there, so the request goes without one.
+   */
+  async #resume(request: ClientRequest, broken: UpstreamRequest): Promise<UpstreamRequest> {
     const { progress, attempts } = request;
-    const { endpoint, body } = request.options;
+    const { endpoint, body, id } = request.options;
     if (progress.numEvents > request.resumedAt) attempts.clear();
     request.resumedAt = progress.numEvents;
     attempts.add(broken.instance);

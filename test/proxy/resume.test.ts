@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
 import type { Trouble } from '../helpers/fake-instance.ts';
+import { until } from '../helpers/until.ts';
 import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
 closeAllAfterEach();
@@ -73,6 +74,18 @@ describe('a stream whose instance fails in the middle', () => {
     expect(all[5]?.requests[0]?.body.svc_resume?.choices).toEqual([ids.slice(0, 10)]);
   });
 
+  it('goes on at the only instance there is, under another id than the one that is cancelled', async () => {
+    const proxy = await TestProxy.start();
+    const [, d] = await proxy.join('PD');
+    d?.troubles.push({ at: 4, does: 'reset' });
+    const { id, text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    const [first, resumed] = d!.requests.map(({ headers }) => headers['x-request-id']);
+    await until(() => d!.cancelled.length > 0);
+    expect(d?.cancelled).toEqual([first]);
+    expect(`cmpl-${resumed}`).toBe(id);
+  });
+
   it('keeps its id and its time, and the new instance gets what was sent', async () => {
     const proxy = await TestProxy.start();
     const [p, d1, d2] = await proxy.join('PDD');
@@ -80,7 +93,7 @@ describe('a stream whose instance fails in the middle', () => {
     const { id, created } = await stream(proxy, BODY);
     expect(p?.requests).toHaveLength(1);
     expect(id).toMatch(/^cmpl-[0-9a-f]{32}$/);
-    expect(d2?.requests[0]?.headers['x-request-id']).toBe(d1?.requests[0]?.headers['x-request-id']);
+    expect(d2?.requests[0]?.headers['x-svc-answer-id']).toBe(d1?.requests[0]?.headers['x-svc-answer-id']);
     expect(d2?.requests[0]?.body.svc_resume).toEqual({
       created,
       choices: [expectedTokens(BODY, 0, 4)],
