@@ -181,7 +181,7 @@ export class KvConsumer {
     entry.transfer = transfer;
     for (const effect of effects) this.#run(entry, effect);
     if (transfer.phase === 'waiting') this.#waiting.add(entry);
-    else this.#waiting.delete(entry);
+    else if (this.#waiting.delete(entry)) this.#offerSlots();
     if (transfer.phase !== 'pulling' && transfer.phase !== 'arriving') this.transfers.unpin(entry);
   }
 
@@ -243,16 +243,14 @@ export class KvConsumer {
   }
 
   #takeSlots(entry: Receipt, { firstBlock, count }: EffectOf<'takeSlots'>): void {
-    const slots = this.#options.slots.take(count);
-    if (slots === null) {
+    const [first = entry] = this.#waiting;
+    const slots = first === entry ? this.#options.slots.take(count) : null;
+    if (slots === null)
       this.transfers.push(entry, { kind: 'noSlots', mayWait: this.#waiting.size < MAX_WAITING });
-      return;
-    }
-    this.transfers.push(entry, { kind: 'slotsTaken', slots, firstBlock, ticket: freshTicket() });
-    if (this.#waiting.delete(entry)) this.#offerSlots();
+    else this.transfers.push(entry, { kind: 'slotsTaken', slots, firstBlock, ticket: freshTicket() });
   }
 
-  /** The transfer that has waited longest comes first; when it has its slots, the next one is offered the rest. */
+  /** The transfer that has waited longest comes first; when it waits no more, the next one is offered the rest. */
   #offerSlots(): void {
     const [entry] = this.#waiting;
     if (entry !== undefined) this.transfers.push(entry, { kind: 'slotsFreed' });

@@ -217,14 +217,15 @@ class Draft {
         else this.#forget(true);
         break;
       case 'cancelledByPeer':
-        if (isClaimed) this.#lose();
+        if (isClaimed) this.#lose(false);
         else this.#forget(false);
         break;
       case 'peerGone':
-        this.#lose();
+        // It may have been silent for too long, and lives.
+        this.#lose(true);
         break;
       case 'peerRestarted':
-        if (phase === 'arriving') this.#lose();
+        if (phase === 'arriving') this.#lose(false);
         break;
       case 'slotsTaken':
         this.#useSlots(event);
@@ -339,7 +340,8 @@ class Draft {
 
   #answered(answer: Answer | PeerError['code']): void {
     const { transfer } = this;
-    if (answer === 'gone') this.#fail('peer_gone', false);
+    // It may be slow, and hold its blocks for the pull that it reads late.
+    if (answer === 'gone') this.#fail('peer_gone', true);
     else if (answer === 'refused') this.#fail('mismatch', false);
     else if (answer.type !== 'pulled' || answer.state === 'mismatch') this.#fail('mismatch', true);
     else if (answer.state === 'gone') this.#fail(transfer.retryReason ?? 'unknown', false);
@@ -467,9 +469,10 @@ class Draft {
     else if (samples.every((one) => one.state === 'done' || one.state === 'ending')) this.#end(true);
   }
 
-  #lose(): void {
+  /** @param tells whether P has to hear of it. */
+  #lose(tells: boolean): void {
     if (!isExpected(this.transfer)) return;
-    if (this.transfer.isClaimed) this.#fail('peer_gone', false);
+    if (this.transfer.isClaimed) this.#fail('peer_gone', tells);
     else this.#forget(false);
   }
 

@@ -106,8 +106,7 @@ export class ControlChannel {
     const route = this.#dealerRoute(address, socket);
     const down = (reason: string) => {
       if (!this.#connected.has(route)) return;
-      route.close();
-      this.#rejectAll(route, `${address}: ${reason}`);
+      this.drop(route, `${address}: ${reason}`);
       this.#handlers.onDown(route);
     };
     socket.events.on('connect:retry', () => down('nobody is there'));
@@ -144,6 +143,12 @@ export class ControlChannel {
       this.#pending.set(seq, { route: route.id, resolve, reject, timer });
       this.send(route, { ...request, seq });
     });
+  }
+
+  /** Ends a connection: nobody waits for answers over it any more. */
+  drop(route: Route, reason: string): void {
+    route.close();
+    this.#rejectAll(route, reason);
   }
 
   /** Resolves when the port is free. */

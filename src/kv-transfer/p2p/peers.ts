@@ -22,9 +22,9 @@ export interface PeersHandlers {
   /** @returns the answer. */
   readonly onRequest: (peer: Peer, message: MessageOf<'reserve' | 'pull'>) => Unnumbered<Answer>;
   readonly onMessage: (peer: Peer, message: MessageOf<'received' | 'cancel'>) => void;
-  /** The instance is dead, or has left: everything that is open with it is void. */
+  /** The instance is dead: everything that is open with it is void. */
   readonly onGone: (address: string) => void;
-  /** Everything that an earlier run of the instance was told is void. */
+  /** A run of the instance is over: everything that it was told is void. */
   readonly onRestart: (address: string) => void;
   /** Gets messages for a person. */
   readonly warn: (message: string) => void;
@@ -145,6 +145,13 @@ export class Peers {
     this.#remove(peer);
   }
 
+  /** This run of the instance is over. Another one may be there, and what is open with it goes on over a new connection. */
+  #left(peer: Peer): void {
+    peer.close();
+    this.#handlers.onRestart(peer.address);
+    if (peer.pins.size === 0) this.#remove(peer);
+  }
+
   /** The instance is dead, or as good as dead. */
   #giveUp(peer: Peer): void {
     if (this.#byAddress.get(peer.address) !== peer) return;
@@ -174,7 +181,7 @@ export class Peers {
         this.#channel.send(route, { type: 'pong', seq: message.seq });
         break;
       case 'bye':
-        if (message.leaving) this.#giveUp(peer);
+        if (message.leaving) this.#left(peer);
         else peer.onDown(route);
         break;
       case 'received':
@@ -299,7 +306,7 @@ export class Peer {
       this.#inbound = route;
       this.#handlers.onRoute(route);
     }
-    this.#introduced(identity);
+    this.#introduced(identity, route);
   }
 
   /** A message of it has come. */
@@ -407,7 +414,7 @@ export class Peer {
     this.#closeRoute(this.#outbound);
     this.#outbound = route;
     this.#handlers.onRoute(route);
-    this.#introduced(answer);
+    this.#introduced(answer, route);
   }
 
   #refusalOf(answer: Answer): string | null {
@@ -417,7 +424,7 @@ export class Peer {
     return difference(this.#own, answer);
   }
 
-  #introduced(identity: Identity): void {
+  #introduced(identity: Identity, route: Route): void {
     const { epoch, endpoints } = identity;
     const isRestart = this.#epoch !== null && this.#epoch !== epoch;
     this.#epoch = epoch;
@@ -425,6 +432,8 @@ export class Peer {
     this.#cut = cutOf(this.#own, identity);
     this.markAlive();
     if (!isRestart) return;
+    // The other connection is to the run before, whose last words are not this one's.
+    for (const other of [this.#outbound, this.#inbound]) if (other?.id !== route.id) this.#closeRoute(other);
     this.#closeLink();
     this.#handlers.onRestart();
   }
@@ -434,7 +443,7 @@ export class Peer {
     if (this.#outbound === route) this.#outbound = null;
     if (this.#inbound === route) this.#inbound = null;
     this.#handlers.onRouteClosed(route);
-    route.close();
+    this.#channel.drop(route, 'the connection was closed');
   }
 
   #closeLink(): void {

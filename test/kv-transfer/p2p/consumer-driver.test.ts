@@ -321,6 +321,32 @@ describe('a consumer that pulls', () => {
     await until(() => d.pulls.length === 3);
   });
 
+  it('keeps free slots for the one that waits, however few the next one wants', async () => {
+    const d = await Consumer.start({ bufferSlots: 6 });
+    d.sendWhenPulled();
+    const [pushed, big, small] = [d.newKey(), d.newKey(), d.newKey()];
+    expect((await d.reserve(pushed)).type).toBe('granted');
+    d.open(big, { numTokens: 20 });
+    d.open(small);
+    const phase = (key: string) => d.consumer.transfers.get(key)?.transfer.phase;
+    expect([phase(big), phase(small)]).toEqual(['waiting', 'waiting']);
+    d.consumer.discard(pushed, d.p.address);
+    await until(() => phase(big) !== 'waiting');
+    expect(phase(small)).toBe('waiting');
+  });
+
+  it('offers free slots to the next one when the one that waited longest leaves', async () => {
+    const d = await Consumer.start({ bufferSlots: 6 });
+    d.sendWhenPulled();
+    const [pushed, big, small] = [d.newKey(), d.newKey(), d.newKey()];
+    expect((await d.reserve(pushed)).type).toBe('granted');
+    const transfer = d.open(big, { numTokens: 20 });
+    d.open(small);
+    expect(d.consumer.transfers.get(small)?.transfer.phase).toBe('waiting');
+    transfer?.end(false);
+    expect(d.consumer.transfers.get(small)?.transfer.phase).toBe('pulling');
+  });
+
   it('gives up the wait for slots at its deadline', async () => {
     const d = await Consumer.start({ bufferSlots: 3, deadlines: { room: 0 } });
     d.p.onRequest = () => pulled('computing');

@@ -241,7 +241,7 @@ describe('a transfer at the consumer', () => {
       'mismatch',
       true,
     ],
-    ['that never came', { kind: 'answered', ticket: TICKET, answer: 'gone' }, 'peer_gone', false],
+    ['that never came', { kind: 'answered', ticket: TICKET, answer: 'gone' }, 'peer_gone', true],
     ['that was a refusal', { kind: 'answered', ticket: TICKET, answer: 'refused' }, 'mismatch', false],
   ] as const)('is computed here after an answer %s', (_, event, reason, tells) => {
     const subject = STATES.pulling().on(event);
@@ -385,7 +385,7 @@ describe('a transfer at the consumer', () => {
     const lost = ['over', 'recompute', 'closeBuffer'] as const;
     const outcomes = {
       pushed: ['over', 'closeBuffer', 'forget'],
-      'pushed and claimed': ['over', 'recompute', 'closeBuffer'],
+      'pushed and claimed': lost,
       'pushed and wanted': lost,
       waiting: ['over', 'recompute', 'loaded', 'forget'],
       pulling: lost,
@@ -395,10 +395,26 @@ describe('a transfer at the consumer', () => {
       'closing, blocks let go': ['over', 'recompute', 'loaded', 'forget'],
       'pulling again': lost,
     } as const;
-    expectEach({ kind: 'peerGone' }, outcomes);
     expectEach(
       { kind: 'cancelledByPeer' },
       { ...outcomes, 'received, not claimed': ['over', 'closeBuffer', 'forget'] },
+    );
+    // It is told nevertheless: it may be slow, and hold its blocks.
+    const told = ['over', 'recompute', 'tellCancel', 'closeBuffer'] as const;
+    expectEach(
+      { kind: 'peerGone' },
+      {
+        pushed: outcomes.pushed,
+        'pushed and claimed': told,
+        'pushed and wanted': told,
+        waiting: ['over', 'recompute', 'tellCancel', 'loaded', 'forget'],
+        pulling: told,
+        arriving: told,
+        computing: told,
+        closing: ['over', 'recompute', 'tellCancel'],
+        'closing, blocks let go': ['over', 'recompute', 'tellCancel', 'loaded', 'forget'],
+        'pulling again': told,
+      },
     );
     // What P is being asked for, its new run is asked for.
     const {

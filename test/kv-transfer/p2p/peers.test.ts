@@ -445,15 +445,55 @@ describe('a peer that sends a malformed message', () => {
 describe('a peer with open transfers', () => {
   const pin = {};
 
-  it('is gone when it says that it leaves, even where something still listens at its address', async () => {
+  it('has forgotten all when it says that it leaves, and is asked again whether another run is there', async () => {
     const { a, b } = await startTwo();
     const raw = connectRaw(a);
     await raw.send({ type: 'hello', seq: 1, ...b.own });
     await raw.bytes();
-    a.peers.get(b.address).pins.add(pin);
+    const peer = a.peers.get(b.address);
+    peer.pins.add(pin);
     await raw.send({ type: 'bye', leaving: true });
-    await until(() => a.gone.length + b.peers.size > 0);
-    expect([a.gone, b.peers.size]).toEqual([[b.address], 0]);
+    await until(() => peer.route?.id.startsWith('to ') ?? false);
+    expect([a.restarted, a.gone]).toEqual([[b.address], []]);
+  });
+
+  it('is dropped when it says that it leaves, where nothing is open with it', async () => {
+    const { a, b } = await startTwo();
+    await b.peers.get(a.address).ready();
+    expect(a.peers.size).toBe(1);
+    await b.close();
+    await until(() => a.peers.size === 0);
+    expect([a.restarted, a.gone]).toEqual([[b.address], []]);
+  });
+
+  it('is not gone because an earlier run of it says goodbye', async () => {
+    const { a, b } = await startTwo();
+    const address = b.address;
+    // What a says to the address goes to the first run still.
+    await a.peers.get(address).ready();
+    const again = await Loopback.start({ own: { address, epoch: 'two' } });
+    await again.peers.get(a.address).ready();
+    const peer = a.peers.get(address);
+    peer.pins.add(pin);
+    expect(a.restarted).toEqual([address]);
+    expect(peer.route?.id).toMatch(/^from /);
+    await b.close();
+    expect((await again.peers.get(a.address).request(RESERVE)).type).toBe('full');
+    expect([a.gone, a.restarted, a.peers.get(address) === peer]).toEqual([[], [address], true]);
+  });
+
+  it('is asked over a new connection at once where it lets an idle one go', async () => {
+    for (const direction of ['outbound', 'inbound']) {
+      const { a, b } = await startTwo();
+      const peer = a.peers.get(b.address);
+      if (direction === 'outbound') await peer.ready();
+      else await b.peers.get(a.address).ready();
+      const asked = peer.request(RESERVE);
+      const askedAt = performance.now();
+      b.peers.sweep(Date.now() + b.deadlines.idlePeer);
+      expect((await asked).type).toBe('full');
+      expect(performance.now() - askedAt).toBeLessThan(a.deadlines.answer / 2);
+    }
   });
 
   it('is gone when it has left', async () => {
