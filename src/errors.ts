@@ -106,6 +106,12 @@ export class OverloadedError extends ComeAgainError {
   override readonly type = 'OverloadedError';
 }
 
+/** An instance does not let the proxy in: its clients can do nothing about that. */
+export class BadGatewayError extends SvcError {
+  override readonly status = 502;
+  override readonly type = 'BadGatewayError';
+}
+
 /** The server is bound, its model is still being loaded. */
 export class NotReadyError extends ComeAgainError {
   override readonly status = 503;

@@ -17,7 +17,7 @@ interface Address {
 }
 
 interface ListenOptions extends Address {
-  /** What is logged when the port is bound; empty logs nothing. */
+  /** What is logged when the port is bound, where the application logs at all. */
   readonly announce?: (address: string) => string;
 }
 
@@ -26,7 +26,7 @@ interface ListenOptions extends Address {
  * @throws ConfigError where the address cannot be had.
  */
 export async function listen(app: FastifyInstance, options: ListenOptions): Promise<void> {
-  const { host, port, announce = () => '' } = options;
+  const { host, port, announce = (address) => `listening on ${address}` } = options;
   const isLocalhost = host === 'localhost';
   try {
     await app.listen({ host: isLocalhost ? '127.0.0.1' : host, port, listenTextResolver: announce });

@@ -39,6 +39,8 @@ export class ClientRequest implements Abortable {
   /** The last answer of an instance that would not take it. */
   refusal: { readonly head: ResponseHead; readonly body: Buffer } | null = null;
   transfer: OpenTransfer | null = null;
+  /** It has computed the prompt, and has it in its cache where another D wants it. */
+  prefilledBy: Instance | null = null;
   hasFirstByte = false;
   /** Events that the client had when another instance last began to continue its stream. */
   resumedAt = -1;

@@ -11,6 +11,9 @@ export interface ProxyDeadlines {
   readonly connect: number;
   /** Our instances write into every stream at least each 15 s. */
   readonly streamSilence: number;
+  /** How long a stream that is to go on waits while no other instance has room, and between two times that one is asked. */
+  readonly room: number;
+  readonly roomPause: number;
   readonly cancel: number;
   /** A client that takes nothing for this long is cut off. */
   readonly slowClient: number;
@@ -24,6 +27,8 @@ export const PROXY_DEADLINES: ProxyDeadlines = {
   remember: 60_000,
   connect: 2000,
   streamSilence: 45_000,
+  room: 30_000,
+  roomPause: 1000,
   cancel: 2000,
   slowClient: 60_000,
 };

@@ -21,6 +21,9 @@ interface DiscoveryOptions {
   readonly refused: (why: string) => void;
 }
 
+const WITHOUT_SECRET =
+  'an instance has another SVC_KV_TRANSFER_SECRET than the proxy, or one of both has none';
+
 export class Discovery {
   readonly #socket: Router;
   readonly #options: DiscoveryOptions;
@@ -28,6 +31,8 @@ export class Discovery {
   private constructor(socket: Router, options: DiscoveryOptions) {
     this.#socket = socket;
     this.#options = options;
+    socket.events.on('handshake:error:protocol', () => options.refused(WITHOUT_SECRET));
+    socket.events.on('handshake:error:auth', () => options.refused(WITHOUT_SECRET));
     void this.#listen();
   }
 

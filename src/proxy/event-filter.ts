@@ -33,7 +33,8 @@ export class EventFilter {
   /** What this instance has written of each choice. */
   readonly #seen = new Map<number, { numEvents: number; numTokens: number }>();
   readonly #line: JournalLine = { choice: 0, tokenIds: [] };
-  #rest: Buffer | null = null;
+  /** What has come of an event whose end has not. */
+  #rest: Buffer[] = [];
   failure: BrokenStreamError | null = null;
 
   constructor(endpoint: EndpointAdapter, progress: StreamProgress) {
@@ -43,7 +44,8 @@ export class EventFilter {
 
   /** The events in `chunk` that go to the client; those before a failure are good. */
   take(chunk: Buffer): Buffer[] {
-    const bytes = this.#rest === null ? chunk : Buffer.concat([this.#rest, chunk]);
+    const bytes = this.#withRest(chunk);
+    if (bytes === null) return [];
     const parts: Buffer[] = [];
     let start = 0;
     while (this.failure === null) {
@@ -54,9 +56,18 @@ export class EventFilter {
       if (from !== DROPPED) parts.push(bytes.subarray(from, end));
       start = end;
     }
-    this.#rest = start === bytes.length ? null : bytes.subarray(start);
-    if ((this.#rest?.length ?? 0) > MAX_EVENT_BYTES) this.#fail('an event has no end');
+    this.#rest = start === bytes.length ? [] : [bytes.subarray(start)];
     return parts;
+  }
+
+  /** Null where an event goes on: each of its bytes is searched once. */
+  #withRest(chunk: Buffer): Buffer | null {
+    const isSplit = this.#rest.at(-1)?.at(-1) === NEWLINE && chunk[0] === NEWLINE;
+    this.#rest.push(chunk);
+    if (isSplit || chunk.includes(BLANK_LINE)) return Buffer.concat(this.#rest.splice(0));
+    const length = this.#rest.reduce((sum, part) => sum + part.length, 0);
+    if (length > MAX_EVENT_BYTES) this.#fail('an event has no end');
+    return null;
   }
 
   /** Where in the event from `start` to `end` the client's part begins. */
@@ -82,6 +93,10 @@ export class EventFilter {
       seen.numTokens += tokenIds.length;
       return false;
     }
+    // An instance that puts other numbers of tokens into its events cannot go on where the one before stopped.
+    if (seen.numTokens !== sent.tokenIds.length) this.#fail('the instance cuts the text otherwise');
+    if (this.failure !== null) return false;
+    seen.numTokens += tokenIds.length;
     // All events of an answer name the same time.
     progress.created ??= this.#endpoint.createdAt(bytes.subarray(start, end));
     sent.numEvents += 1;

@@ -6,6 +6,7 @@
 //   5. an instance that fails is replaced: before the first byte by trying again, after it by letting another D continue
 //      the stream where it broke.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { makeRequestId } from '../cluster/request-id.ts';
 import { NotReadyError, type SvcError } from '../errors.ts';
 import { toSvcError } from '../http/errors.ts';
@@ -13,8 +14,10 @@ import { ClientGoneError } from '../http/in-flight.ts';
 import { Attempts } from './attempts.ts';
 import type { CancelNotifier } from './cancel-notifier.ts';
 import type { ClientRequest } from './client-request.ts';
+import type { ProxyDeadlines } from './deadlines.ts';
 import { BrokenStreamError } from './event-filter.ts';
 import { type Instance, UpstreamFailure } from './instance.ts';
+import { type InstanceKey, keyRefused } from './instance-key.ts';
 import type { InstancePicker } from './instance-picker.ts';
 import type { Phase, ProxyMetrics } from './metrics.ts';
 import type { RecentTransfers } from './recent-transfers.ts';
@@ -27,8 +30,8 @@ interface ForwarderParts {
   readonly metrics: ProxyMetrics;
   readonly cancels: CancelNotifier;
   readonly recent: RecentTransfers;
-  /** Milliseconds without a byte after which a stream is given up. */
-  readonly streamSilence: number;
+  readonly deadlines: ProxyDeadlines;
+  readonly instanceKey: InstanceKey;
 }
 
 /** Under which id D gets a request, and who has computed its prompt. */
@@ -78,6 +81,10 @@ export class Forwarder {
       const head = await upstream.head;
       this.#parts.metrics.phaseTimes.observe({ leg: 'decode' }, secondsSince(upstream.openedAt));
       if (await this.#isRefused(request, upstream, head)) return false;
+      if (this.#parts.instanceKey.isRefused(decode, head.status)) {
+        upstream.cancel(new UpstreamFailure('the instance does not let the proxy in'));
+        throw keyRefused(decode);
+      }
       if (head.status === 200) this.#noteServed(request, prefill, decode);
       if (isEventStream(head)) await this.#stream(request, upstream, head);
       else this.#sendWhole(request, head, await upstream.whole());
@@ -110,14 +117,17 @@ export class Forwarder {
     const alone: Prefilled = { id: answerId, prefill: null };
     const attempts = new Attempts();
     while (attempts.total < MAX_PREFILL_ATTEMPTS) {
-      const prefill = picker.pickPrefill(body, decode, attempts);
+      const prefill = picker.pickPrefill(body, decode, attempts, request.prefilledBy);
       if (prefill === null || attempts.has(prefill)) break;
       if (attempts.total > 0) metrics.retries.inc({ leg: 'prefill' });
       attempts.add(prefill);
       const id = makeRequestId(prefill.zmqAddress, decode.zmqAddress);
       request.transfer = { id, prefill, decode };
       const status = await this.#computePrompt(request, prefill, id);
-      if (status === 200) return { id, prefill };
+      if (status === 200) {
+        request.prefilledBy = prefill;
+        return { id, prefill };
+      }
       this.#cancelTransfer(request);
       // What P finds wrong with the request, D says in its own words.
       if (status !== null && status < 500 && status !== 429) return alone;
@@ -135,6 +145,7 @@ export class Forwarder {
       const { status } = await upstream.head;
       await upstream.whole();
       if (status === 503) prefill.noteFailure();
+      this.#parts.instanceKey.isRefused(prefill, status);
       this.#parts.metrics.phaseTimes.observe({ leg: 'prefill' }, secondsSince(upstream.openedAt));
       return status;
     } catch (error) {
@@ -180,7 +191,7 @@ export class Forwarder {
   async #relay(request: ClientRequest, upstream: UpstreamRequest): Promise<void> {
     const onBytes = (): void => this.#noteFirstByte(request);
     if (upstream.instance.supportsResume) {
-      upstream.maxSilence = this.#parts.streamSilence;
+      upstream.maxSilence = this.#parts.deadlines.streamSilence;
       await relayEvents(upstream, request, onBytes);
     } else {
       request.progress.isBroken = true;
@@ -201,19 +212,21 @@ export class Forwarder {
     this.#cancelTransfer(request);
     const fields = endpoint.resumeFields(progress, body.numChoices);
     const bytes = fields === null ? body.bytes : withFields(body.bytes, fields);
+    const deadline = performance.now() + this.#parts.deadlines.room;
     for (;;) {
       const decode = this.#pickDecode(request, broken.instance);
       if (decode === null) throw cutOff();
-      this.#parts.metrics.resumes.inc();
       const upstream = this.#send(request, decode, 'decode', bytes, id);
-      try {
-        const head = await upstream.head;
-        if (head.status === 200 && isEventStream(head)) return upstream;
-        upstream.cancel(new UpstreamFailure('the instance does not continue the stream'));
-      } catch (error) {
-        if (!(error instanceof UpstreamFailure)) throw error;
+      const status = await statusOf(upstream);
+      if (status === 200) {
+        this.#parts.metrics.resumes.inc();
+        return upstream;
       }
-      attempts.exclude(decode);
+      // All streams of an instance that is gone come to the others at once, and room is soon there.
+      const mayWait = NO_ROOM.has(status ?? 0) && performance.now() < deadline;
+      if (!mayWait) attempts.exclude(decode);
+      else if (attempts.has(decode)) await sleep(this.#parts.deadlines.roomPause);
+      else attempts.add(decode);
     }
   }
 
@@ -269,6 +282,19 @@ export class Forwarder {
 
 function secondsSince(milliseconds: number): number {
   return (performance.now() - milliseconds) / 1000;
+}
+
+/** 200 where it writes events, which go on; else its answer is dropped. Null where it gives none. */
+async function statusOf(upstream: UpstreamRequest): Promise<number | null> {
+  try {
+    const head = await upstream.head;
+    if (head.status === 200 && isEventStream(head)) return 200;
+    upstream.cancel(new UpstreamFailure('the instance does not continue the stream'));
+    return head.status === 200 ? null : head.status;
+  } catch (error) {
+    if (error instanceof UpstreamFailure) return null;
+    throw error;
+  }
 }
 
 function isEventStream({ headers }: ResponseHead): boolean {

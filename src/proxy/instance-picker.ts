@@ -34,8 +34,16 @@ export class InstancePicker {
     return pickFrom(ofModel(able, body.model), attempts, this.#forDecode, body);
   }
 
-  /** Null where the decode instance is faster alone, or has to compute the prompt itself. */
-  pickPrefill(body: RequestBody, decode: Instance, attempts: Attempts): Instance | null {
+  /**
+   * Null where the decode instance is faster alone, or has to compute the prompt itself.
+   * @param before the one that has computed it for another decode instance
+   */
+  pickPrefill(
+    body: RequestBody,
+    decode: Instance,
+    attempts: Attempts,
+    before: Instance | null = null,
+  ): Instance | null {
     if (body.prefillFields === null || decode.type === 'P') return null;
     const { numTokens } = body.prompt;
     if (numTokens < this.#threshold) return null;
@@ -45,7 +53,10 @@ export class InstancePicker {
       ({ type, model }) =>
         type === 'P' && (model === null || decode.model === null || model === decode.model),
     );
-    return pickFrom(able, attempts, this.#forPrefill, body);
+    const again = able.find(
+      (instance) => instance === before && !instance.isSuspect && !attempts.has(instance),
+    );
+    return again ?? pickFrom(able, attempts, this.#forPrefill, body);
   }
 
   /** Both have computed the prompt, or received it. */

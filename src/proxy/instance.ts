@@ -34,7 +34,7 @@ export class Instance {
   /** It refused a connection or made no progress; its next heartbeat clears that. */
   isSuspect = false;
   load: InstanceLoad | null;
-  /** By Date.now(). */
+  /** When it was last heard of, by Date.now(). */
   seenAt: number;
   /** Requests of ours that its last heartbeat may have counted. */
   #ownAtHeartbeat = 0;
@@ -82,8 +82,13 @@ export class Instance {
     return type === message.type && zmq_address === message.zmq_address && epoch === message.epoch;
   }
 
-  heartbeat(message: RegistrationMessage): void {
+  /** Bytes of an answer have come: a heartbeat may be late where its processors are busy. */
+  heard(): void {
     this.seenAt = Date.now();
+  }
+
+  heartbeat(message: RegistrationMessage): void {
+    this.heard();
     this.isSuspect = false;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;

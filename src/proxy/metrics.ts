@@ -6,7 +6,10 @@ import type { Instance } from './instance.ts';
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
 /** Which of the two instances of a request is asked; the label `leg`. */
-export type Phase = 'prefill' | 'decode';
+export type Phase = (typeof PHASES)[number];
+const PHASES = ['prefill', 'decode'] as const;
+/** What became of telling an instance to forget a transfer. */
+const CANCEL_OUTCOMES = ['told', 'failed', 'dropped'] as const;
 
 export class ProxyMetrics {
   readonly registry = new Registry();
@@ -25,6 +28,10 @@ export class ProxyMetrics {
   readonly phaseTimes = this.#histogram('leg_seconds', 'Prefill: whole; decode: until its head', ['leg']);
 
   constructor(numInFlight: () => number, instances: () => readonly Instance[]) {
+    // What has not happened yet is counted from 0, so that the first time is seen.
+    for (const leg of PHASES) this.retries.inc({ leg }, 0);
+    for (const outcome of CANCEL_OUTCOMES) this.cancels.inc({ outcome }, 0);
+    for (const leg of PHASES) this.phaseTimes.zero({ leg });
     this.#gauge('requests_in_flight', 'Requests under way', [], (gauge) => gauge.set(numInFlight()));
     this.#gauge('instances', 'Instances by state', ['type', 'state'], (gauge) => {
       gauge.reset();

@@ -12,6 +12,7 @@ import { BodyReader } from './body-reader.ts';
 import { CancelNotifier } from './cancel-notifier.ts';
 import { PROXY_DEADLINES, type ProxyDeadlines } from './deadlines.ts';
 import { Forwarder } from './forwarder.ts';
+import { InstanceKey } from './instance-key.ts';
 import { InstancePicker } from './instance-picker.ts';
 import { Instances } from './instances.ts';
 import { ProxyMetrics } from './metrics.ts';
@@ -42,12 +43,11 @@ export class ProxyContext {
   readonly picker: InstancePicker;
   readonly forwarder: Forwarder;
   readonly tracing: Tracing | null;
+  readonly instanceKey: InstanceKey;
   readonly #apiKeys: ApiKeys;
-  /** Shown to instances in place of the client's key; undefined shows the client's key. */
-  readonly #instanceKey: string | undefined;
 
   constructor(config: ProxyConfig, options: ProxyServerOptions) {
-    const { logger, instanceKey, version, deadlines } = options;
+    const { logger, instanceKey: key, version, deadlines } = options;
     this.tracing = options.tracing ?? null;
     this.config = config;
     this.version = version ?? '';
@@ -68,10 +68,13 @@ export class ProxyContext {
     this.picker = new InstancePicker(this.instances, config.policy, config.prefillThreshold);
     const { picker, metrics, recent } = this;
     const cancels = new CancelNotifier(metrics, this.deadlines.cancel);
-    const { streamSilence } = this.deadlines;
-    this.forwarder = new Forwarder({ picker, metrics, cancels, recent, streamSilence });
+    const instanceKey = new InstanceKey({ checksClients: config.apiKey.length > 0, key, logger });
+    this.instanceKey = instanceKey;
+    this.forwarder = new Forwarder({
+      ...{ picker, metrics, cancels, recent, instanceKey },
+      deadlines: this.deadlines,
+    });
     this.#apiKeys = new ApiKeys(config.apiKey);
-    this.#instanceKey = config.apiKey.length > 0 && instanceKey !== '' ? instanceKey : undefined;
   }
 
   /** @throws ShuttingDownError while the proxy drains. */
@@ -95,9 +98,5 @@ export class ProxyContext {
   /** The name under which instances count the requests of a client. */
   callerOf({ headers, ip }: FastifyRequest): string {
     return this.#apiKeys.callerOf({ authorization: authorizationOf(headers), address: ip, proxied: null });
-  }
-
-  authorizationFor({ headers }: FastifyRequest): string | undefined {
-    return this.#instanceKey === undefined ? authorizationOf(headers) : `Bearer ${this.#instanceKey}`;
   }
 }

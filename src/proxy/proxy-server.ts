@@ -16,6 +16,8 @@ import { statusRoutes } from './routes/status.ts';
 
 /** 64 MB: prompts of token ids are long. */
 const BODY_LIMIT = 64 * 1024 * 1024;
+/** Reasons to refuse a registration that a person is told, each once. */
+const MAX_TOLD = 100;
 
 export class ProxyServer {
   readonly #app: FastifyInstance;
@@ -33,6 +35,8 @@ export class ProxyServer {
   /** @throws ConfigError where one of the ports cannot be had. */
   static async listen(config: ProxyConfig, options: ProxyServerOptions = {}): Promise<ProxyServer> {
     const context = new ProxyContext(config, options);
+    const { logger } = options;
+    const told = new Set<string>();
     const discovery = await Discovery.open({
       host: config.discoveryHost,
       port: config.discoveryPort,
@@ -42,10 +46,12 @@ export class ProxyServer {
       },
       refused: (why) => {
         context.metrics.refusedRegistrations.inc();
-        options.logger?.debug({ why }, 'a registration could not be used');
+        const isNews = told.size < MAX_TOLD && !told.has(why);
+        if (isNews) told.add(why);
+        logger?.[isNews ? 'warn' : 'debug']({ why }, 'a registration could not be used');
       },
     });
-    const app = makeApp(context, options.logger);
+    const app = makeApp(context, logger);
     const server = new ProxyServer(app, context, discovery, config.host);
     try {
       await listen(app, config);

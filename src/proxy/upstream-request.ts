@@ -112,12 +112,12 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
 
   onResponseStart(_: unknown, status: number, headers: ResponseHead['headers']): void {
     if (status < 200) return;
-    this.movedAt = Date.now();
+    this.#moved();
     this.#resolveHead({ status, headers });
   }
 
   onResponseData(_: unknown, chunk: Buffer): void {
-    this.movedAt = Date.now();
+    this.#moved();
     if (this.#sink !== null) this.#sink(chunk);
     else this.#early.push(chunk);
   }
@@ -130,6 +130,11 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
     if (this.#result !== null) return;
     this.instance.noteFailure();
     this.#end(new UpstreamFailure(error.message));
+  }
+
+  #moved(): void {
+    this.movedAt = Date.now();
+    this.instance.heard();
   }
 
   #end(error: Error | null): void {

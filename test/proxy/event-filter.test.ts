@@ -84,6 +84,32 @@ describe.each([completions, chatCompletions])('the filter of a stream of $path',
     expect(filter.failure?.message).toContain('did not repeat');
   });
 
+  it('refuses an instance that puts fewer tokens into its events', () => {
+    const progress = new StreamProgress();
+    feed(filterOf(progress), event(0, [1], 'a') + event(0, [2, 3, 4], 'bcd'), 0);
+    const filter = filterOf(progress);
+    const words = [1, 2, 3, 4, 5].map((id) => event(0, [id], 'x'));
+    expect(feed(filter, words.join('') + DONE, 1)).toBe('');
+    expect(filter.failure?.message).toContain('cuts the text otherwise');
+    expect(progress.tokenIds(1)).toEqual([[1, 2, 3, 4]]);
+  });
+
+  it('searches each byte of a long event once', () => {
+    const millisecondsFor = (megabytes: number) => {
+      const filter = filterOf(new StreamProgress());
+      const bytes = Buffer.from(event(0, [1], 'y'.repeat(megabytes * 2 ** 20)));
+      const startedAt = performance.now();
+      let length = 0;
+      for (let at = 0; at < bytes.length; at += 65536)
+        for (const part of filter.take(bytes.subarray(at, at + 65536))) length += part.length;
+      expect(length).toBeGreaterThan(megabytes * 2 ** 20);
+      return performance.now() - startedAt;
+    };
+    const best = (megabytes: number) => Math.min(...[1, 2, 3].map(() => millisecondsFor(megabytes)));
+    // Four times the bytes: sixteen times as long where all was searched again with each of its parts.
+    expect(best(16) / best(4)).toBeLessThan(9);
+  });
+
   it('keeps from the client that an instance has failed, and passes what is the fault of the request', () => {
     for (const [code, isPassed] of [
       [500, false],

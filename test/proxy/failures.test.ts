@@ -94,6 +94,14 @@ describe('a decode instance that fails before the first byte', () => {
     expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1]);
   });
 
+  it('because it is full lets no second P compute the prompt', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('PPPDDD');
+    for (const d of all.slice(3)) d.troubles.push({ at: 'request', does: 429 });
+    expect((await proxy.post('/v1/completions', BODY)).status).toBe(429);
+    expect(all.map(({ requests }) => requests.length)).toEqual([3, 0, 0, 1, 1, 1]);
+  });
+
   it('in a request that samples is replaced without another answer', async () => {
     const proxy = await TestProxy.start();
     const [d1, d2] = await proxy.join('DD');

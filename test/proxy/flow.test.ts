@@ -114,9 +114,10 @@ describe('a request', () => {
     await proxy.client.completions.create({ ...BODY, prompt: [1, 2, 3, 4, 5, 6, 7, 8, 9] });
     await proxy.post('/v1/completions', { ...long, prompt_logprobs: 1 });
     await proxy.post('/v1/completions', { ...long, use_beam_search: true });
-    expect([p?.requests.length, d?.requests.length]).toEqual([0, 5]);
+    await proxy.post('/v1/completions', { ...long, truncate_prompt_tokens: -1 });
+    expect([p?.requests.length, d?.requests.length]).toEqual([0, 6]);
     await proxy.client.completions.create({ ...BODY, prompt: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] });
-    expect([p?.requests.length, d?.requests.length]).toEqual([1, 6]);
+    expect([p?.requests.length, d?.requests.length]).toEqual([1, 7]);
   });
 
   it('is served by a P that can do both where there is no D', async () => {

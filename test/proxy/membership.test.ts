@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { encode } from '@msgpack/msgpack';
 import { describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
@@ -90,6 +91,19 @@ describe('an instance', () => {
     await until(async () => (await proxy.instances()).length === 0);
   });
 
+  it('whose heartbeats are late is there while bytes of its answers come', async () => {
+    const proxy = await TestProxy.start({ deadlines: { late: 200, expiry: 400 } });
+    const [d] = await proxy.join('D', { tokenMs: 50 });
+    const stream = proxy.post('/v1/completions', { ...BODY, max_tokens: 30, stream: true });
+    await until(() => d?.requests.length === 1);
+    d?.fallSilent();
+    const answered = await stream;
+    await sleep(800);
+    expect(await proxy.stateOf(d!)).toBe('ready');
+    expect(await answered.text()).toContain('[DONE]');
+    await proxy.untilState(d!, 'gone');
+  });
+
   it('that is late is asked only where nobody else is there', async () => {
     const proxy = await TestProxy.start({ deadlines: { late: 200, expiry: 60_000 } });
     const [d1] = await proxy.join('D');
@@ -154,6 +168,7 @@ describe('with a secret', () => {
     const discovery = proxy.server.discoveryAddress;
     const stranger = await FakeInstance.start({ type: 'D', discovery, secret: `${SECRET}, another one` });
     await until(() => stranger.numDisconnects >= 3);
+    expect(await proxy.metric('registrations_refused_total')).toBeGreaterThanOrEqual(3);
     // Who knows it is heard meanwhile.
     await proxy.join('D', { secret: SECRET });
     expect(await proxy.instances()).toHaveLength(2);

@@ -2,6 +2,7 @@ import { connect } from 'node:net';
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
+import { createLogger } from '../../src/observability/log.ts';
 import { RawClient, rawPost } from '../helpers/raw-client.ts';
 import { until } from '../helpers/until.ts';
 import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
@@ -111,6 +112,28 @@ describe('a proxy with keys', () => {
     expect(d?.requests).toHaveLength(1);
   });
 
+  it('does not blame the client where an instance wants another key, and names the instance once', async () => {
+    const warnings: string[] = [];
+    const logger = createLogger('warn', (line) => warnings.push(line));
+    const config = { apiKey: ['of the client'] };
+    const proxy = await TestProxy.start({ config, instanceKey: 'wrong', logger });
+    const [p, d] = await proxy.join('PD', { apiKey: 'right' });
+    const headers = { authorization: 'Bearer of the client' };
+    const answers = [
+      await proxy.post('/v1/completions', BODY, headers),
+      await fetch(`${proxy.url}/v1/models`, { headers }),
+    ];
+    for (const answer of answers) {
+      expect(answer.status).toBe(502);
+      expect(await answer.json()).toMatchObject({
+        error: { type: 'BadGatewayError', message: expect.stringContaining('in OPENAI_API_KEY') },
+      });
+    }
+    const named = (address: string | undefined) =>
+      warnings.filter((line) => line.includes(`${address} does not`));
+    expect([named(p?.httpAddress).length, named(d?.httpAddress).length]).toEqual([1, 1]);
+  });
+
   it('shows its instances to who has one only; the page, which has none, is there for all', async () => {
     const proxy = await TestProxy.start({ config: { apiKey: ['of the client'] } });
     await proxy.join('D');
@@ -208,6 +231,17 @@ describe('a proxy', () => {
     expect(await proxy.metric('leg_seconds_count', 'prefill')).toBe(2);
   });
 
+  it('counts from 0 what has not happened yet', async () => {
+    const proxy = await TestProxy.start();
+    const text = await (await fetch(`${proxy.url}/metrics`)).text();
+    for (const sample of [
+      'retries_total{leg="decode"}',
+      'cancels_total{outcome="failed"}',
+      'leg_seconds_count{leg="prefill"}',
+    ])
+      expect(text).toContain(`svc:proxy_${sample} 0\n`);
+  });
+
   it('lists the transfers that it led through', async () => {
     const proxy = await TestProxy.start();
     const [p, d] = await proxy.join('PD');
@@ -253,7 +287,7 @@ describe('what any instance answers alike', () => {
       expect(await answer.json()).toEqual({ tokens: [1, 2], asked });
     }
     // The fake instance has no such routes: its own answer comes back.
-    for (const path of ['/openapi.json', '/docs', '/tokenizer_info']) {
+    for (const path of ['/openapi.json', '/docs', '/tokenizer_info', '/v1/models/a/b']) {
       expect((await fetch(`${proxy.url}${path}`)).headers.get('x-refused')).toBe('yes');
     }
   });

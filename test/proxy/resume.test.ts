@@ -86,6 +86,29 @@ describe('a stream whose instance fails in the middle', () => {
     expect(`cmpl-${resumed}`).toBe(id);
   });
 
+  it.each([429, 503])(
+    'waits for the only other instance, which has no room just then (%i)',
+    async (status) => {
+      const proxy = await TestProxy.start({ deadlines: { roomPause: 20 } });
+      const [d1, d2] = await proxy.join('DD');
+      d1?.troubles.push({ at: 4, does: 'die' });
+      for (let times = 0; times < 5; times += 1) d2?.troubles.push({ at: 'request', does: status });
+      const { text } = await stream(proxy, BODY);
+      expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+      expect([d2?.requests.length, await proxy.metric('resumes_total')]).toEqual([6, 1]);
+    },
+  );
+
+  it('waits for room no longer than it may', async () => {
+    const proxy = await TestProxy.start({ deadlines: { room: 100, roomPause: 20 } });
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 4, does: 'die' });
+    for (let times = 0; times < 50; times += 1) d2?.troubles.push({ at: 'request', does: 429 });
+    const text = await (await proxy.post('/v1/completions', BODY)).text();
+    expect(text).toContain('no other one can continue it');
+    expect(d2!.requests.length).toBeLessThan(20);
+  });
+
   it('keeps its id and its time, and the new instance gets what was sent', async () => {
     const proxy = await TestProxy.start();
     const [p, d1, d2] = await proxy.join('PDD');

@@ -1,6 +1,7 @@
 // A proxy on free ports with fake instances behind it, and the official client: what every test of this folder talks to.
 
 import OpenAI from 'openai';
+import type { Logger } from 'pino';
 import { afterEach } from 'vitest';
 import { z } from 'zod';
 import { type ProxyConfig, proxyConfig } from '../../src/config/proxy-options.ts';
@@ -13,6 +14,7 @@ export interface TestProxyOptions {
   readonly config?: Partial<ProxyConfig>;
   readonly deadlines?: Partial<ProxyDeadlines>;
   readonly instanceKey?: string;
+  readonly logger?: Logger;
 }
 
 const InstanceList = z.object({
@@ -52,10 +54,10 @@ export class TestProxy {
     this.client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey, maxRetries: 0 });
   }
 
-  static async start({ config, deadlines, instanceKey }: TestProxyOptions = {}): Promise<TestProxy> {
+  static async start({ config, deadlines, ...options }: TestProxyOptions = {}): Promise<TestProxy> {
     const server = await ProxyServer.listen(
       { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0, ...config },
-      { instanceKey, version: '9.9.9', deadlines: { ...PROXY_DEADLINES, ...SHORT, ...deadlines } },
+      { ...options, version: '9.9.9', deadlines: { ...PROXY_DEADLINES, ...SHORT, ...deadlines } },
     );
     const proxy = new TestProxy(server, config?.apiKey?.[0] ?? 'none');
     open.push(server);

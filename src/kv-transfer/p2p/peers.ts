@@ -394,7 +394,7 @@ export class Peer {
   }
 
   async #shakeHands(): Promise<void> {
-    const route = this.#channel.connect(this.address);
+    const route = this.#connect();
     let answer: Answer;
     try {
       answer = await this.#channel.request(route, { type: 'hello', ...this.#own });
@@ -415,6 +415,15 @@ export class Peer {
     this.#outbound = route;
     this.#handlers.onRoute(route);
     this.#introduced(answer, route);
+  }
+
+  /** @throws PeerError, also where this process can open no more sockets. */
+  #connect(): Route {
+    try {
+      return this.#channel.connect(this.address);
+    } catch (error) {
+      throw new PeerError('gone', messageOf(error));
+    }
   }
 
   #refusalOf(answer: Answer): string | null {

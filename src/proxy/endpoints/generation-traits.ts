@@ -29,8 +29,15 @@ export function generationTraits(
   };
 }
 
-/** Log-probabilities of the prompt, no token at all, and beams need the prompt computed where the answer is decoded. */
+/** A client may name this: the prompt is cut to what the answer leaves of the context. */
+const WHAT_FITS = -1;
+
+/**
+ * Log-probabilities of the prompt, no token at all, and beams need the prompt computed where the answer is decoded. A prompt that is cut by
+ * the length of the answer is another one where that is one token.
+ */
 function mayPrefillElsewhere(body: JsonObject): boolean {
+  if (body.truncate_prompt_tokens === WHAT_FITS) return false;
   if (body.prompt_logprobs != null || body.use_beam_search === true || body.max_tokens === 0) return false;
   return !(body.echo === true && body.logprobs != null);
 }

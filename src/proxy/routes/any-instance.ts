@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { NotReadyError } from '../../errors.ts';
 import { ClientResponse } from '../client-response.ts';
 import { UpstreamFailure } from '../instance.ts';
+import { keyRefused } from '../instance-key.ts';
 import type { ProxyContext } from '../proxy-context.ts';
 import { UpstreamRequest } from '../upstream-request.ts';
 
@@ -13,6 +14,8 @@ const MAX_SILENCE = 30_000;
 
 const ROUTES = [
   { method: 'GET', path: '/v1/models' },
+  // A model's name may hold slashes.
+  { method: 'GET', path: '/v1/models/*' },
   { method: 'POST', path: '/tokenize' },
   { method: 'POST', path: '/detokenize' },
   { method: 'GET', path: '/tokenizer_info' },
@@ -20,27 +23,25 @@ const ROUTES = [
   { method: 'GET', path: '/docs' },
 ] as const;
 
-type Route = (typeof ROUTES)[number];
-
 export function anyInstanceRoutes(app: FastifyInstance, context: ProxyContext): void {
   for (const route of ROUTES) {
     app.route({
       method: route.method,
       url: route.path,
-      handler: (request, reply) => ask(context, route, request, reply),
+      handler: (request, reply) => ask(context, route.method, request, reply),
     });
   }
 }
 
 async function ask(
   context: ProxyContext,
-  { method, path }: Route,
+  method: 'GET' | 'POST',
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> {
   context.checkOpen();
   const body = Buffer.isBuffer(request.body) ? request.body : null;
-  const authorization = context.authorizationFor(request);
+  const authorization = context.instanceKey.headerFor(request.headers);
   const headers = {
     ...(authorization !== undefined && { authorization }),
     ...(body !== null && { 'content-type': 'application/json' }),
@@ -48,17 +49,18 @@ async function ask(
   const instances = context.instances.ready(({ mayDecode }) => mayDecode);
   for (const instance of instances.toSorted(bySuspicion).slice(0, MAX_INSTANCES_ASKED)) {
     try {
-      const upstream = new UpstreamRequest(instance, { method, path, headers, body });
+      const upstream = new UpstreamRequest(instance, { method, path: request.url, headers, body });
       upstream.maxSilence = MAX_SILENCE;
       const head = await upstream.head;
       const whole = await upstream.whole();
+      if (context.instanceKey.isRefused(instance, head.status)) throw keyRefused(instance);
       new ClientResponse(reply, request.id, context.deadlines.slowClient).send(head, whole);
       return;
     } catch (error) {
       if (!(error instanceof UpstreamFailure)) throw error;
     }
   }
-  throw new NotReadyError(`No instance is there to answer ${path}: come again in a few seconds`, {
+  throw new NotReadyError(`No instance is there to answer ${request.url}: come again in a few seconds`, {
     retryAfter: 3,
   });
 }

@@ -32,7 +32,7 @@ async function answer(
   const id = answerId(request, body.requestId);
   const response = new ClientResponse(reply, id, context.deadlines.slowClient);
   const caller = context.callerOf(request);
-  const authorization = context.authorizationFor(request);
+  const authorization = context.instanceKey.headerFor(request.headers);
   const span = context.tracing?.request('proxy_request', request.headers) ?? null;
   span?.set({ 'gen_ai.request.id': id });
   const forwarded = new ClientRequest({ endpoint, body, response, id, caller, authorization, span });

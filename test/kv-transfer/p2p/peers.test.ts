@@ -466,6 +466,11 @@ describe('a peer with open transfers', () => {
     expect([a.restarted, a.gone]).toEqual([[b.address], []]);
   });
 
+  it('is gone where no socket to it can be opened', async () => {
+    const near = new Near('127.0.0.1:99999', await freePort());
+    expect((await failure(near.peer.ready())).code).toBe('gone');
+  });
+
   it('is not gone because an earlier run of it says goodbye', async () => {
     const { a, b } = await startTwo();
     const address = b.address;
