@@ -221,6 +221,9 @@ class Draft {
     } else if (answer?.type === 'full') {
       transfer.phase = 'holding';
       this.#allowAnswer();
+    } else if (answer?.type === 'refused' && answer.code === 'unasked') {
+      // D was told before P that nobody wants it any more.
+      this.#end('cancelled', false);
     } else {
       this.#end('failed', true);
     }

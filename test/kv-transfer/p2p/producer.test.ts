@@ -38,7 +38,8 @@ function ticketText(ticket: bigint): string {
 const TICKET = 7n;
 const FULL: Answer = { type: 'full', seq: 1 };
 const GRANTED: Answer = { type: 'granted', seq: 1, ticket: ticketText(TICKET) };
-const REFUSED: Answer = { type: 'refused', seq: 1, code: 'unasked', reason: 'nobody waits' };
+const REFUSED: Answer = { type: 'refused', seq: 1, code: 'malformed', reason: 'blocks do not hold tokens' };
+const UNASKED: Answer = { ...REFUSED, code: 'unasked', reason: 'nobody waits' };
 
 const granted: ProducerEvent = { kind: 'answered', answer: GRANTED };
 const full: ProducerEvent = { kind: 'answered', answer: FULL };
@@ -134,6 +135,7 @@ describe('a transfer at the producer', () => {
 
   it('fails where D refuses or its reservation has no answer', () => {
     expectEnds({ kind: 'answered', answer: REFUSED }, 'failed', true, RESERVING);
+    expectEnds({ kind: 'answered', answer: UNASKED }, 'cancelled', false, RESERVING);
     expectEnds({ kind: 'answered', answer: null }, 'failed', true, RESERVING);
   });
 
