@@ -1,9 +1,9 @@
 // One process at a time downloads a model, or writes a file: a lock file that its owner keeps fresh and that outlives no owner.
 
 import { type FileHandle, link, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
-import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { hasEnded, lockOwner } from './lock-owner.ts';
 
 const HEARTBEAT_MS = 5_000;
 /** A lock this old has lost its owner, on whatever machine that was. */
@@ -65,7 +65,7 @@ async function acquire(path: string, onWait: () => void): Promise<FileHandle> {
 async function create(path: string): Promise<FileHandle | null> {
   try {
     const file = await open(path, 'wx');
-    await file.writeFile(`${hostname()} ${process.pid}`);
+    await file.writeFile(lockOwner());
     return file;
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return null;
@@ -97,17 +97,5 @@ async function abandonedInode(path: string): Promise<number | null> {
     stat(path).catch(() => null),
   ]);
   if (info === null) return null;
-  const [host, pid] = owner.split(' ');
-  const hasEnded = host === hostname() && pid !== undefined && !isRunning(Number(pid));
-  return hasEnded || Date.now() - info.mtimeMs > STALE_MS ? info.ino : null;
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    // EPERM: it runs and belongs to somebody else.
-    return error instanceof Error && 'code' in error && error.code === 'EPERM';
-  }
+  return hasEnded(owner) || Date.now() - info.mtimeMs > STALE_MS ? info.ino : null;
 }

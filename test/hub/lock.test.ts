@@ -1,9 +1,12 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { acquireLock, withLock } from '../../src/hub/lock.ts';
+import { needs } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
 
@@ -24,10 +27,35 @@ function endless() {
   return { work, end, hasStarted: () => hasStarted };
 }
 
+function refuse(): never {
+  throw new Error('taken');
+}
+
+async function plantLock(path: string, owner: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  await writeFile(path, owner);
+}
+
+/** A shell that becomes `sleep`, which never asks about the child that the shell had: that stays a zombie. */
+async function withZombie(work: (pid: string) => Promise<void>): Promise<void> {
+  const parent = spawn('sh', ['-c', 'true & echo $!; exec sleep 60'], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  try {
+    const pid = String((await once(parent.stdout, 'data'))[0]).trim();
+    await until(async () => (await readFile(`/proc/${pid}/stat`, 'latin1')).includes(') Z '));
+    await work(pid);
+  } finally {
+    parent.kill('SIGKILL');
+    await once(parent, 'exit');
+  }
+}
+
 describe('the lock of a model', () => {
   it('is gone after the work, whether that succeeds or fails', async () => {
     const path = newLock();
-    expect(await withLock(path, async () => readFile(path, 'utf8'))).toBe(`${hostname()} ${process.pid}`);
+    const owner = await withLock(path, async () => readFile(path, 'utf8'));
+    expect(owner.split(' ').slice(0, 2)).toEqual([hostname(), String(process.pid)]);
     expect(existsSync(path)).toBe(false);
     const failing = withLock(path, () => Promise.reject(new Error('enough')));
     await expect(failing).rejects.toThrow('enough');
@@ -55,11 +83,7 @@ describe('the lock of a model', () => {
 
   it('need not be waited for, and is no reason to wait where its owner has ended', async () => {
     const path = newLock();
-    const refuse = (): never => {
-      throw new Error('taken');
-    };
-    await mkdir(dirname(path), { recursive: true });
-    await writeFile(path, `${hostname()} 999999999`);
+    await plantLock(path, `${hostname()} 999999999`);
     const release = await acquireLock(path, refuse);
     await expect(acquireLock(path, refuse)).rejects.toThrow('taken');
     await release();
@@ -69,8 +93,7 @@ describe('the lock of a model', () => {
 
   it('is held by one at a time, whoever finds an abandoned one', async () => {
     const path = newLock();
-    await mkdir(dirname(path), { recursive: true });
-    await writeFile(path, `${hostname()} 999999999`);
+    await plantLock(path, `${hostname()} 999999999`);
     let numHolders = 0;
     const work = async (): Promise<number> => {
       numHolders += 1;
@@ -82,5 +105,41 @@ describe('the lock of a model', () => {
     const seen = await Promise.all(Array.from({ length: 4 }, () => withLock(path, work)));
     expect(seen).toEqual([1, 1, 1, 1]);
     expect(await readdir(dirname(path))).toEqual([]);
+  });
+});
+
+const needsProc = needs(existsSync('/proc/self/stat'), 'this machine has no /proc');
+
+describe('a lock whose pid is in use', needsProc, () => {
+  const own = `${hostname()} ${process.pid}`;
+
+  it('is held by the process that began when the lock says', async () => {
+    const path = newLock();
+    await plantLock(path, await withLock(path, async () => readFile(path, 'utf8')));
+    await expect(acquireLock(path, refuse)).rejects.toThrow('taken');
+  });
+
+  it.each([
+    ['that process began at another time', `${own} 1`],
+    ['an earlier version wrote it and the pid is our own', own],
+  ])('is abandoned where %s', async (_, owner) => {
+    const path = newLock();
+    await plantLock(path, owner);
+    await (await acquireLock(path, refuse))();
+    expect(existsSync(path)).toBe(false);
+  });
+
+  it('is held where an earlier version wrote it and another process has the pid', async () => {
+    const path = newLock();
+    await plantLock(path, `${hostname()} ${process.ppid}`);
+    await expect(acquireLock(path, refuse)).rejects.toThrow('taken');
+  });
+
+  it('is abandoned where the process has ended and its parent has not asked about it', async () => {
+    await withZombie(async (pid) => {
+      const path = newLock();
+      await plantLock(path, `${hostname()} ${pid}`);
+      await (await acquireLock(path, refuse))();
+    });
   });
 });
