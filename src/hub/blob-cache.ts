@@ -3,7 +3,7 @@
 
 import { mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative } from 'node:path';
-import { bytesIn, exists, sizeOf } from './file-states.ts';
+import { bytesIn, sizeOf } from './file-states.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
 import type { RemoteFile } from './remote-file.ts';
 
@@ -26,8 +26,9 @@ export class BlobCache implements ModelCache {
     return join(this.folder, 'snapshots', commit);
   }
 
-  holds(file: RemoteFile, commit: string): Promise<boolean> {
-    return exists(join(this.snapshot(commit), file.path));
+  /** By its size: a disk that was full, or another tool, may have cut it off. */
+  async holds(file: RemoteFile, commit: string): Promise<boolean> {
+    return (await sizeOf(join(this.snapshot(commit), file.path))) === file.size;
   }
 
   /** Its name is its hash. */

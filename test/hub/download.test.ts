@@ -11,6 +11,7 @@ import {
   readlink,
   rm,
   symlink,
+  truncate,
   utimes,
   writeFile,
 } from 'node:fs/promises';
@@ -193,6 +194,15 @@ describe('downloading a model', () => {
     const before = fileRequests().length;
     await fetchTiny();
     expect(fileRequests()).toHaveLength(before);
+  });
+
+  it('fetches a file again that was cut off in the cache', async () => {
+    const path = join(await fetchTiny(), 'model.safetensors');
+    await truncate(path, 1000);
+    const before = fileRequests().length;
+    expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
+    expect(fileRequests().slice(before)).toEqual([`/org/tiny/resolve/${COMMIT}/model.safetensors`]);
+    expect(await readlink(path)).toMatch(/^\.\.\/\.\.\/blobs\/[0-9a-f]{64}$/);
   });
 
   it('goes on where a cut connection ended', async () => {
