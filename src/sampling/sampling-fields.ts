@@ -91,6 +91,9 @@ function lengthOf(texts: readonly string[]): number {
   return texts.reduce((sum, { length }) => sum + length, 0);
 }
 
+/** Among the values that ask for nothing: an empty list or map, which some clients send by default. */
+export const EMPTY = Symbol('an empty list or map');
+
 /** Fields that the protocol defines and this version refuses, with the value that means "not used". */
 export const unavailableSamplingFields: Readonly<Record<string, readonly unknown[]>> = {
   use_beam_search: [false],
@@ -132,14 +135,13 @@ export function refuseUnavailable(input: object, table: Readonly<Record<string, 
     // A field may have the name of something that every object inherits, such as `constructor`.
     const neutral = Object.hasOwn(table, field) ? table[field] : undefined;
     if (neutral === undefined || value === null || value === undefined) continue;
-    if (neutral.includes(value) || isEmpty(value)) continue;
+    if (neutral.includes(value) || (neutral.includes(EMPTY) && isEmpty(value))) continue;
     throw new NotAvailableError(`${field} is not available yet in this version of svc; leave it out`, {
       param: field,
     });
   }
 }
 
-/** An empty list or map asks for nothing. */
 function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
 }

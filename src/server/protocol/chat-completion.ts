@@ -2,6 +2,7 @@
 
 import * as z from 'zod';
 import { toolFields } from '../../parsers/tool-fields.ts';
+import { EMPTY } from '../../sampling/sampling-fields.ts';
 import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
@@ -60,10 +61,10 @@ export type ChatCompletionRequest = z.output<typeof chatCompletionSchema>;
 /** Refused, with the values that ask for nothing. */
 export const unavailableChatFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableFields,
-  mm_processor_kwargs: [],
-  media_io_kwargs: [],
-  audio: [],
-  moderation: [],
+  mm_processor_kwargs: [EMPTY],
+  media_io_kwargs: [EMPTY],
+  audio: [EMPTY],
+  moderation: [EMPTY],
 };
 
 /**

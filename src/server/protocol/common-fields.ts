@@ -1,7 +1,7 @@
 // Fields that completions and chat completions share: served, refused, ignored.
 
 import * as z from 'zod';
-import { samplingFields, unavailableSamplingFields } from '../../sampling/sampling-fields.ts';
+import { EMPTY, samplingFields, unavailableSamplingFields } from '../../sampling/sampling-fields.ts';
 import { responseFormatSchema } from '../../sampling/structured-outputs.ts';
 import { streamResume } from './stream-resume.ts';
 
@@ -50,13 +50,14 @@ export type CommonFields = z.output<z.ZodObject<typeof commonFields>>;
 /** Known to the protocol and refused by both endpoints, with the values that ask for nothing. */
 export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableSampling,
+  // An empty one asks for something too: `{}` is the schema of any JSON.
   guided_json: [],
   guided_regex: [],
   guided_choice: [],
   guided_grammar: [],
-  svc_xargs: [],
-  vllm_xargs: [],
-  ec_transfer_params: [],
+  svc_xargs: [EMPTY],
+  vllm_xargs: [EMPTY],
+  ec_transfer_params: [EMPTY],
   thinking_token_budget: [],
 };
 

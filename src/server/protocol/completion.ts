@@ -1,6 +1,7 @@
 // POST /v1/completions on the wire: the schema of requests.
 
 import * as z from 'zod';
+import { EMPTY } from '../../sampling/sampling-fields.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import { promptsSchema } from './prompt.ts';
 
@@ -25,5 +26,5 @@ const { best_of: _served, ...unavailableBesides } = unavailableFields;
 export const unavailableCompletionFields: Readonly<Record<string, readonly unknown[]>> = {
   ...unavailableBesides,
   suffix: [''],
-  prompt_embeds: [],
+  prompt_embeds: [EMPTY],
 };

@@ -2,6 +2,7 @@
 
 import * as z from 'zod';
 import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
+import { EMPTY } from '../../sampling/sampling-fields.ts';
 import { bounded, listOf } from '../../util/bounded-schemas.ts';
 import { answerFields } from './answer-fields.ts';
 
@@ -120,8 +121,8 @@ export type CreateMessageRequest = z.output<typeof createMessageSchema>;
 
 /** Refused, with the values that ask for nothing. */
 export const unavailableMessageFields: Readonly<Record<string, readonly unknown[]>> = {
-  container: [],
-  mcp_servers: [],
+  container: [EMPTY],
+  mcp_servers: [EMPTY],
 };
 
 /** They name the user, or say what of a prompt is kept: a prefix cache needs no marks. */

@@ -2,6 +2,7 @@
 
 import * as z from 'zod';
 import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
+import { EMPTY } from '../../sampling/sampling-fields.ts';
 import { atMost, bounded, listOf } from '../../util/bounded-schemas.ts';
 import { answerFields } from './answer-fields.ts';
 
@@ -160,10 +161,10 @@ export type CreateResponseRequest = z.output<typeof createResponseSchema>;
 export const unavailableResponseFields: Readonly<Record<string, readonly unknown[]>> = {
   background: [false],
   truncation: ['disabled'],
-  conversation: [],
-  prompt: [],
-  context_management: [],
-  moderation: [],
+  conversation: [EMPTY],
+  prompt: [EMPTY],
+  context_management: [EMPTY],
+  moderation: [EMPTY],
 };
 
 /** They say how an answer is billed or sent, or bound what this server never does by itself. */
