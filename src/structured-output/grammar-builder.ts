@@ -16,6 +16,13 @@ import type { Marks } from './special-tokens.ts';
 
 const NO_TEXT: GrammarNode = { kind: 'choice', options: [] };
 
+/** Which part of a constraint has no text, and why, for messages. */
+export interface Fault {
+  readonly where: string;
+  /** The end of a sentence. */
+  readonly why: string;
+}
+
 type LexemeParts = Partial<Omit<Lexeme, 'dfa'>>;
 
 export class GrammarBuilder {
@@ -23,6 +30,7 @@ export class GrammarBuilder {
   readonly marks: Marks;
   readonly #lexemes: Grammar['lexemes'][number][] = [];
   readonly #nodes: GrammarNode[] = [];
+  readonly #faults = new Map<number, () => Fault>();
 
   constructor(budget: Budget, marks: Marks) {
     this.budget = budget;
@@ -46,6 +54,11 @@ export class GrammarBuilder {
     const index = this.reserve();
     this.fill(index, node);
     return index;
+  }
+
+  /** @param fault is asked for where the node has no text. */
+  explain(index: number, fault: () => Fault): void {
+    this.#faults.set(index, fault);
   }
 
   lexeme(dfa: Dfa, parts: LexemeParts = {}): number {
@@ -87,11 +100,51 @@ export class GrammarBuilder {
 
   finish(root: number): Grammar {
     const heights = this.#heights();
-    if (heights[root]! >= UNREACHABLE) this.budget.refuse('allows no text at all');
+    this.budget.where = 'the constraint';
+    if (heights[root]! >= UNREACHABLE) this.#refuseEmpty(root, heights);
     const { maxDepth } = this.budget.limits;
     if (heights[root]! > maxDepth)
       this.budget.refuse(`needs ${heights[root]} levels of nesting; there are ${maxDepth} at most`);
     return { lexemes: this.#lexemes, nodes: this.#nodes, heights, root, maxDepth };
+  }
+
+  /** @throws ConstraintError naming the innermost part that is known to leave no text to `root`. */
+  #refuseEmpty(root: number, heights: readonly number[]): never {
+    const seen = new Set<number>();
+    let fault: (() => Fault) | undefined;
+    for (let at: number | undefined = root; at !== undefined && !seen.has(at); ) {
+      seen.add(at);
+      fault = this.#faults.get(at) ?? fault;
+      at = this.#emptyPart(this.#nodes[at]!, heights);
+    }
+    const { where, why } = fault?.() ?? { where: this.budget.where, why: '' };
+    this.budget.where = where;
+    this.budget.refuse(`allows no text at all${why}`);
+  }
+
+  /** The one part for which a node has no text; undefined where that is the node itself, or several parts. */
+  #emptyPart(node: GrammarNode, heights: readonly number[]): number | undefined {
+    const isEmpty = (part: number): boolean => heights[part]! >= UNREACHABLE;
+    switch (node.kind) {
+      case 'choice': {
+        const options = node.options.filter((option) => !this.#isNothing(option));
+        return options.length === 1 ? options[0] : undefined;
+      }
+      case 'sequence':
+        return node.parts.find(isEmpty);
+      case 'repeat':
+        return node.item;
+      case 'object':
+        return [...neededLabels(node)].map((label) => node.values[label]!).find(isEmpty);
+      default:
+        return undefined;
+    }
+  }
+
+  /** An option that stands for nothing in the constraint, such as the scalars of a schema that has none. */
+  #isNothing(index: number): boolean {
+    const node = this.#nodes[index]!;
+    return node.kind === 'choice' && node.options.length === 0 && !this.#faults.has(index);
   }
 
   /** Levels of the stack that each node needs at least: the least fixed point, from the leaves on. */
@@ -135,10 +188,16 @@ function least(nodes: readonly number[], heights: readonly number[]): number {
   return nodes.reduce((height, node) => Math.min(height, heights[node]!), UNREACHABLE);
 }
 
-function heightOfObject(node: ObjectNode, heights: readonly number[]): number {
+/** Keys that an object must have. */
+function neededLabels(node: ObjectNode): Set<number> {
   const needed = new Set(node.required);
   // A set that grows while it is read.
   for (const name of needed) for (const other of node.dependents[name] ?? []) needed.add(other);
+  return needed;
+}
+
+function heightOfObject(node: ObjectNode, heights: readonly number[]): number {
+  const needed = neededLabels(node);
   if (node.max !== null && (needed.size > node.max || node.min > node.max)) return UNREACHABLE;
   const tallest = Math.max(0, ...[...needed].map((name) => heights[node.values[name]!]!));
   const others = node.values.flatMap((value, label) =>

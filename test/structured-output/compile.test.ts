@@ -215,6 +215,31 @@ describe('a JSON Schema', () => {
     expect(() => compile(json(schema))).toThrow(message);
   });
 
+  const impossible = { type: 'number', minimum: 2, maximum: 1 };
+  const open = { type: 'object', required: ['a'] };
+  const closed = { ...open, additionalProperties: false };
+  const notAllowed = 'it requires "a", which can have no value';
+  it.each([
+    [impossible, '/', null],
+    [{ ...closed, properties: { b: { type: 'string' } } }, '/', notAllowed],
+    [{ ...open, properties: { a: false } }, '/', notAllowed],
+    [{ ...open, properties: { b: { type: 'string' }, a: impossible } }, '/properties/a', null],
+    [{ ...open, properties: { a: closed } }, '/properties/a', notAllowed],
+    [
+      { ...open, properties: { a: { type: 'object', maxProperties: 0, minProperties: 1 } } },
+      '/properties/a',
+      null,
+    ],
+    [{ ...open, properties: { a: { $ref: '#' } } }, '/properties/a', null],
+    [{ ...open, required: ['b', 'a'], properties: { a: false, b: { $ref: '#' } } }, '/', notAllowed],
+    [{ anyOf: [closed, impossible] }, '/', notAllowed],
+    [{ anyOf: [closed, { type: 'array', minItems: 1, items: impossible }] }, '/', notAllowed],
+    [{ type: 'array', minItems: 1, items: impossible }, '/', null],
+  ])('that allows nothing is refused by the part that is at fault: %#', (schema, where, why) => {
+    const message = `The schema at ${where} allows no text at all${why === null ? '' : `: ${why}`}`;
+    expect(() => compile(json(schema))).toThrow(new ConstraintError(message));
+  });
+
   it('goes no deeper than the limit, and ends there', () => {
     const automaton = new ByteAutomaton(compile(json({ type: 'array', items: { $ref: '#' } })));
     let state = walk(automaton, '')!;

@@ -68,6 +68,7 @@ class SchemaCompiler {
     if (known !== undefined) return known;
     const node = this.#builder.reserve();
     this.#nodes.set(expression, node);
+    this.#builder.explain(node, () => this.#expressions.faultOf(expression));
     const values = this.#expressions.expand(expression);
     const { budget } = this.#builder;
     const before = budget.where;

@@ -1,6 +1,8 @@
 // Conjunctions of schemas and of what schemas exclude, each registered once: what is inside objects and arrays is named by
 // them, so that a schema that contains itself has finitely many.
 
+import { preview } from '../../util/preview.ts';
+import type { Fault } from '../grammar-builder.ts';
 import type { Budget } from '../limits.ts';
 import { intersection } from './algebra.ts';
 import { complement } from './complement.ts';
@@ -72,6 +74,29 @@ export class Expressions {
     return `The schema at ${[...pointers].slice(0, MAX_NAMED).join(' and ')}`;
   }
 
+  /** The innermost schemas for which an expression that is empty is so. */
+  faultOf(expression: ExprId): Fault {
+    const seen = new Set<ExprId>([this.false]);
+    for (let at = expression; ; ) {
+      seen.add(at);
+      const key = this.#emptyKey(at);
+      if (key === null) return { where: this.where(at), why: '' };
+      if (seen.has(key.value))
+        return { where: this.where(at), why: `: it requires ${preview(key.name)}, which can have no value` };
+      at = key.value;
+    }
+  }
+
+  /** Where all values are objects of one shape: a key that they must have and that can have no value. */
+  #emptyKey(expression: ExprId): { name: string; value: ExprId } | null {
+    const { objects, ...others } = this.expand(expression);
+    const [shape] = objects;
+    if (shape === undefined || objects.length > 1 || !this.areEmpty({ ...others, objects: [] })) return null;
+    const keys = shape.required.map((name) => ({ name, value: this.#valueOf(shape, name) }));
+    const forbidden = keys.find(({ value }) => value === this.false);
+    return forbidden ?? keys.find(({ value }) => this.isEmpty(value)) ?? null;
+  }
+
   /** The values that satisfy an expression; what is inside them stays unexpanded. */
   expand(expression: ExprId): Values {
     const known = this.#values.get(expression);
@@ -116,16 +141,18 @@ export class Expressions {
     return false;
   }
 
-  #isEmptyObject({ tables, required }: ObjectShape, level: number): boolean {
-    return required.some((name) => {
-      // Patterns can only make it smaller.
-      const values = tables.flatMap((table) => {
-        const own = table.properties.get(name);
-        if (own !== undefined) return [own];
-        return table.patterns.length === 0 ? [table.additional] : [];
-      });
-      return this.isEmpty(this.all(...values), level);
+  #isEmptyObject(shape: ObjectShape, level: number): boolean {
+    return shape.required.some((name) => this.isEmpty(this.#valueOf(shape, name), level));
+  }
+
+  /** Of a key, but for patterns: these can only make it smaller. */
+  #valueOf({ tables }: ObjectShape, name: string): ExprId {
+    const values = tables.flatMap((table) => {
+      const own = table.properties.get(name);
+      if (own !== undefined) return [own];
+      return table.patterns.length === 0 ? [table.additional] : [];
     });
+    return this.all(...values);
   }
 
   #register(atoms: readonly Atom[]): ExprId {
