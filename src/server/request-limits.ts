@@ -3,14 +3,11 @@
 import type { PreparedRequest } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 
-/** Samples of one prompt: as many as the protocol's own service makes. */
-const MAX_N = 128;
 /** Samples of one request over all its prompts. */
 const MAX_CHOICES = 1024;
 
 /** @throws InvalidRequestError where the prompts and samples together are too many. */
 export function checkChoices(numPrompts: number, n: number): void {
-  if (n > MAX_N) throw new InvalidRequestError(`n must be at most ${MAX_N}, got ${n}`, { param: 'n' });
   if (numPrompts * n <= MAX_CHOICES) return;
   throw new InvalidRequestError(
     `n times the number of prompts must be at most ${MAX_CHOICES}, got ${n} times ${numPrompts}`,

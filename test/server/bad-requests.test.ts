@@ -334,7 +334,7 @@ describe('a field that is wrong', () => {
     [{ best_of: 3, stream: true }, 'best_of', /^best_of cannot be streamed/],
     [{ best_of: 2, n: 3 }, 'best_of', /^best_of must be at least n \(3\), got 2$/],
     [{ best_of: 3, use_beam_search: true }, 'best_of', /^best_of has no effect on beam search/],
-    [{ best_of: 129 }, 'n', /^n must be at most 128, got 129$/],
+    [{ best_of: 129 }, 'best_of', /^best_of must be at most 128, got 129$/],
   ])('%j is named with rule and value', async (fields, param, message) => {
     const error = await refusal({ model: MODEL, prompt: 'Hello', ...fields });
     expect(error).toMatchObject({ status: 400, param, message: expect.stringMatching(message) });

@@ -190,6 +190,9 @@ describe('GET /openapi.json', () => {
 
   it.each([
     ['/v1/completions', { prompt: [[1, 2], [3]], logit_bias: { 5: 1 }, stop: ['a'] }, { prompt: 5 }],
+    ['/v1/completions', { prompt: 'a', n: 128 }, { prompt: 'a', n: 129 }],
+    ['/v1/completions', { prompt: 'a', best_of: 128 }, { prompt: 'a', best_of: 129 }],
+    ['/v1/chat/completions', { messages: MESSAGES, n: 128 }, { messages: MESSAGES, n: 129 }],
     ['/v1/completions', { prompt: 'a', n: null, anything: [1] }, { prompt: 'a', top_p: 2 }],
     ['/v1/chat/completions', { messages: MESSAGES, stream_options: null }, { messages: [{ content: 'a' }] }],
     ['/v1/chat/completions', { messages: MESSAGES, stop_token_ids: [1] }, { messages: MESSAGES, n: 0 }],

@@ -5,6 +5,8 @@ import { EMPTY, samplingFields, unavailableSamplingFields } from '../../sampling
 import { responseFormatSchema } from '../../sampling/structured-outputs.ts';
 import { streamResume } from './stream-resume.ts';
 
+/** As many as the protocol's own service makes. */
+const MAX_SAMPLES = 128;
 /** Characters; it is kept as long as the request. */
 const MAX_SALT = 256;
 
@@ -21,9 +23,13 @@ const {
   ...unavailableSampling
 } = unavailableSamplingFields;
 
+/** Samples of one prompt. */
+export const numSamples = z.int().min(1).max(MAX_SAMPLES);
+
 /** Served by both endpoints; null and absent mean the default. */
 export const commonFields = {
   ...sharedSamplingFields,
+  n: numSamples.nullish(),
   use_beam_search: z.boolean().nullish(),
   length_penalty: z.number().nullish(),
   model: z.string().nullish(),

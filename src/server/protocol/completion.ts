@@ -2,7 +2,7 @@
 
 import * as z from 'zod';
 import { EMPTY } from '../../sampling/sampling-fields.ts';
-import { commonFields, unavailableFields } from './common-fields.ts';
+import { commonFields, numSamples, unavailableFields } from './common-fields.ts';
 import { promptsSchema } from './prompt.ts';
 
 const MAX_PROMPTS = 1024;
@@ -15,7 +15,7 @@ export const completionSchema = z.looseObject({
   /** Most probable tokens beside each token; -1 for the whole vocabulary. */
   logprobs: z.int().min(-1).nullish(),
   /** Samples of which the `n` most probable are the answer. */
-  best_of: z.int().min(1).nullish(),
+  best_of: numSamples.nullish(),
 });
 
 export type CompletionRequest = z.output<typeof completionSchema>;
