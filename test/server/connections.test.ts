@@ -150,6 +150,22 @@ describe('a server on localhost', needsIpv6, () => {
     expect(JSON.parse(client.answer.body).usage.completion_tokens).toBe(5);
   });
 
+  it('says on connections that are in use that it drains', async () => {
+    const draining = await startTestServer({ model: { config: { max_position_embeddings: 20_000 } } });
+    const { port } = draining.server;
+    const long = new RawClient(port, rawPost(PATH, ENDLESS));
+    const short = new RawClient(port, rawPost(PATH, BODY));
+    await until(() => draining.server.numInFlight === 2);
+    const drained = draining.server.drain(10_000);
+    short.socket.write('GET /health HTTP/1.1\r\nHost: a\r\n\r\n');
+    await until(() => short.received.includes('HTTP/1.1 503'));
+    expect(short.answer.status).toBe(200);
+    expect(short.received).toContain('shutting down');
+    long.leave();
+    await drained;
+    await draining.close();
+  });
+
   it('answers nobody who comes while it drains, at either address', async () => {
     const stream = rawPost(PATH, { ...BODY, max_tokens: 100, stream: true });
     const inFlight = new RawClient(svc.server.port, stream);
