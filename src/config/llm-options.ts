@@ -4,7 +4,13 @@ import { ConfigError, NotAvailableError } from '../errors.ts';
 import type { EngineConfig } from './engine-config.ts';
 import { foreignNotice, foreignOption } from './foreign-options.ts';
 import type { LoraModuleInput } from './lora-config.ts';
-import { engineConfig, environmentOptions, type GivenOption, mergeOptions } from './merge.ts';
+import {
+  engineConfig,
+  environmentOptions,
+  type GivenOption,
+  mergeOptions,
+  type OptionSource,
+} from './merge.ts';
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
 import { didYouMean } from './suggest.ts';
 
@@ -68,9 +74,15 @@ export function toEngineConfig(
     }
     if (value !== undefined && value !== null) given.set(key, { value, origin: `new LLM(): ${name}` });
   }
-  const merged = mergeOptions(environmentOptions(SERVE_OPTIONS, env), given);
+  const merged = mergeOptions(llmVariables(env), given);
   refuseKvTransfer(merged.values);
   return engineConfig(merged.values.model ?? '', merged);
+}
+
+/** A program has no clients: what is for a server in the environment, such as its keys, is none of its concern. */
+function llmVariables(env: NodeJS.ProcessEnv): OptionSource {
+  const found = [...environmentOptions(SERVE_OPTIONS, env)];
+  return new Map(found.filter(([key]) => LLM_KEYS.includes(key)));
 }
 
 /** Only a proxy adds the fields that a transfer needs. */

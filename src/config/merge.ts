@@ -34,16 +34,17 @@ interface MergedOptions {
   readonly given: OptionSource;
 }
 
-/** The options that the environment sets; an empty variable counts as unset. */
+/** The options that the environment sets; an empty variable counts as unset, unless it is that of a secret. */
 export function environmentOptions<K extends string>(
   table: OptionNames<K>,
   env: NodeJS.ProcessEnv,
 ): OptionSource<K> {
   const found = new Map<K, GivenOption>();
   for (const key of table.keys) {
-    const name = table.info(key).env;
+    const { env: name, isSecret = false } = table.info(key);
     const value = name === undefined ? undefined : env[name];
-    if (name !== undefined && value !== undefined && value !== '') found.set(key, { value, origin: name });
+    if (name === undefined || value === undefined || (value === '' && !isSecret)) continue;
+    found.set(key, { value, origin: name });
   }
   return found;
 }
@@ -69,10 +70,16 @@ export function checkedOptions<R extends OptionRows>(
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
   const key = String(issue?.path[0]);
-  const { origin, value } = given.get(key) ?? { origin: `--${optionName(key)}`, value: undefined };
-  throw new ConfigError(`${origin}: ${issue?.message ?? 'invalid'}, got ${show(value)}`, {
+  const option = given.get(key) ?? { origin: `--${optionName(key)}`, value: undefined };
+  throw new ConfigError(whyRefused(option, issue?.message ?? 'invalid', table.info(key).env), {
     param: optionName(key),
   });
+}
+
+/** An empty variable is often one that was to be filled from another: got "" would say too little. */
+function whyRefused({ origin, value }: GivenOption, expected: string, variable: string | undefined): string {
+  if (value !== '' || origin !== variable) return `${origin}: ${expected}, got ${show(value)}`;
+  return `${origin} is set and empty, which keeps nobody out: unset it, or give it a value`;
 }
 
 function show(value: unknown): string {

@@ -56,6 +56,7 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'keys that clients may use: several values, or the option several times',
       defaultText: 'none: everybody may use the server',
       env: 'SVC_API_KEY',
+      isSecret: true,
     }),
     ...corsOptions(),
     servedModelName: option<readonly string[]>(list('<name...>'), [], {
@@ -263,6 +264,7 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'shared by all instances and the proxy, at least 16 characters: without it nobody can register or exchange KV blocks',
       defaultText: 'none: everybody who reaches the ports can',
       env: 'SVC_KV_TRANSFER_SECRET',
+      isSecret: true,
     }),
   }),
   ...engineGroup('Scheduling', {

@@ -36,6 +36,7 @@ export const PROXY_OPTIONS = new OptionTable({
       help: 'keys that clients may use: several values, or the option several times',
       defaultText: 'none: everybody may use the proxy',
       env: 'SVC_API_KEY',
+      isSecret: true,
     }),
     ...corsOptions(),
     otlpTracesEndpoint: optional(text('<url>'), {
@@ -65,6 +66,7 @@ export const PROXY_OPTIONS = new OptionTable({
       help: 'shared by all instances and the proxy, at least 16 characters: without it nobody can register',
       defaultText: 'none: everybody who reaches the port can register',
       env: 'SVC_KV_TRANSFER_SECRET',
+      isSecret: true,
     }),
     policy: option(choice(POLICIES), 'round_robin', {
       help: 'which instances take a request: in turn, by chance, those with the least load, or those that know the beginning of the prompt',

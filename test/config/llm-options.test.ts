@@ -43,6 +43,11 @@ describe('the options of new LLM()', () => {
     expect(toEngineConfig({ numThreads: 1 }, { SVC_NUM_THREADS: '3' }).numThreads).toBe(1);
   });
 
+  it('leave alone what the environment says to servers', () => {
+    const env = { SVC_API_KEY: '', SVC_KV_TRANSFER_SECRET: '', SVC_LOGGING_LEVEL: 'loud' };
+    expect(toEngineConfig({}, env)).toEqual({ ...ENGINE_DEFAULTS, modelPath: '' });
+  });
+
   it('take the instruction set from the environment, and name those that there are', () => {
     expect(toEngineConfig({}, { SVC_CPU_ISA: 'avx2' }).cpuIsa).toBe('avx2');
     expect(() => toEngineConfig({}, { SVC_CPU_ISA: 'sse9' })).toThrow(

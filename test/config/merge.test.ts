@@ -149,6 +149,17 @@ describe('the environment', () => {
     });
     expect([...found]).toEqual([['apiKey', { value: 'secret', origin: 'SVC_API_KEY' }]]);
   });
+
+  it.each(['SVC_API_KEY', 'SVC_KV_TRANSFER_SECRET'])('has no %s that is empty', (name) => {
+    const merged = (...flags: OptionSource[]) =>
+      mergeOptions(environmentOptions(SERVE_OPTIONS, { [name]: '' }), ...flags);
+    expect(() => merged()).toThrow(ConfigError);
+    expect(() => merged()).toThrow(
+      `${name} is set and empty, which keeps nobody out: unset it, or give it a value`,
+    );
+    const given = source({ apiKey: 'key', kvTransferSecret: 'a secret of instances' });
+    expect(merged(given).values.apiKey).toEqual(['key']);
+  });
 });
 
 describe('a wrong value', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { proxyConfig } from '../../src/config/proxy-options.ts';
+import { environmentOptions } from '../../src/config/merge.ts';
+import { PROXY_OPTIONS, proxyConfig } from '../../src/config/proxy-options.ts';
 
 const config = (values: Readonly<Record<string, string>>) =>
   proxyConfig(new Map(Object.entries(values).map(([key, value]) => [key, { value, origin: key }])));
@@ -19,4 +20,10 @@ describe('the ports of a proxy', () => {
     expect(config({ ...ports, host: '127.0.0.2' })).toMatchObject({ port: 9150, discoveryPort: 9150 });
     expect(config({ port: '0', discoveryPort: '0' })).toMatchObject({ port: 0, discoveryPort: 0 });
   });
+});
+
+it.each(['SVC_API_KEY', 'SVC_KV_TRANSFER_SECRET'])('a proxy refuses %s that is empty', (name) => {
+  expect(() => proxyConfig(environmentOptions(PROXY_OPTIONS, { [name]: '' }))).toThrow(
+    `${name} is set and empty, which keeps nobody out`,
+  );
 });
