@@ -23,7 +23,7 @@ export interface LocalModel {
 
 /** @param flags as of svc serve; what concerns its server has no effect. */
 export async function startLocalModel(flags: OptionSource): Promise<LocalModel> {
-  const [{ readConfig, servedNames, startEngine }, { startServer }] = await Promise.all([
+  const [{ readConfig, startEngine }, { startServer }] = await Promise.all([
     import('./serve.ts'),
     import('../server/server.ts'),
   ]);
@@ -36,7 +36,7 @@ export async function startLocalModel(flags: OptionSource): Promise<LocalModel> 
     port: 0,
     version: version(),
     apiKeys: [apiKey],
-    servedModelNames: await servedNames(config),
+    servedModelNames: config.http.servedModelNames,
     logger,
     engine,
   });

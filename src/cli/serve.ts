@@ -16,7 +16,7 @@ import { type EngineThread, spawnEngineThread } from '../engine/spawn-engine.ts'
 import { expectFreeAddress } from '../http/listen.ts';
 import { readTls } from '../http/tls.ts';
 import { downloadProgress } from '../hub/download-progress.ts';
-import { BUNDLED_MODEL_NAME, withFolders } from '../models/model-folder.ts';
+import { withFolders } from '../models/model-folder.ts';
 import { startLoadProgress } from '../observability/load-progress.ts';
 import { createLogger } from '../observability/log.ts';
 import type { Tracing } from '../observability/tracing.ts';
@@ -84,7 +84,6 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
     ...http,
     host,
     version: version(),
-    servedModelNames: await servedNames(config),
     statsIntervalMs: logStats ? STATS_INTERVAL_MS : 0,
     tls,
     requestTimeoutMs: requestTimeoutSeconds * 1000,
@@ -107,7 +106,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
     server.serve(engine);
     // Later, since it takes up to a second of a core, and the first requests often come at once.
     setTimeout(() => engine.constraints.prepare(), PREPARE_AFTER_MS).unref();
-    const [name] = await servedNames(config);
+    const [name] = http.servedModelNames;
     registration = await joinProxy(config.engine.kvTransfer, {
       model: name,
       proxyToken,
@@ -131,12 +130,6 @@ async function joinProxy(config: KvTransferConfig | null, about: Registered): Pr
 async function loadOf(engine: InferenceEngine): Promise<InstanceLoad> {
   const { running, waiting, loading, freeBlocks, numBlocks } = await engine.stats();
   return { running, waiting: waiting + loading, free_blocks: freeBlocks, num_blocks: numBlocks };
-}
-
-export async function servedNames({ http, model }: ServeConfig): Promise<readonly [string, ...string[]]> {
-  const [first, ...others] = http.servedModelNames;
-  if (first !== undefined) return [first, ...others];
-  return [model ?? BUNDLED_MODEL_NAME];
 }
 
 export async function startEngine(

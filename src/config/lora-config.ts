@@ -55,17 +55,16 @@ export function loraModules(): Kind<LoraModule[]> {
 interface LoraOptions {
   readonly enableLora: boolean;
   readonly loraModules: readonly LoraModule[];
-  readonly servedModelName: readonly string[];
   readonly maxLoras: number;
   readonly maxLoraRank: number;
 }
 
 /**
  * Null where no adapter is or can be served.
- * @throws ConfigError where two adapters have one name, or that of the model, or there are more than may be loaded.
+ * @throws ConfigError where two adapters have one name, or there are more than may be loaded.
  */
 export function loraConfig(options: LoraOptions): LoraConfig | null {
-  const { enableLora, loraModules, servedModelName, maxLoras, maxLoraRank } = options;
+  const { enableLora, loraModules, maxLoras, maxLoraRank } = options;
   if (!enableLora && loraModules.length === 0) return null;
   const names = loraModules.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
@@ -74,13 +73,6 @@ export function loraConfig(options: LoraOptions): LoraConfig | null {
       param: 'lora-modules',
     });
   }
-  const taken = names.find((name) => servedModelName.includes(name));
-  if (taken !== undefined) {
-    throw new ConfigError(
-      `--lora-modules: ${taken} is a name of the model itself (--served-model-name); give the adapter another`,
-      { param: 'lora-modules' },
-    );
-  }
   if (names.length > maxLoras) {
     throw new ConfigError(
       `--lora-modules has ${names.length} adapters, --max-loras is ${maxLoras}; raise it to ${names.length}`,
@@ -88,4 +80,18 @@ export function loraConfig(options: LoraOptions): LoraConfig | null {
     );
   }
   return { modules: loraModules, maxLoras, maxLoraRank };
+}
+
+/**
+ * A request that names both would always get the model.
+ * @param modelNames those under which clients ask for the model.
+ * @throws ConfigError where an adapter has one of them.
+ */
+export function expectOtherNames(lora: LoraConfig | null, modelNames: readonly string[]): void {
+  const taken = lora?.modules.find(({ name }) => modelNames.includes(name));
+  if (taken === undefined) return;
+  throw new ConfigError(
+    `--lora-modules: ${taken.name} is a name of the model itself (--served-model-name); give the adapter another`,
+    { param: 'lora-modules' },
+  );
 }

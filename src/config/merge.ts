@@ -6,7 +6,7 @@ import { availableDType, checkAvailable } from './availability.ts';
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
 import { parseKvTransferConfig } from './kv-transfer-config.ts';
-import { loraConfig } from './lora-config.ts';
+import { expectOtherNames, loraConfig } from './lora-config.ts';
 import {
   type OptionNames,
   type OptionRows,
@@ -15,7 +15,7 @@ import {
   optionName,
 } from './option-table.ts';
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
-import type { ServeConfig, TlsConfig } from './serve-config.ts';
+import { BUNDLED_MODEL_NAME, type ServeConfig, type TlsConfig } from './serve-config.ts';
 import { parseSpeculativeConfig } from './speculative-config.ts';
 import { parseStructuredOutputsConfig } from './structured-outputs-config.ts';
 
@@ -234,6 +234,11 @@ function tlsConfig(values: OptionValues): TlsConfig | null {
   };
 }
 
+function servedNames({ servedModelName, model }: OptionValues): readonly [string, ...string[]] {
+  const [first, ...others] = new Set(servedModelName);
+  return first === undefined ? [model ?? BUNDLED_MODEL_NAME] : [first, ...others];
+}
+
 /**
  * What `svc serve` starts from.
  * @param model the model as given, null for the one that svc makes itself.
@@ -247,15 +252,18 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
       { param: 'enable-log-requests' },
     );
   }
+  const engine = engineConfig(values.model ?? '', merged);
+  const servedModelNames = servedNames(values);
+  expectOtherNames(engine.lora, servedModelNames);
   return {
     model: values.model,
-    engine: engineConfig(values.model ?? '', merged),
+    engine,
     http: {
       host: values.host,
       port: values.port,
       apiKeys: values.apiKey,
       cors: corsConfig(values),
-      servedModelNames: [...new Set(values.servedModelName)],
+      servedModelNames,
       logRequests: values.enableLogRequests,
       maxLoggedLength: values.maxLogLen,
       logStats: !values.disableLogStats,

@@ -4,6 +4,9 @@ import type { LogLevel } from '../observability/log.ts';
 import type { CorsConfig } from './cors-options.ts';
 import type { EngineConfig } from './engine-config.ts';
 
+/** What clients call the model that svc brings along. */
+export const BUNDLED_MODEL_NAME = 'svc-chat';
+
 interface HttpConfig {
   /** Null listens on all interfaces. */
   readonly host: string | null;
@@ -12,8 +15,8 @@ interface HttpConfig {
   /** Empty lets everybody in. */
   readonly apiKeys: readonly string[];
   readonly cors: CorsConfig;
-  /** The first one is in the answers; empty is the model as given. */
-  readonly servedModelNames: readonly string[];
+  /** The first one is in the answers. */
+  readonly servedModelNames: readonly [string, ...string[]];
   readonly logRequests: boolean;
   /** Of each prompt, in characters and token ids; null logs none of it. */
   readonly maxLoggedLength: number | null;

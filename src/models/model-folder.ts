@@ -2,13 +2,11 @@
 
 import { fileURLToPath } from 'node:url';
 import type { EngineConfig, LoadFormat } from '../config/engine-config.ts';
+import { BUNDLED_MODEL_NAME } from '../config/serve-config.ts';
 import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import type { DownloadOptions } from '../hub/download.ts';
 import type { ModelPart } from '../hub/needed-files.ts';
 import { resolveModel } from '../hub/resolve-model.ts';
-
-/** What clients call the model that svc brings along. */
-export const BUNDLED_MODEL_NAME = 'svc-chat';
 
 /** The same place from src/ and from dist/. */
 const BUNDLED_MODEL_FOLDER = fileURLToPath(new URL(`../../models/${BUNDLED_MODEL_NAME}`, import.meta.url));

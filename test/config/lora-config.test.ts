@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { toEngineConfig } from '../../src/config/llm-options.ts';
-import { engineConfig, type GivenOption, mergeOptions } from '../../src/config/merge.ts';
+import { type GivenOption, mergeOptions, serveConfig } from '../../src/config/merge.ts';
 import type { OptionKey } from '../../src/config/options.ts';
 
 function loraOf(given: Partial<Record<OptionKey, unknown>>) {
@@ -8,7 +8,7 @@ function loraOf(given: Partial<Record<OptionKey, unknown>>) {
     key as OptionKey,
     { value, origin: `--${key}` },
   ]);
-  return engineConfig('m', mergeOptions(new Map(options))).lora;
+  return serveConfig(mergeOptions(new Map(options))).engine.lora;
 }
 
 describe('--lora-modules', () => {
@@ -43,6 +43,9 @@ describe('--lora-modules', () => {
     expect(() => loraOf({ loraModules: ['a=b'], servedModelName: 'a' })).toThrow(
       /a is a name of the model itself/,
     );
+    expect(() => loraOf({ loraModules: ['svc-chat=b'] })).toThrow(/svc-chat is a name of the model itself/);
+    expect(() => loraOf({ loraModules: ['./m=b'], model: './m' })).toThrow(/m is a name of the model itself/);
+    expect(loraOf({ loraModules: ['svc-chat=b'], model: './m' })?.modules).toHaveLength(1);
     expect(() => loraOf({ loraModules: ['a=b', 'a=c'] })).toThrow(/two adapters are called a/);
     expect(() => loraOf({ loraModules: ['a=b', 'c=d'], maxLoras: 1 })).toThrow(/raise it to 2/);
   });

@@ -63,7 +63,7 @@ describe('options', () => {
       tls: null,
       apiKeys: [],
       cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },
-      servedModelNames: [],
+      servedModelNames: ['svc-chat'],
       logRequests: false,
       maxLoggedLength: null,
       logStats: true,
