@@ -34,7 +34,7 @@ const ENVIRONMENT: readonly { readonly name: string; readonly help: string }[] =
   },
   {
     name: 'SVC_NATIVE_ADDON',
-    help: 'file of another build of the native addon, such as one with sanitizers',
+    help: 'file of another build of the native addon, such as one with sanitizers; where it cannot be used nothing starts, but for --device reference',
   },
   { name: 'HF_HOME', help: 'folder of downloaded models and of the token; default ~/.cache/huggingface' },
   { name: 'HF_HUB_CACHE', help: 'folder of downloaded models; default $HF_HOME/hub' },

@@ -3,10 +3,10 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { CpuIsa } from '../config/cpu-isa.ts';
-import { ConfigError, NativeAddonError } from '../errors.ts';
+import { ConfigError, messageOf, NativeAddonError } from '../errors.ts';
 
 /**
  * A tensor in a file whose rows are `rowLength` numbers long, a vector being one row: what is read of it begins at
@@ -611,23 +611,39 @@ const BUILT_ADDON = fileURLToPath(new URL('../../native/build/svc.node', import.
 
 /**
  * Loads the addon that `npm run build` made, or the one that SVC_NATIVE_ADDON names.
- * @throws NativeAddonError saying what to do when it is not there or does not load.
+ * @throws NativeAddonError saying what to do when it is not there or does not load, ConfigError when that is the one that was named.
  */
 export function loadNative(): Native {
   const path = addonPath();
   if (!existsSync(path)) {
-    throw new NativeAddonError(
+    throw unusable(
+      'where there is no file',
       `the native addon is not built (no ${path}); install make and g++ and run \`npm run build\``,
     );
   }
   const addon = requireAddon(path);
-  if (!isNative(addon)) throw new NativeAddonError(`${path} is of another version; run \`npm run build\``);
-  return addon;
+  if (isNative(addon)) return addon;
+  throw unusable('which is of another version', `${path} is of another version; run \`npm run build\``);
 }
 
 /** The file that `loadNative` loads. */
 export function addonPath(): string {
-  return process.env.SVC_NATIVE_ADDON ?? BUILT_ADDON;
+  return namedAddon() ?? BUILT_ADDON;
+}
+
+function namedAddon(): string | null {
+  const { SVC_NATIVE_ADDON: named } = process.env;
+  return named ? resolve(named) : null;
+}
+
+/** Plain TypeScript may take the place of what is not built, never that of a file that somebody names. */
+function unusable(fault: string, unlessNamed: string, cause?: unknown): NativeAddonError | ConfigError {
+  const named = namedAddon();
+  if (named === null) return new NativeAddonError(unlessNamed, { cause });
+  return new ConfigError(
+    `SVC_NATIVE_ADDON names ${named}, ${fault}: give the file of a build of the native addon, or unset the variable`,
+    { param: 'SVC_NATIVE_ADDON', cause },
+  );
 }
 
 /** NVIDIA's library, or the one that SVC_CUDA_DRIVER names. */
@@ -650,7 +666,10 @@ export function addonDigest(): string {
   return createHash('sha256').update(readFileSync(addonPath())).digest('hex');
 }
 
-/** The addon, or null where it is not built or does not load. */
+/**
+ * The addon, or null where it is not built or does not load.
+ * @throws ConfigError as `loadNative`.
+ */
 export function probeNative(): Native | null {
   try {
     return loadNative();
@@ -694,10 +713,11 @@ function requireAddon(path: string): unknown {
   try {
     return createRequire(import.meta.url)(path);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new NativeAddonError(
+    const reason = messageOf(error);
+    throw unusable(
+      `which does not load (${reason})`,
       `the native addon does not load (${reason}); delete native/build and run \`npm run build\``,
-      { cause: error },
+      error,
     );
   }
 }

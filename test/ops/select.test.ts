@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { ConfigError, NativeAddonError } from '../../src/errors.ts';
 import { selectOps } from '../../src/ops/select.ts';
 import { readTopology } from '../../src/util/cpu-topology.ts';
@@ -22,6 +22,8 @@ function processorsOf(thread: string): string | undefined {
 }
 
 const hasNative = availableBackends.includes('cpu');
+
+afterEach(() => void vi.unstubAllEnvs());
 
 describe('selectOps', () => {
   it('gives plain TypeScript where it is asked for', () => {
@@ -46,6 +48,26 @@ describe('selectOps', () => {
       expect(select).toThrow(/npm run build/);
     },
   );
+
+  it.each([
+    ['/nowhere/svc.node', /^SVC_NATIVE_ADDON names \/nowhere\/svc\.node, where there is no file: .*unset/],
+    ['package.json', /^SVC_NATIVE_ADDON names \/.*\/package\.json, which is of another version: ./],
+    ['README.md', /^SVC_NATIVE_ADDON names \/.*\/README\.md, which does not load \(./],
+  ])('takes nothing in the place of the addon that SVC_NATIVE_ADDON names: %s', (named, message) => {
+    vi.stubEnv('SVC_NATIVE_ADDON', named);
+    const select = (device: 'auto' | 'reference') =>
+      selectOps({ ...ENGINE_DEFAULTS, device, numThreads: null }).ops.close();
+    expect(() => select('auto')).toThrow(ConfigError);
+    expect(() => select('auto')).toThrow(message);
+    expect(() => select('reference')).not.toThrow();
+  });
+
+  it('finds an addon that is named by a path from the working directory', needsNative, () => {
+    vi.stubEnv('SVC_NATIVE_ADDON', 'native/build/svc.node');
+    const { ops } = selectOps({ ...ENGINE_DEFAULTS, device: 'auto', numThreads: 1 });
+    expect(ops.backend).toBe('cpu');
+    ops.close();
+  });
 
   it('shows threads and instruction set of the native backend', needsNative, () => {
     const { ops } = selectOps({ ...ENGINE_DEFAULTS, device: 'cpu', numThreads: 2 });
