@@ -10,7 +10,7 @@ import { ConfigError, messageOf } from '../errors.ts';
 export async function readTls(config: TlsConfig): Promise<ServerOptions> {
   const { certFile, keyFile, caFile, needsClientCert } = config;
   const cert = await readPem('ssl-certfile', certFile);
-  const key = await readPem(keyFile === certFile ? 'ssl-certfile' : 'ssl-keyfile', keyFile);
+  const key = await readKey(config);
   const ca = caFile === null ? undefined : await readPem('ssl-ca-certs', caFile);
   try {
     createSecureContext({ cert, key, ca });
@@ -28,6 +28,16 @@ export async function readTls(config: TlsConfig): Promise<ServerOptions> {
     requestCert: needsClientCert,
     rejectUnauthorized: needsClientCert,
   };
+}
+
+async function readKey({ certFile, keyFile }: TlsConfig): Promise<string> {
+  const option = keyFile === certFile ? 'ssl-certfile' : 'ssl-keyfile';
+  const text = await readPem(option, keyFile);
+  if (/-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(text)) return text;
+  throw new ConfigError(
+    `--${option} ${keyFile} holds no private key: give --ssl-keyfile the file with that of the certificate`,
+    { param: option },
+  );
 }
 
 async function readPem(option: string, path: string): Promise<string> {

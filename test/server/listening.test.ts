@@ -60,6 +60,16 @@ describe('a server with --ssl-certfile', () => {
     ],
     ['a file that is no PEM', { certFile: file('../tiny-model.ts') }, /^--ssl-certfile .* is no PEM file/],
     [
+      'a certificate without a key',
+      { keyFile: TLS.certFile },
+      /^--ssl-certfile \S*server\.pem holds no private key: give --ssl-keyfile the file with that/,
+    ],
+    [
+      'a key that is a certificate',
+      { keyFile: file('client.pem') },
+      /^--ssl-keyfile \S*client\.pem holds no private key: give --ssl-keyfile the file with that/,
+    ],
+    [
       'a key of another certificate',
       { keyFile: file('client.key') },
       /^--ssl-certfile: .*server\.pem, .*client\.key cannot be used together/,
