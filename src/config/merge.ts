@@ -286,8 +286,20 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
     },
     logLevel: values.logLevel,
     shutdownTimeoutSeconds: values.shutdownTimeout,
-    notices: values.trustRemoteCode
-      ? ['--trust-remote-code has no effect: svc runs no code from model folders']
-      : [],
+    notices: optionsWithoutEffect(values),
   };
+}
+
+/** Other servers take them just so. */
+function optionsWithoutEffect({ trustRemoteCode, sslCaCerts, sslCertReqs }: OptionValues): string[] {
+  const notices: string[] = [];
+  if (trustRemoteCode) {
+    notices.push('--trust-remote-code has no effect: svc runs no code from model folders');
+  }
+  if (sslCaCerts !== null && sslCertReqs === 0) {
+    notices.push(
+      '--ssl-ca-certs has no effect without --ssl-cert-reqs 2: clients may connect without a certificate',
+    );
+  }
+  return notices;
 }

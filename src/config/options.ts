@@ -144,7 +144,7 @@ export const SERVE_OPTIONS = new OptionTable({
       defaultText: 'in --ssl-certfile',
     }),
     sslCaCerts: optional(text('<file>'), {
-      help: 'authorities whose client certificates are accepted, PEM',
+      help: 'authorities whose client certificates are accepted, PEM; for --ssl-cert-reqs 2',
       defaultText: 'none',
     }),
     sslCertReqs: option(integer(0, 2), 0, {

@@ -138,6 +138,14 @@ describe('options', () => {
     expect(configured({ trustRemoteCode: true }).notices.join()).toMatch(/--trust-remote-code has no effect/);
     expect(configured({}).notices).toEqual([]);
   });
+
+  it('say that clients need no certificate where authorities are given and none is asked for', () => {
+    const files = { sslCertfile: 'c.pem', sslCaCerts: 'ca.pem' };
+    expect(configured(files).notices).toEqual([
+      expect.stringMatching(/^--ssl-ca-certs has no effect without --ssl-cert-reqs 2: clients may connect/),
+    ]);
+    expect(configured({ ...files, sslCertReqs: 2 }).notices).toEqual([]);
+  });
 });
 
 describe('the environment', () => {
