@@ -38,7 +38,7 @@ const ENVIRONMENT: readonly { readonly name: string; readonly help: string }[] =
   },
   { name: 'HF_HOME', help: 'folder of downloaded models and of the token; default ~/.cache/huggingface' },
   { name: 'HF_HUB_CACHE', help: 'folder of downloaded models; default $HF_HOME/hub' },
-  { name: 'HF_ENDPOINT', help: 'address of the hub, for mirrors' },
+  { name: 'HF_ENDPOINT', help: 'address of the hub, for mirrors: https://hub.example' },
   { name: 'HF_TOKEN', help: 'token for gated and private models' },
   { name: 'HF_TOKEN_PATH', help: 'file with the token of a login; default $HF_HOME/token' },
   { name: 'HF_HUB_OFFLINE', help: '1: use only what is already downloaded, from either hub' },
@@ -64,6 +64,7 @@ under the name in that column. Flags win over environment variables, these over 
 - Sizes may be written short: \`1k\` is 1000, \`1K\` is 1024, \`25.6k\` is 25600; so with \`m\`, \`g\`, \`t\`.
 - A JSON option takes one JSON text, or its parts: \`--attention-config.backend CPU_ATTN\`; a part that ends in \`+\` is
   added to a list. Parts and text are merged.
+- A variable of the environment that is on or off takes 1 or 0, true or false, yes or no, on or off; anything else is refused.
 - A flag without a value has an opposite: \`--no-skip-tokenizer-init\`.
 - A value whose feature is not there yet is refused with "not available yet", never ignored.
 `;

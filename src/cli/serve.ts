@@ -70,6 +70,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
     tracesEndpoint,
     ...http
   } = config.http;
+  const ofEnvironment = { hasDevRoutes: isDevMode(), updatesAdapters: allowsAdapterUpdates() };
   const tracing = await startTracing(tracesEndpoint, 'svc');
   const host = namedHost ?? '0.0.0.0';
   const tls = tlsFiles && (await readTls(tlsFiles));
@@ -82,6 +83,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
   const proxyToken = randomBytes(16).toString('hex');
   const server = await Server.listen({
     ...http,
+    ...ofEnvironment,
     host,
     version: version(),
     statsIntervalMs: logStats ? STATS_INTERVAL_MS : 0,
@@ -90,8 +92,6 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
     proxyToken,
     exchangesKv: config.engine.kvTransfer !== null,
     tracing,
-    hasDevRoutes: isDevMode(),
-    updatesAdapters: allowsAdapterUpdates(),
     logger: logger.child({}, { level: logLevel }),
   }).catch(async (error) => {
     await thread.worker.terminate();

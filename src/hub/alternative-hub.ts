@@ -4,6 +4,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
+import { expectAddress } from '../config/environment.ts';
 import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
@@ -13,6 +14,8 @@ import { type RemoteFile, remotePath } from './remote-file.ts';
 import { connectionsOf } from './web-proxy.ts';
 
 const DEFAULT_ENDPOINT = 'https://www.modelscope.cn';
+/** Variables with its address, the one that wins first. */
+const ADDRESSES = ['SVC_ALT_MODEL_HUB_ENDPOINT', 'MODELSCOPE_ENDPOINT', 'MODELSCOPE_DOMAIN'] as const;
 
 const filesAnswer = z.object({
   Data: z.object({
@@ -38,10 +41,12 @@ export class AlternativeHub implements ModelHub {
   readonly token: TokenAdvice;
   readonly headers: Readonly<Record<string, string>>;
   readonly connections: Dispatcher;
+  readonly #variable: string;
 
   /** Reads MODELSCOPE_ENDPOINT or _DOMAIN, MODELSCOPE_CACHE, MODELSCOPE_API_TOKEN and MODELSCOPE_HOME as the hub's own tools do. */
   constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
-    this.name = endpointOf(env).replace(/\/+$/, '');
+    this.#variable = ADDRESSES.find((name) => env[name]) ?? ADDRESSES[0];
+    this.name = withScheme(env[this.#variable] || DEFAULT_ENDPOINT).replace(/\/+$/, '');
     this.cacheFolder = downloadDir || env.MODELSCOPE_CACHE || join(homedir(), '.cache', 'modelscope');
     this.revision = revision || 'master';
     const home = env.MODELSCOPE_HOME || join(homedir(), '.modelscope');
@@ -62,6 +67,7 @@ export class AlternativeHub implements ModelHub {
   }
 
   async list(model: string): Promise<Listing> {
+    expectAddress(this.#variable, this.name, DEFAULT_ENDPOINT);
     const context = { hub: this, model, revision: this.revision };
     const revision = encodeURIComponent(this.revision);
     const url = `${this.name}/api/v1/models/${model}/repo/files?Revision=${revision}&Recursive=true`;
@@ -83,8 +89,6 @@ export class AlternativeHub implements ModelHub {
 }
 
 /** A domain is an address without its scheme. */
-function endpointOf(env: NodeJS.ProcessEnv): string {
-  const { SVC_ALT_MODEL_HUB_ENDPOINT, MODELSCOPE_ENDPOINT, MODELSCOPE_DOMAIN } = env;
-  const given = SVC_ALT_MODEL_HUB_ENDPOINT || MODELSCOPE_ENDPOINT || MODELSCOPE_DOMAIN || DEFAULT_ENDPOINT;
-  return /^https?:\/\//.test(given) ? given : `https://${given}`;
+function withScheme(address: string): string {
+  return /^https?:\/\//.test(address) ? address : `https://${address}`;
 }

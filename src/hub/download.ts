@@ -1,6 +1,7 @@
 // Downloads a model from a hub to the cache: complete files are kept, partial ones continued, and every byte is checked.
 
 import { mkdir, statfs } from 'node:fs/promises';
+import { downloadTimeout, isOffline } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
 import { bytes } from '../util/bytes.ts';
 import { downloadFile } from './download-file.ts';
@@ -13,7 +14,7 @@ import { completeModel, type ModelPart, neededFiles, type WantedFiles } from './
 import type { RemoteFile } from './remote-file.ts';
 
 const CONCURRENCY = 4;
-const STALL_MS = 30_000;
+const STALL_SECONDS = 30;
 
 export interface DownloadProgress {
   /** Bytes, including those that were in the cache already. */
@@ -32,7 +33,8 @@ export interface DownloadOptions extends HubOptions {
 
 /**
  * Where the wanted files of a model are, a folder or a file, downloaded as far as they are not there.
- * @throws ModelLoadError saying what is wrong: unknown model, no access, no network, no space, damaged files.
+ * @throws ModelLoadError saying what is wrong: unknown model, no access, no network, no space, damaged files; ConfigError for a
+ *   variable of the environment.
  */
 export async function fetchModel(
   hub: ModelHub,
@@ -42,6 +44,7 @@ export async function fetchModel(
   const { repository } = wanted;
   const cache = hub.cacheOf(repository);
   if (isOffline(env)) return offlineCopy(cache, wanted);
+  const stallMs = (downloadTimeout(env) ?? STALL_SECONDS) * 1000;
   try {
     const { commit, files } = await hub.list(repository);
     const paths = neededFiles(
@@ -51,7 +54,7 @@ export async function fetchModel(
     const needed = files.filter(({ path }) => paths.includes(path));
     if (!(await hasAll(cache, commit, needed))) {
       const report = progressReporter(repository, needed, onProgress);
-      const download = { hub, cache, commit, needed, report, repository, stallMs: stallMs(env) };
+      const download = { hub, cache, commit, needed, report, repository, stallMs };
       const onWait = () => report.say(`waiting for another process that downloads ${repository}`);
       await withLock(cache.lock, () => downloadAll(download), onWait);
     }
@@ -69,16 +72,6 @@ export async function fetchModel(
     onProgress?.({ done: 0, total: 0, what });
     return cached;
   }
-}
-
-function isOffline(env: NodeJS.ProcessEnv): boolean {
-  return ['1', 'true', 'yes', 'on'].includes((env.HF_HUB_OFFLINE ?? '').toLowerCase());
-}
-
-/** HF_HUB_DOWNLOAD_TIMEOUT is in seconds, as the Python tools read it. */
-function stallMs(env: NodeJS.ProcessEnv): number {
-  const seconds = Number(env.HF_HUB_DOWNLOAD_TIMEOUT);
-  return seconds > 0 ? seconds * 1000 : STALL_MS;
 }
 
 async function offlineCopy(cache: ModelCache, wanted: WantedFiles): Promise<string> {

@@ -4,6 +4,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
+import { expectAddress } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
 import { BlobCache, blobCaches } from './blob-cache.ts';
 import { savedToken } from './file-states.ts';
@@ -63,6 +64,7 @@ export class MainHub implements ModelHub {
   }
 
   async list(model: string): Promise<Listing> {
+    expectAddress('HF_ENDPOINT', this.name, DEFAULT_ENDPOINT);
     const isMain = this.revision === MAIN;
     const context = { hub: this, model, ...(!isMain && { revision: this.revision }) };
     const api = `${this.name}/api/models/${model}`;

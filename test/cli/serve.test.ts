@@ -100,6 +100,17 @@ describe('svc serve', () => {
     expect(cli.stderr.includes(hint)).toBe(hasTemplate);
   });
 
+  it.each(['SVC_SERVER_DEV_MODE', 'SVC_ALLOW_RUNTIME_LORA_UPDATING'])(
+    'does not start where %s is neither on nor off',
+    async (name) => {
+      const cli = new CliProcess(['serve', model(), '--port', '0'], { [name]: 'maybe' });
+      started.push(cli);
+      const message = `error: ${name}: expected 1 or 0, true or false, yes or no, on or off, got "maybe"\n`;
+      await cli.says(/error: .*\n/);
+      expect([await cli.exitCode, cli.stderr]).toEqual([1, message]);
+    },
+  );
+
   it('goes on with options of other servers that ask for nothing, and says so of each', async () => {
     const { cli } = await serve(
       '--disable-cascade-attn',

@@ -18,7 +18,7 @@ import {
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ModelLoadError } from '../../src/errors.ts';
+import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import type { DownloadProgress } from '../../src/hub/download.ts';
 import { resolveModel } from '../../src/hub/resolve-model.ts';
 import { ConnectProxy } from '../helpers/connect-proxy.ts';
@@ -88,6 +88,27 @@ describe('the way to the hub', () => {
     const broken = resolveModel('org/tiny', { env: { ...env, HTTPS_PROXY: 'proxy:3128' } });
     expect(await refusal(broken)).toMatch(
       /^HTTPS_PROXY must be the address of a web proxy, .* it is proxy:3128$/,
+    );
+  });
+});
+
+describe('a variable of the environment that cannot be meant', () => {
+  it.each([
+    ['HF_ENDPOINT', 'notaurl', 'HF_ENDPOINT: expected a URL such as https://huggingface.co, got "notaurl"'],
+    ['HF_HUB_DOWNLOAD_TIMEOUT', 'abc', 'HF_HUB_DOWNLOAD_TIMEOUT: expected a number of seconds'],
+    ['HF_HUB_OFFLINE', 'maybe', 'HF_HUB_OFFLINE: expected 1 or 0, true or false'],
+    ['SVC_USE_ALT_MODEL_HUB', 'xx', 'SVC_USE_ALT_MODEL_HUB: expected 1 or 0, true or false'],
+  ])('is refused by its name: %s=%s', async (name, value, message) => {
+    const asked = resolveModel('org/tiny', { env: { ...env, [name]: value } });
+    await expect(asked).rejects.toThrow(ConfigError);
+    await expect(asked).rejects.toThrow(message);
+    expect(hub.requests).toEqual([]);
+  });
+
+  it('is refused by the name that gave the alternative hub its address', async () => {
+    const alternative = { SVC_USE_ALT_MODEL_HUB: '1', MODELSCOPE_DOMAIN: 'a b', MODELSCOPE_CACHE: home };
+    await expect(resolveModel('org/tiny', { env: alternative })).rejects.toThrow(
+      'MODELSCOPE_DOMAIN: expected a URL such as https://www.modelscope.cn, got "https://a b"',
     );
   });
 });
