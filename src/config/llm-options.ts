@@ -12,6 +12,7 @@ import {
   type OptionSource,
 } from './merge.ts';
 import { type OptionKey, type OptionValues, SERVE_OPTIONS } from './options.ts';
+import { LLM_KEYS, speakingToProgram } from './program-words.ts';
 import { didYouMean } from './suggest.ts';
 
 export interface LLMOptions
@@ -40,10 +41,6 @@ export interface LLMOptions
   readonly maxLoraRank?: number;
   readonly trustRemoteCode?: boolean;
 }
-
-const LLM_KEYS: readonly OptionKey[] = SERVE_OPTIONS.keys.filter(
-  (key) => key === 'model' || SERVE_OPTIONS.info(key).isEngineOption === true,
-);
 
 /**
  * Checks the options; `modelPath` of the result is the model as given, for the hub to resolve, empty if none was given.
@@ -74,9 +71,9 @@ export function toEngineConfig(
     }
     if (value !== undefined && value !== null) given.set(key, { value, origin: `new LLM(): ${name}` });
   }
-  const merged = mergeOptions(llmVariables(env), given);
+  const merged = speakingToProgram(() => mergeOptions(llmVariables(env), given));
   refuseKvTransfer(merged.values);
-  return engineConfig(merged.values.model ?? '', merged);
+  return speakingToProgram(() => engineConfig(merged.values.model ?? '', merged));
 }
 
 /** A program has no clients: what is for a server in the environment, such as its keys, is none of its concern. */

@@ -2,6 +2,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
+import { inProgramWords, programError, speakingToProgram } from '../config/program-words.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
 import { collectSamples } from '../engine/completed-sample.ts';
 import {
@@ -93,10 +94,14 @@ export class LLM {
    * @throws ConfigError for an unknown or wrong option, NotAvailableError for one of another server that svc cannot serve.
    */
   constructor(options: LLMOptions = {}) {
-    const onWarning = (message: string): void => process.emitWarning(message, 'SvcWarning');
+    const onWarning = (message: string): void => process.emitWarning(inProgramWords(message), 'SvcWarning');
     const config = toEngineConfig(options, process.env, onWarning);
     this.#maxNumSeqs = config.maxNumSeqs * config.dataParallelSize;
-    this.#engine = downloadWithBar(config).then((local) => InferenceEngine.start(local, { onWarning }));
+    this.#engine = downloadWithBar(config)
+      .then((local) => InferenceEngine.start(local, { onWarning }))
+      .catch((error: unknown) => {
+        throw programError(error);
+      });
     this.#engine.catch(() => {});
   }
 
@@ -211,7 +216,7 @@ export class LLM {
   async embed(prompts: PromptsInput, options: EmbedOptions = {}): Promise<EmbeddingRequestOutput[]> {
     const { signal, useProgressBar, ...given } = readOptions('embed', embedOptions, options);
     return abortable(signal, async (ended) => {
-      const engine = await this.#engine;
+      const engine = await this.#poolingEngine();
       const config = engine.expectEmbedding();
       const dimensions = given.dimensions ?? null;
       checkDimensions(dimensions, config);
@@ -243,7 +248,7 @@ export class LLM {
   ): Promise<ScoringRequestOutput[]> {
     const { signal, useProgressBar, truncatePromptTokens } = readOptions('score', scoreOptions, options);
     return abortable(signal, async (ended) => {
-      const engine = await this.#engine;
+      const engine = await this.#poolingEngine();
       const texts = readPairs(first, second);
       const plan = await planScores(engine, texts, { truncateTo: truncatePromptTokens });
       const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
@@ -256,6 +261,12 @@ export class LLM {
   async close(): Promise<void> {
     const engine = await this.#engine.catch(() => null);
     await engine?.close();
+  }
+
+  async #poolingEngine(): Promise<InferenceEngine> {
+    const engine = await this.#engine;
+    speakingToProgram(() => engine.expectPooling());
+    return engine;
   }
 
   async #prepare(

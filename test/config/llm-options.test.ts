@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { toEngineConfig } from '../../src/config/llm-options.ts';
+import { type LLMOptions, toEngineConfig } from '../../src/config/llm-options.ts';
 import { ConfigError, NotAvailableError } from '../../src/errors.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 
@@ -19,7 +19,7 @@ describe('the options of new LLM()', () => {
   it('take a chat template, but none for an engine without a tokenizer', () => {
     expect(toEngineConfig({ chatTemplate: 'mine.jinja' }, {}).chatTemplate).toBe('mine.jinja');
     expect(() => toEngineConfig({ chatTemplate: 'mine.jinja', skipTokenizerInit: true }, {})).toThrow(
-      '--chat-template and --skip-tokenizer-init contradict each other',
+      'chatTemplate and skipTokenizerInit contradict each other',
     );
   });
 
@@ -98,6 +98,21 @@ describe('the options of new LLM()', () => {
     expect(() => toEngineConfig({ model: 'm', blockSize: 7 }, {})).toThrow(
       'new LLM(): blockSize: expected a multiple of 16 from 16 to 256, got 7',
     );
+  });
+
+  it.each<[LLMOptions, string, RegExp]>([
+    [{ maxNumSeqs: 0 }, 'maxNumSeqs', /^new LLM\(\): maxNumSeqs: expected a whole number of at least 1/],
+    [{ speculativeConfig: { method: 'foo' } }, 'speculativeConfig', /^speculativeConfig: method: /],
+    [
+      { maxNumBatchedTokens: 8, maxNumSeqs: 16 },
+      'maxNumBatchedTokens',
+      /^maxNumBatchedTokens 8 is less than maxNumSeqs 16: /,
+    ],
+    [{ tensorParallelSize: 2, device: 'reference' }, 'tensorParallelSize', /use device cpu or cuda, or 1$/],
+  ])('are named in errors as a program names them: %j', (options, param, message) => {
+    const refusal = expect(() => toEngineConfig(options, {}));
+    refusal.toThrow(expect.objectContaining({ param, message: expect.stringMatching(message) }));
+    refusal.not.toThrow(/--/);
   });
 
   it('are an object', () => {

@@ -225,6 +225,20 @@ describe('a new LLM', () => {
     await broken.close();
   });
 
+  it('names the option that does not fit the model as a program does', async () => {
+    const long = new LLM({ model: folder, maxModelLen: 1_000_000 });
+    const refusal = expect(long.generate('a')).rejects;
+    await refusal.toMatchObject({ name: 'ConfigError', param: 'maxModelLen' });
+    await refusal.toThrow(/^maxModelLen 1000000 is longer than the model's own limit/);
+    await long.close();
+  });
+
+  it('says by which option a model would give embeddings', async () => {
+    for (const refusal of [llm.embed('a'), llm.score('a', 'b')]) {
+      await expect(refusal).rejects.toThrow(/generates text: .* started with runner pooling, or/);
+    }
+  });
+
   it('rejects what is in flight when it is closed', async () => {
     const other = new LLM({ model: folder });
     const stream = other.stream('abc', { ...GREEDY, max_tokens: null });
