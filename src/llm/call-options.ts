@@ -24,12 +24,14 @@ export interface BeamSearchOptions extends CallOptions {
   readonly adapter?: AdaptersInput | undefined;
 }
 
-export interface GenerateOptions extends BeamSearchOptions {
+interface ProgressOptions {
   /** Show a progress bar on stderr where it is a terminal; the default. */
   readonly useProgressBar?: boolean | undefined;
 }
 
-export interface ScoreOptions extends GenerateOptions {
+export interface GenerateOptions extends BeamSearchOptions, ProgressOptions {}
+
+export interface ScoreOptions extends CallOptions, ProgressOptions {
   /** Most tokens that are kept of a prompt, from its beginning; -1 is what the model can read. Left out, longer ones are refused. */
   readonly truncatePromptTokens?: number | undefined;
 }
