@@ -52,11 +52,11 @@ class DescribedRow implements PositionLogprobs {
   }
 
   get top(): TokenLogprob[] {
-    const { numTop, topIds, topLogprobs } = this.#rows;
+    const { numTop, topIds, topLogprobs, topRanks } = this.#rows;
     return Array.from({ length: numTop }, (_, place) => {
-      const tokenId = topIds[this.#row * numTop + place]!;
-      const logprob = topLogprobs[this.#row * numTop + place]!;
-      return { tokenId, logprob, rank: place + 1, token: this.#tokenizer?.describe(tokenId) ?? null };
+      const at = this.#row * numTop + place;
+      const [tokenId, logprob, rank] = [topIds[at]!, topLogprobs[at]!, topRanks?.[at] ?? place + 1];
+      return { tokenId, logprob, rank, token: this.#tokenizer?.describe(tokenId) ?? null };
     });
   }
 }

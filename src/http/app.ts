@@ -178,7 +178,8 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
         `Content-Encoding ${shortened(encoding)} is not supported: send the body as it is`,
       );
     }
-    if (!keepsBytes) request.body = await parser.parse(request.body);
+    // Some clients name the type of a body that they do not send.
+    if (!keepsBytes) request.body = request.bodyLength === 0 ? undefined : await parser.parse(request.body);
   });
 }
 

@@ -24,8 +24,8 @@ export function logprobsBeside(
   const others = ops.logprobs(logits, repeated, { ids, sampled: null }, 0);
   return {
     read: () => {
-      const { tokenIds: topIds, logprobs: topLogprobs } = others.read();
-      return { ...own.read(), numTop: chosen.length, topIds, topLogprobs };
+      const { tokenIds: topIds, logprobs: topLogprobs, ranks: topRanks } = others.read();
+      return { ...own.read(), numTop: chosen.length, topIds, topLogprobs, topRanks };
     },
   };
 }

@@ -11,6 +11,8 @@ export interface Logprobs {
   /** [rows, numTop] The most probable first, the lower id first among equals. */
   readonly topIds: ArrayLike<number>;
   readonly topLogprobs: ArrayLike<number>;
+  /** [rows, numTop] Left out where they are those that come first: 1, 2, ... */
+  readonly topRanks?: ArrayLike<number>;
 }
 
 /** Rows `start` to `end` in plain arrays: a message with five typed arrays a token costs more than one with five short lists. */
@@ -25,5 +27,6 @@ export function sliceRows(all: Logprobs, start: number, end: number): Logprobs {
     numTop,
     topIds: slice(all.topIds, numTop),
     topLogprobs: slice(all.topLogprobs, numTop),
+    ...(all.topRanks && { topRanks: slice(all.topRanks, numTop) }),
   };
 }

@@ -42,7 +42,10 @@ const COUNTERS: Table<EngineStats> = {
     'Tokens of prompts that were not computed here',
     ({ cachedPromptTokens, loadedPromptTokens }) => cachedPromptTokens + loadedPromptTokens,
   ],
-  generation_tokens: ['Tokens of answers', ({ generationTokens }) => generationTokens],
+  generation_tokens: [
+    'Tokens sampled for answers, those behind a stop string included',
+    ({ generationTokens }) => generationTokens,
+  ],
 };
 
 /** By the value of the label. */

@@ -2,7 +2,7 @@
 // The library's own decode is asynchronous and starts from the first id each time; this is what streams use.
 
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
-import { buildStages, type Sink, type Stage } from './decoder-stages.ts';
+import { buildStages, fallbackByte, type Sink, type Stage } from './decoder-stages.ts';
 import type { DecodeStream, DecodeStreamOptions } from './tokenizer.ts';
 
 /** What a detokenizer knows of its vocabulary; shared by all sequences of a model. */
@@ -39,9 +39,22 @@ export class IncrementalDetokenizer implements DecodeStream {
       this.#text += piece;
     });
     const prompt = options.promptTokenIds;
-    this.push(
-      prompt.length > 2 * CONTEXT ? [...prompt.slice(0, CONTEXT), ...prompt.slice(-CONTEXT)] : prompt,
-    );
+    if (prompt.length <= 2 * CONTEXT) this.push(this.#fromWholeCharacter(prompt));
+    else {
+      this.push(prompt.slice(0, CONTEXT));
+      // Nothing that the beginning leaves open goes on at the end.
+      this.flush();
+      this.push(this.#fromWholeCharacter(prompt.slice(-CONTEXT)));
+    }
+  }
+
+  /** Without the rest of a character that `ids` begin within: it would spoil the bytes after it. */
+  #fromWholeCharacter(ids: readonly number[]): readonly number[] {
+    const start = ids.findIndex((id) => {
+      const byte = fallbackByte(this.#table.texts[id] ?? '');
+      return byte === null || (byte & 0xc0) !== 0x80;
+    });
+    return start > 0 ? ids.slice(start) : ids;
   }
 
   push(ids: readonly number[]): string {

@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { InvalidRequestError, LLM, type SamplingInput } from '../../src/index.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { TINY_EOS_ID, TINY_VOCAB_SIZE, tinyTokenizer } from '../fixtures/tiny-tokenizer.ts';
@@ -130,6 +130,20 @@ describe('log-probabilities', () => {
       sum += first![1].logprob;
     }
     expect(cumulative_logprob).toBeCloseTo(sum, 6);
+  });
+
+  it('of tokens that are named have their rank among all', async () => {
+    const other = new LLM({ model: folder, maxLogprobs: -1 });
+    onTestFinished(() => other.close());
+    const ids = [3, 77, 5];
+    const greedy = { ...GREEDY, max_tokens: 1 };
+    const [named] = await other.generate([PROMPT], { ...greedy, logprobs: 1, logprob_token_ids: ids });
+    const [all] = await other.generate([PROMPT], { ...greedy, logprobs: -1 });
+    const ranks = [named, all].map((output) => {
+      const [position] = output!.outputs[0]!.logprobs!;
+      return ids.map((id) => position!.get(id)?.rank);
+    });
+    expect(ranks[0]).toEqual(ranks[1]);
   });
 
   it('are those of the model, whatever bias and temperature do', async () => {

@@ -109,6 +109,16 @@ describe('--load-format dummy', () => {
     },
   );
 
+  it('has the same numbers for a tensor in whatever order stages and ranks ask', () => {
+    const places = (names: readonly string[]) => {
+      const checkpoint = sourceOf(tinyModel(), { loadFormat: 'dummy' }).openCheckpoint();
+      onTestFinished(() => checkpoint.close());
+      return new Map(names.map((name) => [name, checkpoint.find(name, [4, 4]).byteOffset]));
+    };
+    const names = ['model.norm.weight', 'model.layers.0.mlp.up_proj.weight', 'lm_head.weight'];
+    expect(places(names.toReversed())).toEqual(places(names));
+  });
+
   it('has no file of a name that a killed process could leave behind, and closes its own', async () => {
     const scratch = newFolder();
     mkdirSync(scratch);

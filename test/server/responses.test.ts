@@ -274,6 +274,17 @@ describe('a response that was kept', () => {
     expect((await svc.client.responses.retrieve(id)).id).toBe(id);
   });
 
+  it.each([
+    ['DELETE', '', 200],
+    ['POST', '/cancel', 400],
+  ])('takes a request of no body whose type is named (%s)', async (method, path, status) => {
+    const { id } = await svc.client.responses.create(REQUEST);
+    const headers = { authorization: `Bearer ${KEYS[0]}`, 'content-type': 'application/json' };
+    const answered = await fetch(`${svc.url}/v1/responses/${id}${path}`, { method, headers });
+    expect(answered.status).toBe(status);
+    expect(await answered.text()).toContain(status === 200 ? '"deleted":true' : 'only background responses');
+  });
+
   it('cannot be cancelled, since it is complete', async () => {
     const { id } = await svc.client.responses.create(REQUEST);
     await expect(svc.client.responses.cancel(id)).rejects.toThrow(

@@ -2,8 +2,9 @@
 
 import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
+import { createLogger } from '../../src/observability/log.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
 import { needs } from '../helpers/needs.ts';
 import { bodyOf, errorOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
@@ -40,6 +41,18 @@ describe('/tokenize and /detokenize', () => {
     expect((await bodyOf(await svc.post('/v1/chat/completions', asked))).prompt_token_ids).toEqual(tokens);
     const open = { messages: MESSAGES, continue_final_message: true };
     expect((await bodyOf(await svc.post('/tokenize', open))).count).toBeLessThan(tokens.length);
+  });
+
+  it('know each field that they document', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('warn', (line) => lines.push(line));
+    const own = await startTestServer({ server: { logger } });
+    onTestFinished(() => own.close());
+    for (const asked of [{ prompt: TEXT }, { messages: MESSAGES }]) {
+      const fields = { add_special_tokens: false, return_token_strs: true };
+      expect((await own.post('/tokenize', { ...asked, ...fields })).status).toBe(200);
+    }
+    expect(lines).toEqual([]);
   });
 
   it('take texts that are longer than the context, and no text at all', async () => {

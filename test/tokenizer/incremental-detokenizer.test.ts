@@ -131,6 +131,21 @@ describe('a byte-fallback stream', () => {
     );
   });
 
+  it('is whole after a prompt of bytes of any length, and after one that begins within a character', async () => {
+    const { tokenizer } = await load(byteFallbackTokenizer());
+    for (const character of ['é', '한', '😀']) {
+      const prompt = byteTokens(character.repeat(40));
+      for (let length = 2 * Buffer.byteLength(character); length < prompt.length; length += 1) {
+        // Cut before a character ends, it is the answer that ends it.
+        const end = prompt.length - (length % Buffer.byteLength(character));
+        const promptTokenIds = prompt.slice(prompt.length - length, end);
+        const stream = tokenizer.decodeStream({ skipSpecialTokens: true, promptTokenIds });
+        const answer = [...prompt.slice(end), ...byteTokens('글 ok')];
+        expect(stream.push(answer) + stream.flush()).toMatch(/^.?글 ok$/u);
+      }
+    }
+  });
+
   it('equals the whole decode for runs of bytes that are wrong from their first character on', async () => {
     const { tokenizer, decode } = await load(byteFallbackTokenizer());
     const badRun = fc

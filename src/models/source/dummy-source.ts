@@ -60,7 +60,6 @@ const PLACES = 1021;
  */
 class DummyCheckpoint extends Checkpoint {
   #file: NumbersFile | null = null;
-  #numTensors = 0;
 
   constructor(path: string) {
     super(path, [], () => new Map());
@@ -74,8 +73,9 @@ class DummyCheckpoint extends Checkpoint {
     const dtype = dtypes.find((one) => one === 'bf16');
     if (dtype === undefined) throw isQuantized(this.path);
     const byteLength = shape.reduce((product, size) => product * size, BYTES_PER_ELEMENT.bf16);
-    this.#numTensors += 1;
-    const byteOffset = (this.#numTensors % PLACES) * PLACE_BYTES;
+    // By its name: every stage and rank, in whatever order they ask, gets the same tensor.
+    const place = createHash('sha256').update(name).digest().readUInt32LE(0) % PLACES;
+    const byteOffset = place * PLACE_BYTES;
     this.#file ??= new NumbersFile();
     const path = this.#file.grownTo(byteOffset + byteLength);
     return { ...wholeTensor({ name, path, byteOffset, byteLength, dtype, shape }), dtype };

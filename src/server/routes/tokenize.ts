@@ -66,11 +66,14 @@ export function tokenizerInfoRoute(app: FastifyInstance, context: ServerContext)
 
 async function textOf(context: ServerContext, engine: InferenceEngine, body: unknown) {
   if (typeof body === 'object' && body !== null && 'messages' in body) {
-    const chat = parseBody(tokenizeChatSchema, body);
+    const { return_token_strs, ...chat } = parseBody(tokenizeChatSchema, body);
     checkChatFields(context, engine, chat);
     const { text } = await promptOfChat(context, engine, chat).catch(blameTools(chat));
-    const { add_special_tokens, return_token_strs } = chat;
-    return { text, addSpecialTokens: add_special_tokens ?? false, returnsTexts: return_token_strs ?? false };
+    return {
+      text,
+      addSpecialTokens: chat.add_special_tokens ?? false,
+      returnsTexts: return_token_strs ?? false,
+    };
   }
   const { model, prompt, add_special_tokens, return_token_strs } = parseBody(tokenizePromptSchema, body);
   context.adapterOf(model, engine);
