@@ -89,6 +89,8 @@ export class FakeEngineInstance {
     const { httpPort, doorPort: _door, blockMs: _block, tokenMs: _token, ...instance } = options;
     const kv = await KvInstance.start(instance);
     const server = createServer((request, response) => void fake.#answer(request, response));
+    // As long as those of `svc serve`: a client that is late would write into one that is just being closed.
+    server.keepAliveTimeout = 72_000;
     const fake = new FakeEngineInstance(kv, server, options);
     await new Promise<void>((resolve) => server.listen(httpPort, '127.0.0.1', resolve));
     return fake;

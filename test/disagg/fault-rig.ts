@@ -275,7 +275,7 @@ export class FaultRig {
       .join('');
     const answer = await this.#complete(url, prompt, isStream).then(
       (text) => ({ isRight: text === expected, failure: null }),
-      (error: unknown) => ({ isRight: null, failure: `${url}: ${messageOf(error)}` }),
+      (error: unknown) => ({ isRight: null, failure: `${url}: ${reasonOf(error)}` }),
     );
     return { ...answer, ms: performance.now() - startedAt };
   }
@@ -352,6 +352,12 @@ export class FaultRig {
     const httpAddress = `127.0.0.1:${httpPort}`;
     return { role, child, url: `http://${httpAddress}`, httpAddress };
   }
+}
+
+/** With what lies behind a fetch that has failed. */
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error && error.cause !== undefined ? ` (${messageOf(error.cause)})` : '';
+  return messageOf(error) + cause;
 }
 
 function slowestOf(answers: readonly Answer[]): number {
