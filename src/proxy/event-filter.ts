@@ -63,8 +63,10 @@ export class EventFilter {
   /** Null where an event goes on: each of its bytes is searched once. */
   #withRest(chunk: Buffer): Buffer | null {
     const isSplit = this.#rest.at(-1)?.at(-1) === NEWLINE && chunk[0] === NEWLINE;
+    if (isSplit || chunk.includes(BLANK_LINE)) {
+      return this.#rest.length === 0 ? chunk : Buffer.concat([...this.#rest, chunk]);
+    }
     this.#rest.push(chunk);
-    if (isSplit || chunk.includes(BLANK_LINE)) return Buffer.concat(this.#rest.splice(0));
     const length = this.#rest.reduce((sum, part) => sum + part.length, 0);
     if (length > MAX_EVENT_BYTES) this.#fail('an event has no end');
     return null;

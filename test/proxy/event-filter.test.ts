@@ -94,6 +94,14 @@ describe.each([completions, chatCompletions])('the filter of a stream of $path',
     expect(progress.tokenIds(1)).toEqual([[1, 2, 3, 4]]);
   });
 
+  it('copies nothing of events that come whole', () => {
+    const concat = vi.spyOn(Buffer, 'concat');
+    const filter = filterOf(new StreamProgress());
+    for (const id of [1, 2, 3]) expect(filter.take(Buffer.from(event(0, [id], 'a')))).toHaveLength(1);
+    expect(concat).not.toHaveBeenCalled();
+    concat.mockRestore();
+  });
+
   it('copies each byte of a long event once', () => {
     const concat = vi.spyOn(Buffer, 'concat');
     const filter = filterOf(new StreamProgress());
