@@ -3,6 +3,7 @@
 
 import { isUtf8 } from 'node:buffer';
 import { InvalidRequestError, MalformedRequestError, messageOf } from '../errors.ts';
+import { holdsWholeNumber, parseExactJson } from '../util/exact-json.ts';
 import { shortened } from '../util/preview.ts';
 
 /** Nesting that no request needs; deeper values would overflow the stack of whatever walks them. */
@@ -15,6 +16,10 @@ const MAX_SCALARS = 300_000;
 const MAX_FIELDS = 4096;
 /** The fields whose lists may have millions of token ids: those of completions, and of embeddings. */
 const TOKEN_IDS = ['prompt', 'input'];
+/** The fields that chat templates print. */
+const TEMPLATE_FIELDS = ['messages', 'tools', 'functions', 'documents', 'chat_template_kwargs'];
+/** A number that JSON.parse may not give as it was written: a whole float, or one of many digits. */
+const INEXACT = /\d(?:\.0|[eE])|\d{16}/;
 /** Characters of the place of a fault that an error shows. */
 const MAX_SHOWN_PATH = 200;
 /** Ids are below. */
@@ -32,17 +37,35 @@ const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /**
  * What JSON.parse gives, but that lists of token ids in `prompt` and `input` are Int32Arrays: they pass between threads at no cost.
+ * @param isForTemplates numbers in the fields that chat templates print are as of `parseExactJson`.
  * @throws MalformedRequestError where the bytes are not JSON.
  * @throws InvalidRequestError where there are too many values, an object has too many fields, or a text holds half a
  * surrogate pair, with its path.
  */
-export function parseJsonBody(bytes: Uint8Array): unknown {
+export function parseJsonBody(bytes: Uint8Array, { isForTemplates = false } = {}): unknown {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   checkShape(buffer);
   const text = decode(buffer);
   const value = packTokenIds(parse(text));
   checkValues(value, SURROGATE_ESCAPE.test(text));
-  return value;
+  return isForTemplates ? withExactNumbers(value, text) : value;
+}
+
+function withExactNumbers(body: unknown, text: string): unknown {
+  if (!isObject(body) || holdsTokenIds(body) || !INEXACT.test(text)) return body;
+  const names = TEMPLATE_FIELDS.filter((name) => holdsWholeNumber(Reflect.get(body, name)));
+  const exact = names.length > 0 ? parseExactJson(text) : null;
+  if (!isObject(exact)) return body;
+  return { ...body, ...Object.fromEntries(names.map((name) => [name, Reflect.get(exact, name)])) };
+}
+
+/** They are too long to be read twice, and no template prints them. */
+function holdsTokenIds(body: object): boolean {
+  return TOKEN_IDS.some((name) => [Reflect.get(body, name)].flat().some(ArrayBuffer.isView));
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
 }
 
 function decode(bytes: Buffer): string {
@@ -104,7 +127,7 @@ function endOfText(bytes: Buffer, start: number): number {
 }
 
 function packTokenIds(body: unknown): unknown {
-  if (typeof body !== 'object' || body === null) return body;
+  if (!isObject(body)) return body;
   const lists = TOKEN_IDS.filter(
     (name) => Object.hasOwn(body, name) && Array.isArray(Reflect.get(body, name)),
   );

@@ -16,11 +16,11 @@ export class JsonParser {
     ...BODY_THREAD_LIMITS,
   });
 
-  /** As `parseJsonBody`. Large `bytes` are gone afterwards. */
+  /** As `parseJsonBody` for templates. Large `bytes` are gone afterwards. */
   async parse(bytes: Buffer): Promise<unknown> {
     if (bytes.length <= MAX_BODY_AT_ONCE) {
       await yieldTurn();
-      const value = parseJsonBody(bytes);
+      const value = parseJsonBody(bytes, { isForTemplates: true });
       await yieldTurn();
       return value;
     }

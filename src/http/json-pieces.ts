@@ -10,9 +10,17 @@ const PIECE_PARTS = 1024;
 /** Elements of an array that are written at once. */
 const SLICE = 256;
 
+/** JSON that is written as it is: parsed, its numbers would lose digits. */
+export class JsonText {
+  readonly text: string;
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
 /**
- * What JSON.stringify writes, but that a field or an element may be an iterable, written as a list: its elements are
- * made while it is written. Iterables are found in objects and in other iterables, not in the elements of arrays.
+ * What JSON.stringify writes, but that a field or an element may be a JsonText, or an iterable, written as a list: its
+ * elements are made while it is written. Both are found in objects and in iterables, not in the elements of arrays.
  */
 export function* jsonPieces(value: unknown): Generator<string, void, undefined> {
   let piece = '';
@@ -45,7 +53,8 @@ export function* lazyList<T, U>(items: Iterable<T>, make: (item: T, index: numbe
 }
 
 function* partsOf(value: unknown): Generator<string, void, undefined> {
-  if (Array.isArray(value)) yield* partsOfArray(value);
+  if (value instanceof JsonText) yield value.text;
+  else if (Array.isArray(value)) yield* partsOfArray(value);
   else if (isIterable(value)) yield* partsOfList(value);
   else if (isLong(value)) yield* partsOfObject(value);
   else yield JSON.stringify(value) ?? 'null';
@@ -82,9 +91,10 @@ function* partsOfObject(object: object): Generator<string, void, undefined> {
   yield '}';
 }
 
-/** An object that is too long for one call, as far as that is seen at a glance. */
+/** An object that is too long for one call, as far as that is seen at a glance, or that such a call cannot write. */
 function isLong(value: unknown): value is object {
   if (typeof value !== 'object' || value === null) return false;
+  if (value instanceof JsonText) return true;
   return Object.values(value).some(
     (field) => (Array.isArray(field) ? field.length > SLICE : isIterable(field)) || isLong(field),
   );

@@ -5,7 +5,7 @@ import { ownMemory, serveCalls } from '../util/call-thread.ts';
 import { parseJsonBody } from './json-body.ts';
 
 serveCalls((bytes: Uint8Array) => {
-  const value = parseJsonBody(bytes);
+  const value = parseJsonBody(bytes, { isForTemplates: true });
   return { value, transferList: packedLists(value) };
 });
 

@@ -119,6 +119,9 @@ function jsonOfWord(word: string): string {
   const json = WORDS.get(word) ?? word;
   if (/^(true|false|null|-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?)$/.test(json)) return json;
   // Python also writes 1_000, .5 and 5.
-  const number = Number(json.replaceAll('_', ''));
-  return json !== '' && Number.isFinite(number) ? JSON.stringify(number) : JSON.stringify(word);
+  const digits = json.replaceAll('_', '');
+  if (/^-?[1-9]\d*$/.test(digits)) return digits;
+  return digits !== '' && Number.isFinite(Number(digits))
+    ? JSON.stringify(Number(digits))
+    : JSON.stringify(word);
 }

@@ -3,6 +3,7 @@
 import { InvalidRequestError } from '../errors.ts';
 import type { RequestConstraint } from '../sampling/structured-outputs.ts';
 import type { Constraint } from '../structured-output/constraint.ts';
+import { inDoubles } from '../util/exact-json.ts';
 import { preview } from '../util/preview.ts';
 import { type AnswerFormats, type AnswerReader, answerReader, thoughtTags } from './answer-formats.ts';
 import type { FunctionTool } from './answer-parts.ts';
@@ -11,7 +12,7 @@ import type { ToolFields } from './tool-fields.ts';
 import { sequence, type ToolFormat } from './tool-format.ts';
 import { hermes } from './tools/hermes.ts';
 
-/** A function as templates show it. */
+/** A function as templates show it, its numbers as of `parseExactJson`. */
 export interface TemplateTool {
   readonly type: 'function';
   readonly function: Omit<FunctionTool, 'strict'>;
@@ -40,7 +41,8 @@ export class ToolUse {
     this.isNamed = name !== null;
     this.#isEnforced = this.isNamed || choice === 'required';
     this.#isParallel = (parallel_tool_calls ?? true) && !this.isNamed;
-    this.#tools = choice === 'none' ? [] : all.filter((tool) => name === null || tool.name === name);
+    const callable = choice === 'none' ? [] : all.filter((tool) => name === null || tool.name === name);
+    this.#tools = callable.map((tool) => inDoubles(tool));
     this.templateTools = choice === 'none' || all.length === 0 ? null : all.map(templateTool);
     // What is enforced can be read, whether or not the model was trained for it.
     this.#formats = this.#isEnforced ? { ...formats, tools: formats.tools ?? hermes } : formats;

@@ -1,6 +1,9 @@
 // Whether a chat template takes the arguments of a call as an object or as its JSON text: published ones differ, and say so
 // nowhere. It is shown a call, and what it makes of the call tells.
 
+import { parseExactJson } from '../util/exact-json.ts';
+import { toJson } from './jinja/print.ts';
+import { fromJson } from './jinja/values.ts';
 import type { ChatMessage, ToolCallMessage } from './tokenizer.ts';
 
 export type ArgumentsForm = 'object' | 'text';
@@ -31,9 +34,20 @@ export function inArgumentsForm(
   calls: NonNullable<ChatMessage['tool_calls']>,
   form: ArgumentsForm,
 ): readonly object[] {
-  return form === 'text' ? calls.map(withTextArguments) : calls;
+  return calls.map(form === 'text' ? withTextArguments : withObjectArguments);
 }
 
+/** A text stays what the model wrote: the prompt begins as before. */
 function withTextArguments(call: ToolCallMessage): object {
-  return { ...call, function: { ...call.function, arguments: JSON.stringify(call.function.arguments) } };
+  const { arguments: given } = call.function;
+  return withArguments(call, typeof given === 'string' ? given : toJson(fromJson(given)));
+}
+
+function withObjectArguments(call: ToolCallMessage): object {
+  const { arguments: given } = call.function;
+  return withArguments(call, typeof given === 'string' ? parseExactJson(given) : given);
+}
+
+function withArguments(call: ToolCallMessage, given: unknown): object {
+  return { ...call, function: { ...call.function, arguments: given } };
 }

@@ -93,11 +93,9 @@ function callsOf({ tool_calls, function_call }: RequestMessage, path: string): T
 function argumentsOf(
   { arguments: given }: z.output<typeof calledFunction>,
   path: string,
-): Readonly<Record<string, unknown>> {
+): ToolCallMessage['function']['arguments'] {
   if (given === null || given === undefined || given === '') return {};
-  if (typeof given !== 'string') return given;
-  const value = argumentsObject.safeParse(parseJson(given));
-  if (value.success) return value.data;
+  if (typeof given !== 'string' || argumentsObject.safeParse(parseJson(given)).success) return given;
   throw new InvalidRequestError(
     `${path}.arguments must be the JSON text of an object, got ${preview(given)}`,
     {

@@ -123,7 +123,8 @@ export interface ToolCallMessage {
   readonly type: 'function';
   readonly function: {
     readonly name: string;
-    readonly arguments: Readonly<Record<string, unknown>>;
+    /** JSON text of an object, or the object. */
+    readonly arguments: string | Readonly<Record<string, unknown>>;
   };
 }
 
@@ -144,9 +145,9 @@ export interface ChatTemplate {
 
 export interface RenderOptions {
   readonly addGenerationPrompt: boolean;
-  /** Functions that the model may call: JSON. */
+  /** Functions that the model may call: JSON, its numbers as of `parseExactJson`. */
   readonly tools?: readonly object[] | null;
-  /** Further variables: JSON. */
+  /** Further variables: JSON in the same way. */
   readonly variables?: Readonly<Record<string, unknown>>;
   /** Takes the place of the model's own template. */
   readonly template?: string | null | undefined;

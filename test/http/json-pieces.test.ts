@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { jsonPieces, lazyList, toJson } from '../../src/http/json-pieces.ts';
+import { JsonText, jsonPieces, lazyList, toJson } from '../../src/http/json-pieces.ts';
 import { busyFor, turnsDuring } from '../helpers/turns.ts';
 
 const json = fc.jsonValue({ maxDepth: 5 });
@@ -28,6 +28,13 @@ describe('jsonPieces', () => {
       fc.asyncProperty(json, async (value) => {
         expect(await toJson(withLazyLists(value))).toBe(JSON.stringify(value));
       }),
+    );
+  });
+
+  it('writes JSON that is there as it is, in objects and in iterables', async () => {
+    const text = new JsonText('{"id": 12345678901234567890}');
+    expect(await toJson({ a: [{ b: text }].values(), c: text })).toBe(
+      '{"a":[{"b":{"id": 12345678901234567890}}],"c":{"id": 12345678901234567890}}',
     );
   });
 

@@ -275,6 +275,13 @@ describe('what models write besides', () => {
     });
   });
 
+  it('reads whole numbers of any size of Python', () => {
+    const text = '[get_weather(a=12345678901234567890, b=-12_345_678_901_234_567_890, c=0, d=1_000.5)]';
+    expect(answer('pythonic', text).calls[0]!.arguments).toBe(
+      '{"a": 12345678901234567890, "b": -12345678901234567890, "c": 0, "d": 1000.5}',
+    );
+  });
+
   it('reads the ids of Mistral', () => {
     const text = '[TOOL_CALLS]f[CALL_ID]abc123XYZ[ARGS]{"a": 1}[TOOL_CALLS]g{"b": 2}';
     expect(answer('mistral', text).calls).toEqual([

@@ -89,13 +89,17 @@ async function events(writer: ResponseWriter, deltas: readonly AnswerPart[][]): 
 }
 
 function whole(writer: ResponseWriter, parts: readonly AnswerPart[], numTokens: number) {
+  return JSON.parse(bodyText(writer, parts, numTokens));
+}
+
+function bodyText(writer: ResponseWriter, parts: readonly AnswerPart[], numTokens: number): string {
   const sample: CompletedSample = {
     ...deltaOf(parts, 'stop'),
     finish_reason: 'stop',
     tokenIds: Array.from({ length: numTokens }, () => 1),
     numReasoningTokens: numTokens,
   };
-  return JSON.parse([...jsonPieces(writer.body([sample]))].join(''));
+  return [...jsonPieces(writer.body([sample]))].join('');
 }
 
 function lines(events: readonly string[]): ReadableStream {
@@ -166,6 +170,15 @@ describe('the events of an answer of thoughts, texts and calls', () => {
       { type: 'tool_use', name: 'add', input: {} },
     ]);
   });
+});
+
+it('the input of a tool in a message in one piece has its numbers as the model wrote them', () => {
+  const input = '{"id": 12345678901234567890, "x": 1.0}';
+  const parts: AnswerPart[] = [
+    { kind: 'call', name: 'add' },
+    { kind: 'arguments', text: input },
+  ];
+  expect(bodyText(messagesWriter(), parts, 1)).toContain(`"input":${input}`);
 });
 
 /** What the libraries add of their own. */

@@ -47,6 +47,26 @@ describe('parseJsonBody', () => {
     }
   });
 
+  it('keeps numbers as they were written in the fields that templates print, and in no other', () => {
+    const numbers = '{"a":[1.0,2,0.5,12345678901234567890],"b":{"c":1e20}}';
+    const read = (fields: string): unknown =>
+      parseJsonBody(Buffer.from(`{"seed":1.0,${fields}}`), { isForTemplates: true });
+    const exact = { a: [Object(1), 2, 0.5, 12345678901234567890n], b: { c: Object(1e20) } };
+    for (const field of ['messages', 'tools', 'functions', 'documents', 'chat_template_kwargs']) {
+      expect(read(`"${field}":${numbers}`)).toStrictEqual({ seed: 1, [field]: exact });
+    }
+    expect(read(`"response_format":${numbers}`)).toStrictEqual({
+      seed: 1,
+      response_format: JSON.parse(numbers),
+    });
+    expect(read(`"input":[{"a":1}],"tools":[1.0]`)).toEqual({
+      seed: 1,
+      input: [{ a: 1 }],
+      tools: [Object(1)],
+    });
+    expect(read(`"prompt":[1],"tools":[1.0]`)).toEqual({ seed: 1, prompt: Int32Array.of(1), tools: [1] });
+  });
+
   it('names the object that has too many fields', () => {
     const fields = (count: number): string =>
       Array.from({ length: count }, (_, index) => `"name${index}":1`).join();

@@ -7,6 +7,7 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
+import { MAX_BODY_AT_ONCE } from '../../src/http/json-parser.ts';
 import { faultsBy } from '../helpers/openai-schemas.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { bodyOf, errorOf, eventsOf, startTestServer, type TestServer } from './test-server.ts';
@@ -451,6 +452,41 @@ describe('what a prompt with tools is', () => {
     const idle = await bodyOf(await svc.post('/tokenize', { ...asked, tool_choice: 'none' }));
     expect(idle.tokens).toEqual((await bodyOf(await svc.post('/tokenize', { messages: MESSAGES }))).tokens);
     expect(idle.count).toBeLessThan(tokens.length);
+  });
+
+  describe('has numbers as they were written', () => {
+    const schema =
+      '{"type": "object", "properties": {"x": {"type": "number", "default": 1.0, "maximum": 1e20}, "id": {"type": "integer", "maximum": 12345678901234567890}}}';
+    const given = '{"x": 20.0, "id": 12345678901234567890, "y": [0.5, 3]}';
+    const called = (args: string) =>
+      `[{"role":"user","content":"Hi"},{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":${args}}}]}]`;
+    const shownTools = `<tools>[{"type": "function", "function": {"name": "f", "description": "", "parameters": ${schema.replace('1e20', '1e+20')}}}]</tools>`;
+
+    async function promptOf(path: string, body: string): Promise<string> {
+      const { tokens, token_ids } = await bodyOf(await svc.post(path, body));
+      return svc.engine.tokenizer!.decode(tokens ?? token_ids, { skipSpecialTokens: false });
+    }
+
+    it.each([
+      ['a call as text', JSON.stringify(given)],
+      ['a call as an object', given],
+    ])('%s', async (_, args) => {
+      const tools = `[{"type":"function","function":{"name":"f","parameters":${schema}}}]`;
+      for (const padding of ['', 'x'.repeat(2 * MAX_BODY_AT_ONCE)]) {
+        const body = `{"user":"${padding}","temperature":1.0,"messages":${called(args)},"tools":${tools}}`;
+        const prompt = await promptOf('/tokenize', body);
+        expect(prompt).toContain(shownTools);
+        expect(prompt).toContain(`<tool_call>f ${given} 1</tool_call>`);
+      }
+    });
+
+    it('and tools have them where their calls are enforced, and in answers that repeat them', async () => {
+      const enforced = `{"messages":[{"role":"user","content":"Hi"}],"max_tokens":2,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f","parameters":${schema}}}]}`;
+      expect((await svc.post(PATH, enforced)).status).toBe(200);
+      const repeated = `{"input":"Hi","max_output_tokens":2,"tools":[{"type":"function","name":"f","parameters":${schema}}]}`;
+      const { tools } = await bodyOf(await svc.post('/v1/responses', repeated));
+      expect(tools[0].parameters).toEqual(JSON.parse(schema));
+    });
   });
 });
 

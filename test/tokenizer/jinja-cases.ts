@@ -1,7 +1,12 @@
 // Templates and what Python's Jinja makes of them, in the environment of chat templates: each asks for one thing that
 // an engine can get wrong without anybody noticing. All of them get CONTEXT.
 
+import { parseExactJson } from '../../src/util/exact-json.ts';
+
 export const CONTEXT = {
+  given: parseExactJson(
+    '{"big": 12345678901234567890, "least": -12345678901234567891, "one": 1.0, "far": 1e20, "zero": -0.0, "safe": 9007199254740991}',
+  ),
   text: ' 😀naïve ',
   users: [
     { name: 'bo', age: 3, tags: ['x'] },
@@ -24,6 +29,42 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     'lists and dicts as Python writes them',
     '{{ schema }}',
     `{'type': 'object', 'items': {'a': 1}, 'ratio': 0.5, 'none': None, 'ok': True, 'quote': 'it\\'s "é"\\n'}`,
+  ],
+  [
+    'numbers as JSON has them',
+    '{{ given }} {{ given | tojson }}',
+    "{'big': 12345678901234567890, 'least': -12345678901234567891, 'one': 1.0, 'far': 1e+20, 'zero': -0.0, 'safe': 9007199254740991} " +
+      '{"big": 12345678901234567890, "least": -12345678901234567891, "one": 1.0, "far": 1e+20, "zero": -0.0, "safe": 9007199254740991}',
+  ],
+  [
+    'sums and products of whole numbers of any size',
+    '{{ given.big + 1 }} {{ given.big - given.least }} {{ given.big * 2 }} {{ -given.big }} {{ 2 ** 70 }} {{ given.safe + 2 }} {{ given.big - given.big }}',
+    '12345678901234567891 24691357802469135781 24691357802469135780 -12345678901234567890 1180591620717411303424 9007199254740993 0',
+  ],
+  [
+    'quotients and remainders of whole numbers of any size',
+    '{{ given.big // 7 }} {{ given.least // 7 }} {{ given.big % 7 }} {{ given.least % 7 }} {{ given.big % -7 }} {{ given.big / 2 }}',
+    '1763668414462081127 -1763668414462081128 1 5 -6 6.172839450617284e+18',
+  ],
+  [
+    'the order of whole numbers of any size',
+    '{{ given.big == given.big + 1 }} {{ given.big < given.big + 1 }} {{ given.big > 1.5 }} {{ [given.big, given.least, 3, given.one] | sort }} {{ {given.big: 1}[given.big] }} {{ given.big in [1, given.big] }}',
+    'False True True [-12345678901234567891, 1.0, 3, 12345678901234567890] 1 True',
+  ],
+  [
+    'tests of whole numbers and floats',
+    '{{ given.big is integer }} {{ given.big is float }} {{ given.one is float }} {{ given.one is integer }} {{ given.big is even }} {{ given.big is divisibleby 7 }}',
+    'True False True False True False',
+  ],
+  [
+    'filters on whole numbers of any size',
+    "{{ '12345678901234567890' | int }} {{ given.far | int }} {{ given.least | abs }} {{ [given.big, 1] | sum }} {{ given.big | round }} {{ 12 | round(-1) }}",
+    '12345678901234567890 100000000000000000000 12345678901234567891 12345678901234567891 12345678901234567890 10',
+  ],
+  [
+    'formats of whole numbers of any size',
+    "{{ '%d' % given.big }} {{ '%x' % given.big }} {{ '{:d}'.format(given.least) }} {{ '%5.1f' % given.one }} {{ 1234567890123456789012 }}",
+    '12345678901234567890 ab54a98ceb1f0ad2 -12345678901234567891   1.0 1234567890123456789012',
   ],
   ['tuples', "{{ (1, 'a') }} {{ (1,) }} {{ () }}", "(1, 'a') (1,) ()"],
   [

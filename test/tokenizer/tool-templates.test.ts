@@ -61,11 +61,11 @@ describe('chat templates', () => {
       '{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor %}',
       'city=Paris;days=3;',
     ],
-    ['as a text that they print', '{{ c.function.arguments }}', '{"city":"Paris","days":3}'],
+    ['as a text that they print', '{{ c.function.arguments }}', '{"city": "Paris", "days": 3}'],
     [
       'as a text that they add to others',
       "{{ 'a: ' + c.function.arguments }}",
-      'a: {"city":"Paris","days":3}',
+      'a: {"city": "Paris", "days": 3}',
     ],
   ])('get the arguments of calls %s', async (_, printed, expected) => {
     expect(await render(calls(printed), CALLED)).toBe(expected);
@@ -81,9 +81,11 @@ describe('chat templates', () => {
     try {
       const options = { addGenerationPrompt: false };
       expect(await template.render(CALLED, options)).toBe('{"city": "Paris", "days": 3}');
-      expect(await template.render(CALLED, { ...options, tools: [TOOL] })).toBe('T{"city":"Paris","days":3}');
+      expect(await template.render(CALLED, { ...options, tools: [TOOL] })).toBe(
+        'T{"city": "Paris", "days": 3}',
+      );
       const own = { ...options, tools: [TOOL], template: calls("{{ 'R' + c.function.arguments }}") };
-      expect(await template.render(CALLED, own)).toBe('R{"city":"Paris","days":3}');
+      expect(await template.render(CALLED, own)).toBe('R{"city": "Paris", "days": 3}');
     } finally {
       await template.close();
     }

@@ -91,7 +91,7 @@ function assistantMessage(blocks: Blocks<'assistant'>): Message {
           {
             id: block.id,
             type: 'function' as const,
-            function: { name: block.name, arguments: JSON.stringify(block.input) },
+            function: { name: block.name, arguments: block.input },
           },
         ]
       : [],

@@ -5,6 +5,7 @@ import type { CompletedSample } from '../../engine/completed-sample.ts';
 import type { OutputDelta } from '../../engine/inference-engine.ts';
 import type { SvcError } from '../../errors.ts';
 import { messagesErrorEvent } from '../../http/error-shapes.ts';
+import { JsonText } from '../../http/json-pieces.ts';
 import type { AnswerPart } from '../../parsers/answer-parts.ts';
 import { callId } from '../../parsers/call-id.ts';
 import { parseJson } from '../../util/parse-json.ts';
@@ -43,7 +44,8 @@ export class MessagesWriter implements ResponseWriter {
   body(samples: readonly CompletedSample[]): object {
     const sample = samples[0]!;
     this.#count(sample);
-    const content = this.#blocks(sample);
+    // As an iterable: inputs of tools are JsonText.
+    const content = this.#blocks(sample).values();
     return { ...this.#head(), content, ...this.#stopFields(sample), usage: this.#usage() };
   }
 
@@ -100,7 +102,6 @@ export class MessagesWriter implements ResponseWriter {
     return [event('content_block_stop', { index: this.#numBlocks - 1 })];
   }
 
-  /** Arguments that were cut off are no JSON: then the input is empty. */
   #blocks(sample: CompletedSample): object[] {
     const joined: { kind: BlockKind; name: string; text: string }[] = [];
     for (const part of this.#shown(sample)) {
@@ -110,11 +111,11 @@ export class MessagesWriter implements ResponseWriter {
       else joined.push({ kind: part.kind, name: '', text: part.text });
     }
     return joined.map(({ kind, name, text }) =>
-      kind === 'call' ? this.#call(name, parseJson(text) ?? {}) : textBlock(kind, text),
+      kind === 'call' ? this.#call(name, inputOf(text)) : textBlock(kind, text),
     );
   }
 
-  #call(name: string, input: unknown): object {
+  #call(name: string, input: object): object {
     const id = callId(this.#options.head.id, this.#numCalls++, this.#idLength);
     return { type: 'tool_use', id, name, input };
   }
@@ -142,6 +143,11 @@ export class MessagesWriter implements ResponseWriter {
     if (typeof stop_reason === 'string') return { stop_reason: 'stop_sequence', stop_sequence: stop_reason };
     return { stop_reason: this.#numCalls > 0 ? 'tool_use' : 'end_turn', stop_sequence: null };
   }
+}
+
+/** Arguments that were cut off are no JSON: then the input is empty. */
+function inputOf(written: string): object {
+  return parseJson(written) === undefined ? {} : new JsonText(written);
 }
 
 function textBlock(kind: 'content' | 'reasoning', text: string): object {

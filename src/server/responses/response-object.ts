@@ -1,6 +1,7 @@
 // The resource that POST /v1/responses makes: what was asked for, what came of it, what it cost.
 
 import type { SamplingParams } from '../../sampling/sampling-params.ts';
+import { inDoubles } from '../../util/exact-json.ts';
 import type { CreateResponseRequest } from '../protocol/responses.ts';
 import type { OutputItem } from './items.ts';
 
@@ -44,7 +45,7 @@ export function responseFields(
     temperature: body.temperature ?? params.temperature,
     text: { format: body.text?.format ?? { type: 'text' } },
     tool_choice: body.tool_choice ?? 'auto',
-    tools: (body.tools ?? []).map((tool) => ({
+    tools: inDoubles(body.tools ?? []).map((tool) => ({
       ...tool,
       description: tool.description ?? null,
       parameters: tool.parameters ?? null,

@@ -15,7 +15,7 @@ import { getSlice } from './members.ts';
 import { binary, OPERATIONS, signed } from './operators.ts';
 import { TESTS } from './tests.ts';
 import type { TokenStream } from './token-stream.ts';
-import { Float, type Value } from './values.ts';
+import { Float, integer, type Value } from './values.ts';
 
 const CONSTANTS: ReadonlyMap<string, Value> = new Map<string, Value>([
   ['true', true],
@@ -196,7 +196,7 @@ export class ExpressionParser {
       return expressions.variable(text);
     }
     if (type === 'string') return this.#string();
-    if (tokens.accept('integer')) return expressions.literal(Number(text.replaceAll('_', '')));
+    if (tokens.accept('integer')) return expressions.literal(integer(BigInt(text.replaceAll('_', ''))));
     if (tokens.accept('float')) return expressions.literal(new Float(Number(text.replaceAll('_', ''))));
     if (tokens.accept('operator', '(')) {
       const value = this.tuple({ isInParentheses: true });

@@ -7,13 +7,17 @@ import { percentFormat } from './format.ts';
 import { checkedText, checkLength, checkTextLength } from './limits.ts';
 import { getAttribute, getItem } from './members.ts';
 import { CENTER, capitalize, joinTexts, pad, replaceText, strip } from './methods.ts';
+import { plus } from './operators.ts';
 import { print, toJson } from './print.ts';
 import { predicate } from './tests.ts';
 import {
   type Arguments,
   compare,
   Float,
+  type Integer,
+  integer,
   isEqual,
+  isInteger,
   isTruthy,
   iterate,
   lengthOf,
@@ -24,6 +28,7 @@ import {
   typeName,
   Undefined,
   type Value,
+  whole,
 } from './values.ts';
 
 function plain(name: string, call: (value: Value) => Value): [string, Builtin] {
@@ -117,15 +122,15 @@ function checkedWidth(width: Value): number {
 }
 
 function toInteger(value: Value, fallback: Value = 0, base: Value = 10): Value {
-  let number = numberOf(value);
-  if (typeof value === 'string') {
-    const text = strip(value, null).replaceAll('_', '');
-    const isDecimal = base === 10;
-    number = isDecimal
-      ? toNumber(text)
-      : Number.parseInt(text.replace(/^0[xob]/i, ''), integerOf(base, 'the base'));
-  }
-  return number === null || !Number.isFinite(number) ? fallback : Math.trunc(number);
+  if (isInteger(value)) return value;
+  const number = typeof value === 'string' ? parseInteger(strip(value, null), base) : numberOf(value);
+  return number === null || !Number.isFinite(Number(number)) ? fallback : whole(number);
+}
+
+function parseInteger(text: string, base: Value): Integer | null {
+  const digits = text.replaceAll('_', '');
+  if (base !== 10) return Number.parseInt(digits.replace(/^0[xob]/i, ''), integerOf(base, 'the base'));
+  return /^[+-]?\d+$/.test(digits) ? BigInt(digits) : toNumber(digits);
 }
 
 function toFloat(value: Value, fallback: Value = new Float(0)): Value {
@@ -140,13 +145,15 @@ function toNumber(text: string): number | null {
 function round(value: Value, precision: Value = 0, method: Value = 'common'): Value {
   const number = numberOf(defined(value));
   if (number === null) throw new TemplateError(`a ${typeName(value)} cannot be rounded`);
-  const factor = 10 ** integerOf(precision, 'the precision');
+  const numDigits = integerOf(precision, 'the precision');
+  if (isInteger(value) && method === 'common' && numDigits >= 0) return value;
+  const factor = 10 ** numDigits;
   const scaled = number * factor;
   if (method === 'ceil') return new Float(Math.ceil(scaled) / factor);
   if (method === 'floor') return new Float(Math.floor(scaled) / factor);
   if (method !== 'common') throw new TemplateError('the method of round must be common, ceil or floor');
-  const rounded = new Float(halfToEven(scaled) / factor);
-  return value instanceof Float ? rounded : rounded.value;
+  const rounded = halfToEven(scaled) / factor;
+  return value instanceof Float ? new Float(rounded) : integer(Math.round(rounded));
 }
 
 function halfToEven(value: number): number {
@@ -195,11 +202,7 @@ function groupBy(value: Value, attribute?: Value, fallback?: Value, caseSensitiv
 function sum(value: Value, attribute?: Value, start: Value = 0): Value {
   const pick = picker(attribute);
   let total = start;
-  for (const item of iterate(value)) {
-    const [a, b] = [numberOf(total), numberOf(pick(item))];
-    if (a === null || b === null) throw new TemplateError('sum needs numbers');
-    total = total instanceof Float || pick(item) instanceof Float ? new Float(a + b) : a + b;
-  }
+  for (const item of iterate(value)) total = plus(total, pick(item));
   return total;
 }
 
@@ -349,6 +352,7 @@ export const FILTERS: ReadonlyMap<string, Builtin> = new Map<string, Builtin>([
   plain('abs', (value) => {
     const number = numberOf(defined(value));
     if (number === null) throw new TemplateError(`bad operand type for abs(): '${typeName(value)}'`);
+    if (typeof value === 'bigint') return value < 0n ? -value : value;
     return value instanceof Float ? new Float(Math.abs(number)) : Math.abs(number);
   }),
   named('attr', ['name'], (value, name = '') => getAttribute(value, textOf(name, 'attr: the name'))),

@@ -3,7 +3,16 @@
 import { TemplateError } from './errors.ts';
 import { checkedText, checkTextLength } from './limits.ts';
 import { print, repr } from './print.ts';
-import { type Arguments, Float, numberOf, Tuple, typeName, type Value } from './values.ts';
+import {
+  type Arguments,
+  Float,
+  type Integer,
+  numberOf,
+  Tuple,
+  typeName,
+  type Value,
+  whole,
+} from './values.ts';
 
 /** `%` with the values of a tuple, of a dict by name, or one value. */
 export function percentFormat(text: string, values: Value): string {
@@ -30,25 +39,28 @@ function percentValue(value: Value, kind: string, flags: string, precision: numb
   if (kind === 's' || kind === 'r') {
     return (kind === 's' ? print(value) : repr(value)).slice(0, precision ?? undefined);
   }
-  const number = numberOf(value);
+  const number = typeof value === 'bigint' ? value : numberOf(value);
   if (number === null) {
     throw new TemplateError(`%${kind} format: a real number is required, not ${typeName(value)}`);
   }
   const sign = number < 0 ? '-' : flags.includes('+') ? '+' : flags.includes(' ') ? ' ' : '';
-  return sign + digits(Math.abs(number), kind, Math.min(100, precision ?? 6));
+  return sign + digits(number < 0 ? -number : number, kind, Math.min(100, precision ?? 6));
 }
 
-const DIGITS: Readonly<Record<string, (number: number, precision: number) => string>> = {
-  d: (number) => String(Math.trunc(number)),
-  f: (number, precision) => number.toFixed(precision),
-  e: (number, precision) => number.toExponential(precision).replace(/e([+-])(\d)$/, 'e$10$2'),
-  x: (number) => Math.trunc(number).toString(16),
-  X: (number) => Math.trunc(number).toString(16).toUpperCase(),
-  o: (number) => Math.trunc(number).toString(8),
+const DIGITS: Readonly<Record<string, (number: Integer, precision: number) => string>> = {
+  d: (number) => String(whole(number)),
+  f: (number, precision) => Number(number).toFixed(precision),
+  e: (number, precision) =>
+    Number(number)
+      .toExponential(precision)
+      .replace(/e([+-])(\d)$/, 'e$10$2'),
+  x: (number) => whole(number).toString(16),
+  X: (number) => whole(number).toString(16).toUpperCase(),
+  o: (number) => whole(number).toString(8),
 };
 const SAME_KINDS: Readonly<Record<string, string>> = { i: 'd', u: 'd', F: 'f' };
 
-function digits(number: number, kind: string, precision: number): string {
+function digits(number: Integer, kind: string, precision: number): string {
   const write = DIGITS[SAME_KINDS[kind] ?? kind];
   if (write === undefined) throw new TemplateError(`the format %${kind} is not served`);
   return write(number, precision);

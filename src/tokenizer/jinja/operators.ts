@@ -4,19 +4,41 @@ import { TemplateError } from './errors.ts';
 import { defined, type Expression } from './expressions.ts';
 import { percentFormat } from './format.ts';
 import { checkedText, checkLength, checkTextLength } from './limits.ts';
-import { Float, numberOf, Tuple, typeName, type Value } from './values.ts';
+import { Float, integer, isInteger, numberOf, Tuple, typeName, type Value } from './values.ts';
 
 type Operation = (left: Value, right: Value) => Value;
 
+/** One operator on doubles, and on whole numbers of any size. */
+interface Arithmetic {
+  readonly sign: string;
+  doubles(left: number, right: number): number;
+  wholes(left: bigint, right: bigint): bigint;
+}
+
+const PLUS: Arithmetic = { sign: '+', doubles: (a, b) => a + b, wholes: (a, b) => a + b };
+const MINUS: Arithmetic = { sign: '-', doubles: (a, b) => a - b, wholes: (a, b) => a - b };
+const TIMES: Arithmetic = { sign: '*', doubles: (a, b) => a * b, wholes: (a, b) => a * b };
+const POWER: Arithmetic = { sign: '**', doubles: (a, b) => a ** b, wholes: (a, b) => a ** b };
+const FLOOR: Arithmetic = {
+  sign: '//',
+  doubles: (a, b) => Math.floor(divide(a, b)),
+  wholes: (a, b) => (a - modulo(a, b)) / b,
+};
+const MODULO: Arithmetic = {
+  sign: '%',
+  doubles: (a, b) => a - Math.floor(divide(a, b)) * b,
+  wholes: modulo,
+};
+
 /** By operator. */
 export const OPERATIONS: ReadonlyMap<string, Operation> = new Map<string, Operation>([
-  ['+', (left, right) => addition(left, right) ?? arithmetic('+', left, right, (a, b) => a + b)],
-  ['-', (left, right) => arithmetic('-', left, right, (a, b) => a - b)],
-  ['*', (left, right) => repetition(left, right) ?? arithmetic('*', left, right, (a, b) => a * b)],
-  ['/', (left, right) => new Float(numberOf(arithmetic('/', left, right, divide))!)],
-  ['//', (left, right) => arithmetic('//', left, right, (a, b) => Math.floor(divide(a, b)))],
+  ['+', plus],
+  ['-', (left, right) => arithmetic(MINUS, left, right)],
+  ['*', (left, right) => repetition(left, right) ?? arithmetic(TIMES, left, right)],
+  ['/', (left, right) => new Float(divide(...operands('/', left, right)))],
+  ['//', (left, right) => arithmetic(FLOOR, left, right)],
   ['%', remainder],
-  ['**', power],
+  ['**', (left, right) => arithmetic(POWER, left, right)],
 ]);
 
 export function binary(operation: Operation, left: Expression, right: Expression): Expression {
@@ -28,30 +50,43 @@ export function signed(sign: 1 | -1, operand: Expression): Expression {
     const value = operand(scope);
     const number = numberOf(defined(value));
     if (number === null) throw new TemplateError(`bad operand type for a sign: '${typeName(value)}'`);
-    return value instanceof Float ? new Float(sign * number) : sign * number;
+    if (value instanceof Float) return new Float(sign * number);
+    return arithmetic(TIMES, sign, value);
   };
 }
 
-function arithmetic(
-  operator: string,
-  left: Value,
-  right: Value,
-  compute: (a: number, b: number) => number,
-): Value {
-  const [a, b] = [numberOf(defined(left)), numberOf(defined(right))];
-  if (a === null || b === null) {
-    throw new TemplateError(
-      `unsupported operand type(s) for ${operator}: '${typeName(left)}' and '${typeName(right)}'`,
-    );
-  }
-  const result = compute(a, b);
-  if (left instanceof Float || right instanceof Float) return new Float(result);
-  return Number.isInteger(result) ? normalZero(result) : new Float(result);
+export function plus(left: Value, right: Value): Value {
+  return addition(left, right) ?? arithmetic(PLUS, left, right);
 }
 
-/** A whole number has no negative zero. */
-function normalZero(value: number): number {
-  return value === 0 ? 0 : value;
+export function remainder(left: Value, right: Value): Value {
+  return typeof left === 'string' ? percentFormat(left, defined(right)) : arithmetic(MODULO, left, right);
+}
+
+function arithmetic(operator: Arithmetic, left: Value, right: Value): Value {
+  const [a, b] = operands(operator.sign, left, right);
+  const result = operator.doubles(a, b);
+  if (left instanceof Float || right instanceof Float) return new Float(result);
+  // Which bounds whole numbers, too.
+  if (!Number.isFinite(result)) {
+    throw new TemplateError(`the result of ${operator.sign} is no finite number`);
+  }
+  if (!Number.isInteger(result)) return new Float(result);
+  if ([a, b, result].every(Number.isSafeInteger)) return integer(result);
+  return integer(operator.wholes(wholeOf(left), wholeOf(right)));
+}
+
+/** Both as doubles. */
+function operands(sign: string, left: Value, right: Value): [number, number] {
+  const [a, b] = [numberOf(defined(left)), numberOf(defined(right))];
+  if (a !== null && b !== null) return [a, b];
+  throw new TemplateError(
+    `unsupported operand type(s) for ${sign}: '${typeName(left)}' and '${typeName(right)}'`,
+  );
+}
+
+function wholeOf(value: Value): bigint {
+  return BigInt(isInteger(value) ? value : Number(value));
 }
 
 function divide(a: number, b: number): number {
@@ -59,17 +94,10 @@ function divide(a: number, b: number): number {
   return a / b;
 }
 
-function remainder(left: Value, right: Value): Value {
-  if (typeof left === 'string') return percentFormat(left, defined(right));
-  return arithmetic('%', left, right, (a, b) => a - Math.floor(divide(a, b)) * b);
-}
-
-function power(left: Value, right: Value): Value {
-  return arithmetic('**', left, right, (a, b) => {
-    const result = a ** b;
-    if (Number.isFinite(result)) return result;
-    throw new TemplateError('the result of ** is no finite number');
-  });
+/** Of the sign of `b`. */
+function modulo(a: bigint, b: bigint): bigint {
+  const rest = a % b;
+  return rest !== 0n && rest < 0n !== b < 0n ? rest + b : rest;
 }
 
 function addition(left: Value, right: Value): Value | null {

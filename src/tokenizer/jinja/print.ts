@@ -2,7 +2,7 @@
 
 import { TemplateError } from './errors.ts';
 import { checkedText } from './limits.ts';
-import { type Dict, Float, Namespace, Tuple, typeName, Undefined, type Value } from './values.ts';
+import { type Dict, Float, isInteger, Namespace, Tuple, typeName, Undefined, type Value } from './values.ts';
 
 /** str(): what `{{ value }}` puts into the output. */
 export function print(value: Value): string {
@@ -15,7 +15,7 @@ export function repr(value: Value): string {
   if (typeof value === 'string') return quote(value);
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
-  if (typeof value === 'number') return printInteger(value);
+  if (isInteger(value)) return String(value);
   if (value instanceof Float) return printFloat(value.value);
   if (value instanceof Undefined) return 'Undefined';
   if (value instanceof Tuple) {
@@ -30,10 +30,6 @@ export function repr(value: Value): string {
 function printDict(dict: Dict): string {
   const entries = [...dict].map(([key, value]) => `${repr(key)}: ${repr(value)}`);
   return checkedText(`{${entries.join(', ')}}`);
-}
-
-function printInteger(value: number): string {
-  return Number.isSafeInteger(value) ? String(value) : String(BigInt(value));
 }
 
 /** Python writes an exponent below 1e-4 and from 1e16 on, of two digits at least. */
@@ -81,11 +77,20 @@ interface JsonOptions {
   readonly sortKeys: boolean;
 }
 
-export function toJson(value: Value, options: JsonOptions, newline = '\n'): string {
+/** What json.dumps() does, but that characters beyond ASCII are themselves. */
+const ONE_LINE: JsonOptions = {
+  ensureAscii: false,
+  indent: null,
+  itemSeparator: ', ',
+  keySeparator: ': ',
+  sortKeys: false,
+};
+
+export function toJson(value: Value, options = ONE_LINE, newline = '\n'): string {
   if (typeof value === 'string') return jsonText(value, options);
   if (value === null) return 'null';
   if (typeof value === 'boolean') return String(value);
-  if (typeof value === 'number') return printInteger(value);
+  if (isInteger(value)) return String(value);
   if (value instanceof Float) return jsonFloat(value.value);
   const inner = newline + (options.indent ?? '');
   if (Array.isArray(value)) {

@@ -1,9 +1,10 @@
 // The tests of the language: the names after `is`, and in select('...').
 
-import { type Builtin, builtin, integerOf } from './arguments.ts';
+import { type Builtin, builtin } from './arguments.ts';
 import { TemplateError } from './errors.ts';
 import { COMPARISONS, defined } from './expressions.ts';
-import { isEqual, numberOf, Stream, Undefined, type Value } from './values.ts';
+import { remainder } from './operators.ts';
+import { isEqual, isInteger, numberOf, Stream, Undefined, type Value } from './values.ts';
 
 function test(name: string, holds: (value: Value) => boolean): [string, Builtin] {
   return [name, builtin(`is ${name}`, [], holds)];
@@ -23,10 +24,8 @@ function comparisons(operator: string, ...names: readonly string[]): [string, Bu
   return [operator, ...names].map((name) => testWith(name, holds));
 }
 
-function remainderBy(value: Value, divisor: number): number {
-  const number = numberOf(defined(value));
-  if (number === null) throw new TemplateError('the test needs a number');
-  return ((number % divisor) + divisor) % divisor;
+function leaves(value: Value, divisor: Value, rest: number): boolean {
+  return isEqual(remainder(defined(value), divisor), rest);
 }
 
 function isCased(value: Value, other: 'toLowerCase' | 'toUpperCase'): boolean {
@@ -44,9 +43,9 @@ export const TESTS: ReadonlyMap<string, Builtin> = new Map([
   ...comparisons('>=', 'ge'),
   testWith('in', COMPARISONS.get('in')!),
   testWith('sameas', (value, other) => value === other),
-  testWith('divisibleby', (value, divisor) => remainderBy(value, integerOf(divisor, 'the divisor')) === 0),
-  test('odd', (value) => remainderBy(value, 2) === 1),
-  test('even', (value) => remainderBy(value, 2) === 0),
+  testWith('divisibleby', (value, divisor) => leaves(value, divisor, 0)),
+  test('odd', (value) => leaves(value, 2, 1)),
+  test('even', (value) => leaves(value, 2, 0)),
   test('boolean', (value) => typeof value === 'boolean'),
   test('callable', (value) => typeof value === 'function'),
   test('defined', (value) => !(value instanceof Undefined)),
@@ -55,7 +54,7 @@ export const TESTS: ReadonlyMap<string, Builtin> = new Map([
   test('true', (value) => value === true),
   test('none', (value) => value === null),
   test('float', (value) => numberOf(value) !== null && typeof value === 'object'),
-  test('integer', (value) => typeof value === 'number'),
+  test('integer', (value) => isInteger(value)),
   test('number', (value) => numberOf(value) !== null),
   test('string', (value) => typeof value === 'string'),
   test('mapping', (value) => value instanceof Map),

@@ -10,7 +10,7 @@ import { TemplateError } from './errors.ts';
 export type Value =
   | null
   | boolean
-  | number
+  | Integer
   | string
   | Float
   | Undefined
@@ -20,7 +20,9 @@ export type Value =
   | Attributes
   | Callable;
 
-export type Key = null | boolean | number | string;
+/** A whole number of any size: a number where it is safe, a bigint beyond. `integer` makes it. */
+export type Integer = number | bigint;
+export type Key = null | boolean | Integer | string;
 export type Dict = Map<Key, Value>;
 export type Callable = (args: Arguments) => Value;
 
@@ -81,6 +83,23 @@ export class Namespace implements Attributes {
   }
 }
 
+/** `value`, which is whole, in the one form that it has. */
+export function integer(value: Integer): Integer {
+  const number = Number(value);
+  // There is no negative zero among whole numbers.
+  if (Number.isSafeInteger(number)) return number === 0 ? 0 : number;
+  return BigInt(value);
+}
+
+/** `number` without what is behind its point. */
+export function whole(number: Integer): Integer {
+  return integer(typeof number === 'number' ? Math.trunc(number) : number);
+}
+
+export function isInteger(value: Value): value is Integer {
+  return typeof value === 'number' || typeof value === 'bigint';
+}
+
 export function tuple(...items: readonly Value[]): Tuple {
   const made = new Tuple();
   for (const item of items) made.push(item);
@@ -99,9 +118,9 @@ export function isTruthy(value: Value): boolean {
   return typeof value === 'object' ? value !== null : Boolean(value);
 }
 
-/** The number that `value` is, a bool counted as 0 or 1; null where it is not a number. */
+/** The double nearest to the number that `value` is, a bool counted as 0 or 1; null where it is not a number. */
 export function numberOf(value: Value): number | null {
-  if (typeof value === 'number') return value;
+  if (isInteger(value)) return Number(value);
   if (value instanceof Float) return value.value;
   return typeof value === 'boolean' ? Number(value) : null;
 }
@@ -109,6 +128,7 @@ export function numberOf(value: Value): number | null {
 export function isEqual(left: Value, right: Value): boolean {
   if (left === right) return true;
   const [a, b] = [numberOf(left), numberOf(right)];
+  if (typeof left === 'bigint' && typeof right === 'bigint') return false;
   if (a !== null || b !== null) return a === b;
   if (Array.isArray(left) && Array.isArray(right)) {
     if (left.length !== right.length || left instanceof Tuple !== right instanceof Tuple) return false;
@@ -123,6 +143,7 @@ export function isEqual(left: Value, right: Value): boolean {
 
 /** Negative, zero or positive as `left` is less than, equal to or greater than `right`. */
 export function compare(left: Value, right: Value, operator = '<'): number {
+  if (typeof left === 'bigint' && typeof right === 'bigint') return left < right ? -1 : Number(left > right);
   const [a, b] = [numberOf(left), numberOf(right)];
   if (a !== null && b !== null) return a - b;
   if (typeof left === 'string' && typeof right === 'string') return compareText(left, right);
@@ -162,7 +183,7 @@ export function lengthOf(value: Value): number {
 export function keyOf(value: Value): Key {
   if (value instanceof Float) return value.value;
   if (typeof value === 'boolean') return Number(value);
-  if (value === null || typeof value === 'number' || typeof value === 'string') return value;
+  if (value === null || isInteger(value) || typeof value === 'string') return value;
   throw new TemplateError(`unhashable type: '${typeName(value)}'`);
 }
 
@@ -183,7 +204,7 @@ export function codePointCount(text: string): number {
 export function typeName(value: Value): string {
   if (value === null) return 'NoneType';
   if (typeof value === 'boolean') return 'bool';
-  if (typeof value === 'number') return 'int';
+  if (isInteger(value)) return 'int';
   if (typeof value === 'string') return 'str';
   if (typeof value === 'function') return 'function';
   if (value instanceof Float) return 'float';
@@ -194,10 +215,12 @@ export function typeName(value: Value): string {
   return value instanceof Stream ? 'generator' : value.kind;
 }
 
-/** JSON as the request brought it; a number that is not whole becomes a float. */
+/** JSON as the request brought it, see `parseExactJson`; a number that is not whole becomes a float. */
 export function fromJson(json: unknown): Value {
   if (json === null || typeof json === 'string' || typeof json === 'boolean') return json;
-  if (typeof json === 'number') return Number.isInteger(json) ? json : new Float(json);
+  if (typeof json === 'bigint') return integer(json);
+  if (typeof json === 'number') return Number.isInteger(json) ? integer(json) : new Float(json);
+  if (json instanceof Number) return new Float(json.valueOf());
   if (Array.isArray(json)) return json.map(fromJson);
   if (typeof json === 'object') {
     const dict: Dict = new Map();

@@ -1,0 +1,46 @@
+// JSON whose numbers keep what was written, for texts that show them again: JSON.parse takes digits from large whole
+// numbers, and from floats that are whole their point.
+
+import { type Node, parseTree } from 'jsonc-parser';
+
+/**
+ * What JSON.parse gives, but that a whole number that is not safe is a bigint, and a float that is whole, such as 1.0 or
+ * 1e20, a Number object. Both pass between threads.
+ * @param text JSON that JSON.parse takes.
+ */
+export function parseExactJson(text: string): unknown {
+  const root = parseTree(text);
+  return root === undefined ? undefined : exactValue(root, text);
+}
+
+function exactValue({ type, value, children = [], offset, length }: Node, text: string): unknown {
+  if (type === 'number') return exactNumber(text.slice(offset, offset + length));
+  if (type === 'array') return children.map((element) => exactValue(element, text));
+  if (type !== 'object') return value;
+  const fields = children.flatMap(({ children: [name, field] = [] }) =>
+    name === undefined || field === undefined ? [] : [[name.value, exactValue(field, text)] as const],
+  );
+  return Object.fromEntries(fields);
+}
+
+function exactNumber(written: string): unknown {
+  const double = Number(written);
+  const isFloat = /[.e]/i.test(written);
+  if (isFloat) return Number.isInteger(double) ? Object(double) : double;
+  return Number.isSafeInteger(double) ? double : BigInt(written);
+}
+
+/** Whether an exact parse of the text that became `value` may give something else. */
+export function holdsWholeNumber(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return Number.isInteger(value);
+  return Object.values(value).some(holdsWholeNumber);
+}
+
+/** The same value with doubles in it, as JSON.parse gives them. */
+export function inDoubles<T>(value: T): T;
+export function inDoubles(value: unknown): unknown {
+  if (typeof value === 'bigint' || value instanceof Number) return Number(value);
+  if (Array.isArray(value)) return value.map((element) => inDoubles(element));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, inDoubles(field)]));
+}
