@@ -1,6 +1,13 @@
 // The words of a program: messages are written for the command line, and what is --max-num-seqs there is maxNumSeqs to new LLM().
 
-import { ConfigError, InvalidRequestError, ModelLoadError, NotAvailableError, SvcError } from '../errors.ts';
+import {
+  AdapterError,
+  ConfigError,
+  InvalidRequestError,
+  ModelLoadError,
+  NotAvailableError,
+  SvcError,
+} from '../errors.ts';
 import { type OptionKey, SERVE_OPTIONS } from './options.ts';
 
 export const LLM_KEYS: readonly OptionKey[] = SERVE_OPTIONS.keys.filter(
@@ -10,7 +17,7 @@ export const LLM_KEYS: readonly OptionKey[] = SERVE_OPTIONS.keys.filter(
 const FLAG = /(?<![\w-])--([a-z][a-z0-9-]*)/g;
 
 /** Errors that may name an option. */
-const KINDS = [ConfigError, InvalidRequestError, ModelLoadError, NotAvailableError] as const;
+const KINDS = [AdapterError, ConfigError, InvalidRequestError, ModelLoadError, NotAvailableError] as const;
 
 /** `--max-num-seqs 0` as `maxNumSeqs 0`; a flag of which a program has no option stays as it is. */
 export function inProgramWords(text: string): string {

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
-import { inProgramWords, programError, speakingToProgram } from '../config/program-words.ts';
+import { inProgramWords, programError } from '../config/program-words.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
 import { collectSamples } from '../engine/completed-sample.ts';
 import {
@@ -84,6 +84,8 @@ interface Job {
   readonly answer: AnswerFieldOptions | null;
 }
 
+type Prepare = (engine: InferenceEngine, params: SamplingParams, own: RequestOptions) => Promise<Job>;
+
 export class LLM {
   readonly #engine: Promise<InferenceEngine>;
   readonly #maxNumSeqs: number;
@@ -116,7 +118,7 @@ export class LLM {
     options: GenerateOptions = {},
   ): Promise<RequestOutput[]> {
     const { signal, useProgressBar, adapter } = readOptions('generate', generateOptions, options);
-    return abortable(signal, async (ended) => {
+    return speaking(signal, async (ended) => {
       const engine = await this.#engine;
       const list = readPrompts(prompts);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
@@ -138,7 +140,7 @@ export class LLM {
     options: ChatOptions = {},
   ): Promise<RequestOutput[]> {
     const { signal, useProgressBar, adapter, ...template } = readOptions('chat', chatOptions, options);
-    return abortable(signal, async (ended) => {
+    return speaking(signal, async (ended) => {
       const engine = await this.#engine;
       const list = readConversations(conversations);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
@@ -165,9 +167,9 @@ export class LLM {
     options: StreamOptions = {},
   ): AsyncGenerator<CompletionDelta, void, undefined> {
     const { signal, adapter } = readOptions('stream', streamOptions, options);
-    yield* this.#stream(signal, samplingParams, adapter, (engine, params, own) =>
-      this.#prepare(engine, readPrompt(prompt, 'prompt'), params, own),
-    );
+    const prepare: Prepare = (engine, params, own) =>
+      this.#prepare(engine, readPrompt(prompt, 'prompt'), params, own);
+    yield* speakingStream(this.#stream(signal, samplingParams, adapter, prepare));
   }
 
   /** Answers one conversation, token by token; as `stream` does. */
@@ -177,9 +179,9 @@ export class LLM {
     options: StreamChatOptions = {},
   ): AsyncGenerator<CompletionDelta, void, undefined> {
     const { signal, adapter, ...template } = readOptions('streamChat', streamChatOptions, options);
-    yield* this.#stream(signal, samplingParams, adapter, (engine, params, own) =>
-      this.#prepareChat(engine, readConversation(messages), params, template, own),
-    );
+    const prepare: Prepare = (engine, params, own) =>
+      this.#prepareChat(engine, readConversation(messages), params, template, own);
+    yield* speakingStream(this.#stream(signal, samplingParams, adapter, prepare));
   }
 
   /**
@@ -193,7 +195,7 @@ export class LLM {
     options: BeamSearchOptions = {},
   ): Promise<BeamSearchOutput[]> {
     const { signal, adapter } = readOptions('beamSearch', beamSearchOptions, options);
-    return abortable(signal, async (ended) => {
+    return speaking(signal, async (ended) => {
       const engine = await this.#engine;
       const resolved = readBeamSearchParams(params, engine);
       const list = readPrompts(prompts);
@@ -215,7 +217,7 @@ export class LLM {
    */
   async embed(prompts: PromptsInput, options: EmbedOptions = {}): Promise<EmbeddingRequestOutput[]> {
     const { signal, useProgressBar, ...given } = readOptions('embed', embedOptions, options);
-    return abortable(signal, async (ended) => {
+    return speaking(signal, async (ended) => {
       const engine = await this.#poolingEngine();
       const config = engine.expectEmbedding();
       const dimensions = given.dimensions ?? null;
@@ -247,7 +249,7 @@ export class LLM {
     options: ScoreOptions = {},
   ): Promise<ScoringRequestOutput[]> {
     const { signal, useProgressBar, truncatePromptTokens } = readOptions('score', scoreOptions, options);
-    return abortable(signal, async (ended) => {
+    return speaking(signal, async (ended) => {
       const engine = await this.#poolingEngine();
       const texts = readPairs(first, second);
       const plan = await planScores(engine, texts, { truncateTo: truncatePromptTokens });
@@ -265,7 +267,7 @@ export class LLM {
 
   async #poolingEngine(): Promise<InferenceEngine> {
     const engine = await this.#engine;
-    speakingToProgram(() => engine.expectPooling());
+    engine.expectPooling();
     return engine;
   }
 
@@ -334,7 +336,7 @@ export class LLM {
     signal: AbortSignal | undefined,
     samplingParams: SamplingInput | null,
     adapter: AdapterInput | null | undefined,
-    prepare: (engine: InferenceEngine, params: SamplingParams, own: RequestOptions) => Promise<Job>,
+    prepare: Prepare,
   ): AsyncGenerator<CompletionDelta, void, undefined> {
     const engine = await abortable(signal, () => this.#engine);
     const [params] = resolveSets(samplingParams, 1, engine.samplingDefaults);
@@ -351,6 +353,26 @@ export class LLM {
       const numPromptTokens = prepared.promptTokenIds.length;
       yield toCompletionDelta(delta, numPromptTokens, samples[delta.index] ?? null);
     }
+  }
+}
+
+/** As `abortable`; what is thrown names options as a program does. */
+async function speaking<T>(
+  signal: AbortSignal | undefined,
+  work: (ended: AbortSignal) => Promise<T>,
+): Promise<T> {
+  try {
+    return await abortable(signal, work);
+  } catch (error) {
+    throw programError(error);
+  }
+}
+
+async function* speakingStream<T>(deltas: AsyncGenerator<T, void>): AsyncGenerator<T, void, undefined> {
+  try {
+    yield* deltas;
+  } catch (error) {
+    throw programError(error);
   }
 }
 

@@ -77,6 +77,6 @@ describe('the option adapter', () => {
     await expect(llm.generate(PROMPT, GREEDY, { adapter: moved })).rejects.toThrow(/red is loaded already/);
     const third = { name: 'blue', path: red };
     await llm.generate(PROMPT, GREEDY, { adapter: { name: 'green', path: green } });
-    await expect(llm.generate(PROMPT, GREEDY, { adapter: third })).rejects.toThrow(/--max-loras allows 2/);
+    await expect(llm.generate(PROMPT, GREEDY, { adapter: third })).rejects.toThrow(/maxLoras allows 2/);
   });
 });

@@ -130,10 +130,10 @@ describe('LLM.beamSearch', () => {
     expect(sent.logprobs).toEqual(best!.logprobs.map((one) => Object.fromEntries(one)));
   });
 
-  it('refuses more beams than --max-logprobs allows', async () => {
+  it('refuses more beams than maxLogprobs allows', async () => {
     const other = new LLM({ model: folder });
     const attempt = other.beamSearch([PROMPT], { beam_width: 11, max_tokens: 2 });
-    await expect(attempt).rejects.toThrow(/beam_width must be at most half of --max-logprobs \(20\), got 11/);
+    await expect(attempt).rejects.toThrow(/beam_width must be at most half of maxLogprobs \(20\), got 11/);
     await other.close();
   });
 });

@@ -185,7 +185,7 @@ describe('log-probabilities', () => {
     expect(scored.outputs[0]!.token_ids).toEqual(cached.outputs[0]!.token_ids);
   });
 
-  it('cover the vocabulary with -1 where --max-logprobs allows it', async () => {
+  it('cover the vocabulary with -1 where maxLogprobs allows it', async () => {
     const other = new LLM({ model: folder, maxLogprobs: -1 });
     const [output] = await other.generate([PROMPT], { ...GREEDY, max_tokens: 1, logprobs: -1 });
     const position = output!.outputs[0]!.logprobs![0]!;
@@ -198,7 +198,7 @@ describe('log-probabilities', () => {
 
 describe('what a request may not ask', () => {
   it.each([
-    [{ logprobs: 21 }, 'logprobs', /at most 20, got 21.*--max-logprobs/],
+    [{ logprobs: 21 }, 'logprobs', /at most 20, got 21; maxLogprobs sets the limit/],
     [{ logprobs: -1 }, 'logprobs', /at most 20, got -1 \(the whole vocabulary/],
     [{ prompt_logprobs: 21 }, 'prompt_logprobs', /at most 20, got 21/],
     [{ logit_bias: { 100000: 1 } }, 'logit_bias', /from 0 to \d+, got 100000/],

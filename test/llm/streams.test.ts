@@ -88,6 +88,12 @@ describe('LLM.stream', () => {
     expect(await stream.next()).toEqual({ done: true, value: undefined });
   });
 
+  it('refuses in the words of a program', async () => {
+    await expect(collect(llm.stream('Hi', { logprobs: 21 }))).rejects.toThrow('maxLogprobs sets the limit');
+    const adapter = { name: 'a', path: folder };
+    await expect(collect(llm.stream('Hi', {}, { adapter }))).rejects.toThrow(/start .* with enableLora$/);
+  });
+
   it('frees the engine when its loop is left', async () => {
     // Each takes one of two seats: the third could not begin.
     for (let round = 0; round < 3; round += 1) {
