@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import type { ProxyConfig } from '../config/proxy-options.ts';
 import { ShuttingDownError } from '../errors.ts';
+import { rememberRoutes } from '../http/api-paths.ts';
 import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
 import { pageRoute } from '../http/page.ts';
@@ -117,9 +118,10 @@ function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInst
     // A line for each request would cost as much as the request.
     logger: logger?.child({}, { level: logLevel === 'info' ? 'warn' : logLevel }),
   });
+  const routes = rememberRoutes(app);
   generationRoutes(app, context);
   keptResponseRoutes(app);
-  anyInstanceRoutes(app, context);
+  anyInstanceRoutes(app, context, routes);
   statusRoutes(app, context);
   if (context.config.ui) pageRoute(app, 'proxy');
   return app;

@@ -1,7 +1,8 @@
 // The OpenAPI document of a server, made of its routes and of the schemas that check their requests.
 
-import type { FastifyInstance, RouteOptions } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import * as z from 'zod';
+import { type ApiRoute, rememberRoutes } from '../http/api-paths.ts';
 import { type JsonSchema, jsonSchemaOf } from '../util/json-schema.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
 
@@ -22,8 +23,6 @@ declare module 'fastify' {
   }
 }
 
-const NOT_DESCRIBED = new Set(['HEAD', 'OPTIONS']);
-
 const errorAnswer = z.object({
   error: z.object({
     message: z.string(),
@@ -35,10 +34,7 @@ const errorAnswer = z.object({
 
 /** Remembers the routes that are added to `app` from now on. @returns what makes the document of them, once. */
 export function describeRoutes(app: FastifyInstance, version: string): () => Promise<object> {
-  const routes: RouteOptions[] = [];
-  app.addHook('onRoute', (route) => {
-    routes.push(route);
-  });
+  const routes = rememberRoutes(app);
   let document: Promise<object> | null = null;
   return () => {
     document ??= describe(routes, version);
@@ -47,25 +43,13 @@ export function describeRoutes(app: FastifyInstance, version: string): () => Pro
 }
 
 /** Schemas of large bodies take a few milliseconds each. */
-async function describe(routes: readonly RouteOptions[], version: string): Promise<object> {
+async function describe(routes: readonly ApiRoute[], version: string): Promise<object> {
   const paths: Record<string, Record<string, object>> = {};
-  for (const route of routes) {
-    for (const method of methodsOf(route)) {
-      const about = operation(route.config?.about);
-      paths[pathOf(route)] = { ...paths[pathOf(route)], [method.toLowerCase()]: about };
-      await yieldTurn();
-    }
+  for (const { path, method, config } of routes) {
+    paths[path] = { ...paths[path], [method]: operation(config?.about) };
+    await yieldTurn();
   }
   return { openapi: '3.1.0', info: { title: 'svc', version }, paths };
-}
-
-function methodsOf({ method }: RouteOptions): string[] {
-  return [method].flat().filter((one) => !NOT_DESCRIBED.has(one));
-}
-
-/** `/v1/models/*` is `/v1/models/{name}`, `/v1/responses/:id` is `/v1/responses/{id}`. */
-function pathOf({ url }: RouteOptions): string {
-  return url.replace(/\*$/, '{name}').replace(/:(\w+)/g, '{$1}');
 }
 
 function operation(about: RouteAbout | undefined): object {

@@ -1,6 +1,7 @@
 // Real instances under a real proxy: what dies, hangs up or has no room changes no byte and leaves nothing behind.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { modelFolder } from '../../src/models/model-folder.ts';
 import { Cluster, type ClusterOptions, readMetrics } from '../helpers/cluster.ts';
 import { needsNative } from '../helpers/needs.ts';
@@ -13,6 +14,7 @@ const model = await modelFolder('');
 /** Everything of an aborted request is free by then: no deadline of a transfer is as short. */
 const FREE_WITHIN_MS = 5000;
 
+const JSON_BODY = { 'content-type': 'application/json' };
 const GUESSING = '{"method": "ngram", "prompt_lookup_max": 3, "prompt_lookup_min": 1}';
 
 /** A long list, since a stream has to last until an instance is killed. */
@@ -70,6 +72,27 @@ function cluster(options: Partial<ClusterOptions>): Promise<Cluster> {
     ...options,
   });
 }
+
+it('the document of the API behind a proxy names only routes that the proxy has', needsNative, async () => {
+  const document = z.object({ paths: z.record(z.string(), z.record(z.string(), z.unknown())) });
+  const running = await cluster({ producers: 0 });
+  try {
+    const { paths } = document.parse(await (await fetch(`${running.url}/openapi.json`)).json());
+    expect(Object.keys(paths)).toEqual(
+      expect.arrayContaining(['/v1/chat/completions', '/v1/messages', '/tokenize', '/v1/models/{name}']),
+    );
+    for (const [path, operations] of Object.entries(paths)) {
+      for (const method of Object.keys(operations)) {
+        const request = { method, ...(method === 'post' && { body: '{}', headers: JSON_BODY }) };
+        const answer = await fetch(running.url + path, request);
+        expect(await answer.text(), `${method} ${path}`).not.toContain('"type":"Not Found"');
+        expect(answer.status).not.toBe(405);
+      }
+    }
+  } finally {
+    await running.stop();
+  }
+});
 
 describe('disaggregated serving', needsNative, () => {
   let plain: SvcProcess;

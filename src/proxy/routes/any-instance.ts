@@ -1,12 +1,16 @@
-// Routes that any instance answers alike, and as it answers them: which models there are, token ids, the document of the API.
+// Routes that any instance answers alike: which models there are, token ids, the document of the API, which is cut to what
+// the proxy has.
 
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import * as z from 'zod';
 import { NotReadyError } from '../../errors.ts';
+import type { ApiRoute } from '../../http/api-paths.ts';
+import { parseJson } from '../../util/parse-json.ts';
 import { ClientResponse } from '../client-response.ts';
 import { UpstreamFailure } from '../instance.ts';
 import { keyRefused } from '../instance-key.ts';
 import type { ProxyContext } from '../proxy-context.ts';
-import { UpstreamRequest } from '../upstream-request.ts';
+import { type ResponseHead, UpstreamRequest } from '../upstream-request.ts';
 
 const MAX_INSTANCES_ASKED = 3;
 /** Milliseconds without a byte after which an instance is given up. */
@@ -19,26 +23,49 @@ const ROUTES = [
   { method: 'POST', path: '/tokenize' },
   { method: 'POST', path: '/detokenize' },
   { method: 'GET', path: '/tokenizer_info' },
-  { method: 'GET', path: '/openapi.json' },
   { method: 'GET', path: '/docs' },
 ] as const;
 
-export function anyInstanceRoutes(app: FastifyInstance, context: ProxyContext): void {
-  for (const route of ROUTES) {
-    app.route({
-      method: route.method,
-      url: route.path,
-      handler: (request, reply) => ask(context, route.method, request, reply),
-    });
-  }
+interface Answer {
+  readonly head: ResponseHead;
+  readonly body: Buffer;
 }
 
-async function ask(
+/** @param routes all of the proxy, as far as they are in an API's document. */
+export function anyInstanceRoutes(
+  app: FastifyInstance,
   context: ProxyContext,
-  method: 'GET' | 'POST',
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<void> {
+  routes: readonly ApiRoute[],
+): void {
+  const add = (method: 'GET' | 'POST', url: string, change = (answer: Answer): Answer => answer): void => {
+    app.route({
+      method,
+      url,
+      handler: async (request, reply) => {
+        const { head, body } = change(await ask(context, method, request));
+        new ClientResponse(reply, request.id, context.deadlines.slowClient).send(head, body);
+      },
+    });
+  };
+  for (const { method, path } of ROUTES) add(method, path);
+  add('GET', '/openapi.json', ({ head, body }) => ({ head, body: withRoutes(body, routes) }));
+}
+
+const apiDocument = z.looseObject({ paths: z.record(z.string(), z.record(z.string(), z.unknown())) });
+
+/** The document of an instance without what the proxy has not; anything else as it is. */
+function withRoutes(body: Buffer, routes: readonly ApiRoute[]): Buffer {
+  const { data } = apiDocument.safeParse(parseJson(body.toString()));
+  if (data === undefined) return body;
+  const has = new Set(routes.map(({ method, path }) => `${method} ${path}`));
+  const paths = Object.entries(data.paths).flatMap(([path, operations]) => {
+    const kept = Object.entries(operations).filter(([method]) => has.has(`${method} ${path}`));
+    return kept.length === 0 ? [] : [[path, Object.fromEntries(kept)] as const];
+  });
+  return Buffer.from(JSON.stringify({ ...data, paths: Object.fromEntries(paths) }));
+}
+
+async function ask(context: ProxyContext, method: 'GET' | 'POST', request: FastifyRequest): Promise<Answer> {
   context.checkOpen();
   const body = Buffer.isBuffer(request.body) ? request.body : null;
   const authorization = context.instanceKey.headerFor(request.headers);
@@ -52,10 +79,9 @@ async function ask(
       const upstream = new UpstreamRequest(instance, { method, path: request.url, headers, body });
       upstream.maxSilence = MAX_SILENCE;
       const head = await upstream.head;
-      const whole = await upstream.whole();
+      const answer = { head, body: await upstream.whole() };
       if (context.instanceKey.isRefused(instance, head.status)) throw keyRefused(instance);
-      new ClientResponse(reply, request.id, context.deadlines.slowClient).send(head, whole);
-      return;
+      return answer;
     } catch (error) {
       if (!(error instanceof UpstreamFailure)) throw error;
     }
