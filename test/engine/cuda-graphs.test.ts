@@ -10,7 +10,7 @@ import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import { NO_SLOT } from '../../src/ops/ops.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { needsCudaEmulator, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, needsCudaEmulator, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
@@ -112,7 +112,7 @@ describe('decode steps on the CUDA backend', needsCudaEmulator, () => {
   );
 });
 
-describe('launches of a step of single tokens', needsCudaEmulator, () => {
+describeCuda('launches of a step of single tokens', () => {
   const cuda = openCuda();
   afterAll(() => cuda.close());
   const shape = { layers: 1, blocks: 1, blockSize: 16, kvHeads: 1, headDim: 16, dtype: 'bf16' } as const;

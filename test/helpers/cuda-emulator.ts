@@ -1,6 +1,6 @@
 // The CUDA backend where no GPU is: over a stand-in for NVIDIA's driver, with the kernels compiled for the processor.
 
-import { vi } from 'vitest';
+import { describe, it, vi } from 'vitest';
 import { probeNative } from '../../src/native/native.ts';
 import { openCudaDevice } from '../../src/ops/native/cuda-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
@@ -39,6 +39,12 @@ export const needsCudaEmulators = needs(
 /** Sets how many GPUs are emulated, until variables are as they were. */
 export function emulateGpus(count: number): void {
   if (!isReal) vi.stubEnv('SVC_EMULATED_GPUS', String(count));
+}
+
+/** A suite that opens a GPU while it is collected: `body` does not run where there is none. */
+export function describeCuda(name: string, body: () => void): void {
+  if (obstacle === null) describe(name, body);
+  else it(name, needsCudaEmulator, () => {});
 }
 
 export function openCuda(isScheduled = false, seat?: RankSeat): NativeOps {

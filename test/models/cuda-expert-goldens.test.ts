@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/models/load-model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { cosine, largestDifference } from '../helpers/compare.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { architectureGoldens, mxfp4Golden } from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
 
@@ -12,28 +12,30 @@ import { ModelSession } from './model-session.ts';
 const NAMES = ['gpt-oss', 'qwen2-moe', 'qwen3-moe-sliding'];
 const goldens = architectureGoldens().filter(({ name }) => NAMES.includes(name));
 
-describe.each(goldens)('$name on a GPU', needsCudaEmulator, ({ folder, maxModelLen, cases }) => {
-  const ops = openCuda();
-  afterAll(() => ops.close());
-  const loading = loadModel(openModelSource(folder), ops, {
-    dtype: 'bfloat16',
-    quantization: null,
-    maxModelLen,
-  });
+describeCuda('models with experts in bfloat16 on a GPU', () => {
+  describe.each(goldens)('$name', ({ folder, maxModelLen, cases }) => {
+    const ops = openCuda();
+    afterAll(() => ops.close());
+    const loading = loadModel(openModelSource(folder), ops, {
+      dtype: 'bfloat16',
+      quantization: null,
+      maxModelLen,
+    });
 
-  it.each(cases)('gives logits close to case $name, and its greedy ids', async (golden) => {
-    const { ids, rows, logits, greedyIds } = golden;
-    const model = await loading;
-    const session = () => new ModelSession(ops, model, ids.length + greedyIds.length);
-    expect(cosine(session().run(ids, rows), logits)).toBeGreaterThan(0.999);
-    expect(session().greedy(ids, greedyIds.length)).toEqual(greedyIds);
+    it.each(cases)('gives logits close to case $name, and its greedy ids', async (golden) => {
+      const { ids, rows, logits, greedyIds } = golden;
+      const model = await loading;
+      const session = () => new ModelSession(ops, model, ids.length + greedyIds.length);
+      expect(cosine(session().run(ids, rows), logits)).toBeGreaterThan(0.999);
+      expect(session().greedy(ids, greedyIds.length)).toEqual(greedyIds);
+    });
   });
 });
 
 /** Routing by groups, latent attention, experts beside shared ones. */
 const EXACT = ['deepseek-v2', 'deepseek-v3', 'mixtral'];
 
-describe('models with experts in float32 on a GPU', needsCudaEmulator, () => {
+describeCuda('models with experts in float32 on a GPU', () => {
   const ops = openCuda();
   afterAll(() => ops.close());
 
@@ -49,7 +51,7 @@ describe('models with experts in float32 on a GPU', needsCudaEmulator, () => {
   );
 });
 
-describe('experts in MXFP4 on a GPU', needsCudaEmulator, () => {
+describeCuda('experts in MXFP4 on a GPU', () => {
   const ops = openCuda();
   afterAll(() => ops.close());
   const { folder, cases } = mxfp4Golden();

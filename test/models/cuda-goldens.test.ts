@@ -1,18 +1,18 @@
 // The golden models on the CUDA backend, over an emulated driver and its real kernels.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import type { Quantization } from '../../src/config/engine-config.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { cosine, largestDifference } from '../helpers/compare.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { architectureGoldens, type GoldenModel, ownGoldens } from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
 
 /** Some that differ most: the emulation is slow, and ops have tests of their own. */
 const NAMES = ['cohere2', 'gemma2', 'gpt2', 'llama-yarn', 'qwen3'];
 
-describe('on a GPU', needsCudaEmulator, () => {
+describeCuda('on a GPU', () => {
   const cuda = openCuda();
   afterAll(() => cuda.close());
 

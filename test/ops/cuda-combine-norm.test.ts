@@ -1,9 +1,9 @@
 // A product whose parts are added, and the norm of the rows that come of it: in steps of single tokens one launch, with the bytes of two.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import type { Tensor } from '../../src/ops/ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { Random } from '../helpers/random.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { beginStep } from './steps.ts';
@@ -15,7 +15,7 @@ afterAll(() => folder.remove());
 const K = 1600;
 const [ROWS, EPS] = [3, 1e-5];
 
-describe('a product and a norm', needsCudaEmulator, () => {
+describeCuda('a product and a norm', () => {
   const cuda = openCuda();
   afterAll(() => cuda.close());
   const cache = cuda.makeKvCache({

@@ -1,13 +1,13 @@
 // Mixtures of experts of the CUDA backend, over an emulated driver: against their definition, and that a row is alone with its experts.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import { unpackBlocks } from '../../src/ops/block-formats.ts';
 import { formatName, type WeightFormat } from '../../src/ops/dtype.ts';
 import type { Routing } from '../../src/ops/experts.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { randomBlocks } from '../helpers/random-blocks.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import {
@@ -26,7 +26,7 @@ import { CODE_FORMATS, decoded, randomCodes } from './random-codes.ts';
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
-describe('mixtures of experts of the CUDA backend', needsCudaEmulator, () => {
+describeCuda('mixtures of experts of the CUDA backend', () => {
   const cuda = openCuda();
   const reference = new ReferenceOps();
   afterAll(() => cuda.close());

@@ -1,12 +1,12 @@
 // Formats of weights, keys and values on the CUDA backend, over an emulated driver and its real kernels.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import { unpackBlocks } from '../../src/ops/block-formats.ts';
 import { formatName, type KvDType, type WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { BLOCK_DTYPES, randomBlocks } from '../helpers/random-blocks.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, storeTokens } from './attention-cases.ts';
@@ -16,7 +16,7 @@ import { CODE_FORMATS, decoded, randomCodes } from './random-codes.ts';
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
-describe('the CUDA backend', needsCudaEmulator, () => {
+describeCuda('the CUDA backend', () => {
   const cuda = openCuda();
   const reference = new ReferenceOps();
   afterAll(() => cuda.close());

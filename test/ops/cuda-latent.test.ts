@@ -1,12 +1,12 @@
 // Latent attention of the CUDA backend, over an emulated driver: caches whose keys are their values, and products by heads.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import { NotAvailableError } from '../../src/errors.ts';
 import type { ComputeDType } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
 import { expectClose, Random, sumTolerance } from './native-backends.ts';
@@ -21,7 +21,7 @@ const HEADS: readonly Heads[] = [
   { headDim: 576, kvHeads: 1, group: 3, blockSize: 16, window: null },
 ];
 
-describe('latent attention of the CUDA backend', needsCudaEmulator, () => {
+describeCuda('latent attention of the CUDA backend', () => {
   const cuda = openCuda();
   const reference = new ReferenceOps();
   afterAll(() => cuda.close());
@@ -88,7 +88,7 @@ describe('latent attention of the CUDA backend', needsCudaEmulator, () => {
   });
 });
 
-describe('products by heads of the CUDA backend', needsCudaEmulator, () => {
+describeCuda('products by heads of the CUDA backend', () => {
   const cuda = openCuda();
   afterAll(() => cuda.close());
   const [heads, n, k] = [5, 20, 530];

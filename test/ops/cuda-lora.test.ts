@@ -1,10 +1,10 @@
 // What adapters add to products of the CUDA backend, over an emulated driver: against the definition, and that a row's bits are its own.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import type { WeightFormat } from '../../src/ops/dtype.ts';
 import { NO_ADAPTER } from '../../src/ops/lora.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { adaptersOf, K, KINDS, N, product } from './lora-cases.ts';
 import { BF16_ROUNDING, codeFormats, expectClose, Random, sumTolerance } from './native-backends.ts';
@@ -12,7 +12,7 @@ import { BF16_ROUNDING, codeFormats, expectClose, Random, sumTolerance } from '.
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
-describe('adapters of the CUDA backend', needsCudaEmulator, () => {
+describeCuda('adapters of the CUDA backend', () => {
   const cuda = openCuda();
   afterAll(() => cuda.close());
 

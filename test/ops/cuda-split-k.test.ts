@@ -1,11 +1,11 @@
 // Products of the CUDA backend that sum ranges of k side by side: against their definition, and in any batch.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import { formatName, inputDTypeOf, type WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { expectClose, Random, sumTolerance } from './native-backends.ts';
 
@@ -20,7 +20,7 @@ const FORMATS: readonly WeightFormat[] = [
 ];
 const [ROWS, N] = [70, 40];
 
-describe('products of ranges of k', needsCudaEmulator, () => {
+describeCuda('products of ranges of k', () => {
   const cuda = openCuda();
   afterAll(() => cuda.close());
 

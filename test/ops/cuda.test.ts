@@ -1,11 +1,11 @@
 // The CUDA backend, over an emulated driver and its real kernels, against the definition of each op.
 
-import { afterAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, expect, it, vi } from 'vitest';
 import { NotAvailableError } from '../../src/errors.ts';
 import type { KvCache, Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
-import { needsCudaEmulator, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
 import { BF16_ROUNDING, expectClose, Random, sumTolerance, type Tolerance } from './native-backends.ts';
@@ -21,7 +21,7 @@ function makePart(random: Random, n: number, k: number, hasBias: boolean): Linea
   return plainPart(weight, hasBias ? folder.write([n], random.floats(n)) : null);
 }
 
-describe('the CUDA backend', needsCudaEmulator, () => {
+describeCuda('the CUDA backend', () => {
   const cuda = openCuda();
   const reference = new ReferenceOps();
   afterAll(() => cuda.close());
