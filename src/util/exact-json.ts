@@ -1,7 +1,7 @@
 // JSON whose numbers keep what was written, for texts that show them again: JSON.parse takes digits from large whole
 // numbers, and from floats that are whole their point.
 
-import { type Node, parseTree } from 'jsonc-parser';
+import { type Node, parseTree, visit } from 'jsonc-parser';
 
 /**
  * What JSON.parse gives, but that a whole number that is not safe is a bigint, and a float that is whole, such as 1.0 or
@@ -28,6 +28,42 @@ function exactNumber(written: string): unknown {
   const isFloat = /[.e]/i.test(written);
   if (isFloat) return Number.isInteger(double) ? Object(double) : double;
   return Number.isSafeInteger(double) ? double : BigInt(written);
+}
+
+/**
+ * The text of the object that `text`, an object itself, has in the field `name`; null where that is missing or no object.
+ * Of several such fields it is the last one, as for JSON.parse.
+ */
+export function textOfObjectField(text: string, name: string): string | null {
+  let depth = 0;
+  let start: number | null = null;
+  let found: string | null = null;
+  let isWanted = false;
+  const open = (offset: number): void => {
+    depth += 1;
+    if (depth === 2 && isWanted) start = offset;
+  };
+  const close = (offset: number, length: number): void => {
+    if (depth === 2 && start !== null) found = text.slice(start, offset + length);
+    if (depth === 2) start = null;
+    depth -= 1;
+  };
+  visit(text, {
+    onObjectProperty: (property) => {
+      if (depth !== 1) return;
+      isWanted = property === name;
+      if (isWanted) found = null;
+    },
+    onObjectBegin: open,
+    onObjectEnd: close,
+    onArrayBegin: () => {
+      depth += 1;
+    },
+    onArrayEnd: () => {
+      depth -= 1;
+    },
+  });
+  return found;
 }
 
 /** Whether an exact parse of the text that became `value` may give something else. */

@@ -38,6 +38,12 @@ describe('the lines of a batch', () => {
     ]);
   });
 
+  it('have bodies as they were written, numbers too', () => {
+    const body = '{"prompt": "x", "user": 1.0, "seed": 12345678901234567890}';
+    const [line] = read(request('a', 'x').replace(/"body":.*/, `"body": ${body}}`));
+    expect(line?.request?.body).toBe(body);
+  });
+
   it('end where JSON lets them end: other separators belong to texts', () => {
     const [one, two] = [request('a', 'x\u2028y'), request('b', 'z')];
     for (const text of [`${one}\n${two}\n`, `\ufeff${one}\r\n\r\n${two}`]) {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { holdsWholeNumber, inDoubles, parseExactJson } from '../../src/util/exact-json.ts';
+import { holdsWholeNumber, inDoubles, parseExactJson, textOfObjectField } from '../../src/util/exact-json.ts';
 
 describe('parseExactJson', () => {
   it('gives what JSON.parse gives, but for how numbers are written', () => {
@@ -40,5 +40,31 @@ describe('parseExactJson', () => {
     expect(holdsWholeNumber({ a: [{ b: 1 }] })).toBe(true);
     expect(holdsWholeNumber({ a: [{ b: 1.5, c: '1', d: null }] })).toBe(false);
     expect(holdsWholeNumber(undefined)).toBe(false);
+  });
+});
+
+describe('textOfObjectField', () => {
+  it('is the text of the value that JSON.parse gives', () => {
+    const value = fc.dictionary(
+      fc.constantFrom('body', 'a', '"', '__proto__'),
+      fc.jsonValue({ maxDepth: 3 }),
+    );
+    fc.assert(
+      fc.property(value, fc.constantFrom(0, 1), (fields, indent) => {
+        const text = JSON.stringify(fields, null, indent);
+        const body: unknown = JSON.parse(text).body;
+        const isObject = typeof body === 'object' && body !== null && !Array.isArray(body);
+        const found = textOfObjectField(text, 'body');
+        expect(found === null ? null : JSON.parse(found)).toEqual(isObject ? body : null);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  it('is that of the last field of the name, as it was written', () => {
+    const text =
+      '{"body": {"a": 1}, "x": [{"body": {}}], "body": {"b": 1.0, "body": {} }, "y": {"body": {}}}';
+    expect(textOfObjectField(text, 'body')).toBe('{"b": 1.0, "body": {} }');
+    expect(textOfObjectField('{"body": {}, "body": 1}', 'body')).toBeNull();
   });
 });

@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, openSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import { ConfigError, messageOf } from '../../errors.ts';
+import { textOfObjectField } from '../../util/exact-json.ts';
 import { parseJson } from '../../util/parse-json.ts';
 import { shortened } from '../../util/preview.ts';
 import { zodMessage } from '../../util/zod-message.ts';
@@ -133,11 +134,12 @@ function contentOf(text: string): Content {
       value === undefined ? `${shortened(text)} is not JSON` : zodMessage(parsed.error, value, 'the request');
     return { customId, request: null, fault };
   }
-  const { url, body } = parsed.data;
   try {
-    return { customId, request: { path: url, body: JSON.stringify(body) }, fault: null };
+    // As it was written: numbers would lose digits.
+    const body = textOfObjectField(text, 'body') ?? '{}';
+    return { customId, request: { path: parsed.data.url, body }, fault: null };
   } catch {
-    // JSON is read to any depth, but written only as deeply as the stack allows.
+    // JSON is parsed to any depth, but walked only as deeply as the stack allows.
     return { customId, request: null, fault: 'body is nested too deeply' };
   }
 }
