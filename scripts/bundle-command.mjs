@@ -25,6 +25,8 @@ export async function bundleCommand() {
     banner: { js: REQUIRE },
     format: 'esm',
     platform: 'node',
+    // Packages in UMD ask for their own files by a function that no bundle sees through.
+    mainFields: ['module', 'main'],
     target: 'node20',
     sourcemap: true,
     metafile: true,
