@@ -1,8 +1,8 @@
 // A KV cache that is freed: ops before have it until they have run, none after, and its memory is given back.
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import type { Ops } from '../../src/ops/ops.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { describeEachIsa, openCpu, Random } from './native-backends.ts';
 import { beginStep } from './steps.ts';
 
@@ -51,7 +51,7 @@ function tests(open: () => Ops): void {
 
 describeEachIsa('a KV cache that is freed', (isa) => tests(() => openCpu(isa, 1)));
 
-describe('a KV cache of a GPU that is freed', needsCudaEmulator, () => {
+describeCuda('a KV cache of a GPU that is freed', () => {
   tests(openCuda);
 
   it.each([false, true])('gives its memory back, shared: %s', (isShared) => {

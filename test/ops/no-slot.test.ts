@@ -3,7 +3,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { NO_SLOT, type Ops } from '../../src/ops/ops.ts';
 import { availableBackends, openBackend } from '../helpers/backends.ts';
-import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
 import { Random } from './native-backends.ts';
 import { beginStepInto, beginStepOver } from './steps.ts';
 
@@ -46,4 +46,4 @@ function describeBackend(open: () => Ops): void {
 }
 
 describe.each(availableBackends)('the %s backend', (backend) => describeBackend(() => openBackend(backend)));
-describe('the cuda backend', needsCudaEmulator, () => describeBackend(openCuda));
+describeCuda('the cuda backend', () => describeBackend(openCuda));
