@@ -278,6 +278,11 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     "{{ [[1, 2]].0.1 }} {{ users | map(attribute='tags.0', default='-') | list }}",
     "2 ['x', '-', 'y']",
   ],
+  [
+    'a default where the path ends early',
+    "{{ users | map(attribute='address.city', default='-') | join }} {{ users | groupby('a.b', default=1) | length }} {{ users | map(attribute='a', default=none) | first is undefined }}",
+    '--- 1 True',
+  ],
 ];
 
 /** What is refused, the template, and the words of it. */

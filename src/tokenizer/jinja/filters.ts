@@ -56,8 +56,12 @@ function picker(attribute: Value | undefined, fallback?: Value): (item: Value) =
   const steps = path.map((part): Value => (/^\d+$/.test(part) ? Number(part) : part));
   return (item) => {
     let value = item;
-    for (const step of steps) value = getItem(value, step);
-    return value instanceof Undefined && fallback !== undefined ? fallback : value;
+    for (const step of steps) {
+      value = getItem(value, step);
+      // At each step: what lies behind a missing one is looked for in the fallback.
+      if (value instanceof Undefined && fallback != null) value = fallback;
+    }
+    return value;
   };
 }
 
