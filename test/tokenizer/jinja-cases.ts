@@ -283,6 +283,11 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     "{{ users | map(attribute='address.city', default='-') | join }} {{ users | groupby('a.b', default=1) | length }} {{ users | map(attribute='a', default=none) | first is undefined }}",
     '--- 1 True',
   ],
+  [
+    'indentation of lines that end otherwise',
+    String.raw`{{ 'a\r\nb\u2028c\r' | indent(1) | tojson }}{{ '' | indent(1, true) }}|`,
+    '"a\\n b\\n c" |',
+  ],
 ];
 
 /** What is refused, the template, and the words of it. */

@@ -6,7 +6,7 @@ import { defined } from './expressions.ts';
 import { percentFormat } from './format.ts';
 import { checkedText, checkLength, checkTextLength } from './limits.ts';
 import { getAttribute, getItem } from './members.ts';
-import { CENTER, capitalize, joinTexts, pad, replaceText, strip } from './methods.ts';
+import { CENTER, capitalize, joinTexts, pad, replaceText, splitLines, strip } from './methods.ts';
 import { plus } from './operators.ts';
 import { print, toJson } from './print.ts';
 import { predicate } from './tests.ts';
@@ -109,7 +109,7 @@ function join(value: Value, separator: Value = '', attribute?: Value): Value {
 function indent(value: Value, width: Value = 4, isFirst: Value = false, isBlank: Value = false): Value {
   const text = textOf(value, 'the filter indent: the value');
   const by = typeof width === 'string' ? width : ' '.repeat(checkedWidth(width));
-  const lines = text.split('\n');
+  const lines = splitLines(`${text}\n`, false);
   checkTextLength(text.length + lines.length * by.length);
   return lines
     .map((line, index) => {

@@ -91,7 +91,7 @@ function splitFromRight(text: string, separator: Value, limit: number): string[]
   return split(reversed(text), mark, limit).map(reversed).reverse();
 }
 
-function splitLines(text: string, keepEnds: boolean): string[] {
+export function splitLines(text: string, keepEnds: boolean): string[] {
   const lines: string[] = [];
   let position = 0;
   for (const end of text.matchAll(LINE_END)) {
