@@ -288,6 +288,11 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     String.raw`{{ 'a\r\nb\u2028c\r' | indent(1) | tojson }}{{ '' | indent(1, true) }}|`,
     '"a\\n b\\n c" |',
   ],
+  [
+    'None, false and nothing that are selected from and mapped',
+    "{{ nothing | selectattr('a') | list }}{{ nothing | reject('none') | list }}{{ nothing | map(attribute='a') | list }}{{ false | select | list }}{{ unknown | map('upper') | list }}",
+    '[][][][][]',
+  ],
 ];
 
 /** What is refused, the template, and the words of it. */

@@ -250,6 +250,11 @@ function slices(value: Value, count: Value = 1, fill?: Value): Value {
   });
 }
 
+/** What select, map and their like go through: nothing where the value is false, None among others. */
+function itemsOf(value: Value): Iterable<Value> {
+  return isTruthy(value) ? iterate(value) : [];
+}
+
 /** Items by a test of theirs or of an attribute, as they are read. */
 function selection(name: string, isAttribute: boolean, isSelected: boolean): [string, Builtin] {
   return [
@@ -258,7 +263,7 @@ function selection(name: string, isAttribute: boolean, isSelected: boolean): [st
       const pick = isAttribute ? picker(positional[0]) : (item: Value) => item;
       const [testName, ...args] = isAttribute ? positional.slice(1) : positional;
       const holds = testName === undefined ? isTruthy : predicate(testName, args);
-      return new Stream(where(iterate(value), (item) => holds(pick(item)) === isSelected));
+      return new Stream(where(itemsOf(value), (item) => holds(pick(item)) === isSelected));
     },
   ];
 }
@@ -269,7 +274,7 @@ function* where(items: Iterable<Value>, isWanted: (item: Value) => boolean): Gen
 
 /** map('filter', ...) or map(attribute='name', default=...). */
 function map(value: Value, args: Arguments): Value {
-  return new Stream(mapped(iterate(value), mapper(args)));
+  return new Stream(mapped(itemsOf(value), mapper(args)));
 }
 
 function mapper({ positional, keywords }: Arguments): (item: Value) => Value {
