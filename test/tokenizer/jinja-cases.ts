@@ -293,6 +293,11 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     "{{ nothing | selectattr('a') | list }}{{ nothing | reject('none') | list }}{{ nothing | map(attribute='a') | list }}{{ false | select | list }}{{ unknown | map('upper') | list }}",
     '[][][][][]',
   ],
+  [
+    'what is undefined as a key, which no dict has',
+    "{{ schema.get(unknown, 'none') }} {{ unknown in schema }} {{ unknown not in schema }} {{ schema.get(schema.nope) }}",
+    'none False True None',
+  ],
 ];
 
 /** What is refused, the template, and the words of it. */

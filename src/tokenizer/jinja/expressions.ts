@@ -127,7 +127,7 @@ function contains(container: Value, value: Value): boolean {
     if (typeof value === 'string') return container.includes(value);
     throw new TemplateError(`'in <string>' requires string as left operand, not ${typeName(value)}`);
   }
-  if (container instanceof Map) return container.has(keyOf(value));
+  if (container instanceof Map) return !(value instanceof Undefined) && container.has(keyOf(value));
   for (const element of iterate(container)) if (isEqual(element, value)) return true;
   return false;
 }

@@ -13,6 +13,7 @@ import {
   keyOf,
   tuple,
   typeName,
+  Undefined,
   type Value,
 } from './values.ts';
 
@@ -284,7 +285,7 @@ function dictOf(value: Value): Dict {
 export const DICT_METHODS: Methods = methods({
   copy: builtin('copy()', [], (self) => new Map(dictOf(self))),
   get: builtin('get()', ['key', 'default'], (self, key = null, fallback = null) => {
-    const value = dictOf(self).get(keyOf(key));
+    const value = key instanceof Undefined ? undefined : dictOf(self).get(keyOf(key));
     return value === undefined ? fallback : value;
   }),
   items: builtin('items()', [], (self) => [...dictOf(self)].map(([key, value]) => tuple(key, value))),
