@@ -298,6 +298,7 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     "{{ schema.get(unknown, 'none') }} {{ unknown in schema }} {{ unknown not in schema }} {{ schema.get(schema.nope) }}",
     'none False True None',
   ],
+  ['a format that cuts by characters', "{{ '%.2s|%.3r' % (text, '😀😀😀') }}", " 😀|'😀😀"],
 ];
 
 /** What is refused, the template, and the words of it. */

@@ -37,7 +37,8 @@ export function percentFormat(text: string, values: Value): string {
 
 function percentValue(value: Value, kind: string, flags: string, precision: number | null): string {
   if (kind === 's' || kind === 'r') {
-    return (kind === 's' ? print(value) : repr(value)).slice(0, precision ?? undefined);
+    const text = kind === 's' ? print(value) : repr(value);
+    return precision === null ? text : [...text].slice(0, precision).join('');
   }
   const number = typeof value === 'bigint' ? value : numberOf(value);
   if (number === null) {
