@@ -299,6 +299,11 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     'none False True None',
   ],
   ['a format that cuts by characters', "{{ '%.2s|%.3r' % (text, '😀😀😀') }}", " 😀|'😀😀"],
+  [
+    'names of a with block, which do not see each other',
+    '{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}',
+    '211',
+  ],
 ];
 
 /** What is refused, the template, and the words of it. */

@@ -1,7 +1,6 @@
 // The grammar of statements: tokens in, a function out that renders the template.
 
 import { ExpressionParser } from './expression-parser.ts';
-import type { Expression } from './expressions.ts';
 import { tokenize } from './lexer.ts';
 import type { Parameter, Signature, Statement, Target } from './statements.ts';
 import * as statements from './statements.ts';
@@ -175,15 +174,14 @@ class Parser {
 
   #with(): Statement {
     const tokens = this.#tokens;
-    const values: { readonly target: Target; readonly value: Expression }[] = [];
+    const values: statements.Assignment[] = [];
     while (!tokens.is('blockEnd')) {
       if (values.length > 0) tokens.expect('operator', ',');
       const target = this.#target(false);
       tokens.expect('operator', '=');
       values.push({ target, value: this.#expressions.expression() });
     }
-    const assignments = values.map(({ target, value }) => statements.set(target, value));
-    return statements.scoped(assignments, this.#block('endwith').body);
+    return statements.scoped(values, this.#block('endwith').body);
   }
 
   /** A name, several of them, or a field of a namespace. */

@@ -170,11 +170,16 @@ function capture(body: Statement, scope: Scope): string {
   return output.text;
 }
 
-/** A block with names of its own. */
-export function scoped(assignments: readonly Statement[], body: Statement): Statement {
+export interface Assignment {
+  readonly target: Target;
+  readonly value: Expression;
+}
+
+/** A block with names of its own. Their values know the names outside alone, not each other. */
+export function scoped(assignments: readonly Assignment[], body: Statement): Statement {
   return (scope, output) => {
     const inner = new Scope(scope);
-    for (const assignment of assignments) assignment(inner, output);
+    for (const { target, value } of assignments) target(inner, value(scope));
     return body(inner, output);
   };
 }
