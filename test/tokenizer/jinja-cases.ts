@@ -304,6 +304,11 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     '{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}',
     '211',
   ],
+  [
+    'words and slices counted, and addresses quoted, as in Python',
+    "{{ 'naïve été' | wordcount }} {{ [1, 2] | slice(2, 0) | list }} {{ \"it's (a)*!\" | urlencode }}",
+    '2 [[1, 0], [2, 0]] it%27s%20%28a%29%2A%21',
+  ],
 ];
 
 /** What is refused, the template, and the words of it. */

@@ -233,7 +233,7 @@ function batch(value: Value, size: Value = 1, fill?: Value): Value {
   return rows;
 }
 
-/** `count` columns of about equal length; the shorter ones are filled up where there is something to fill them with. */
+/** `count` columns of about equal length. What there is to fill the shorter ones with ends all where they are equal. */
 function slices(value: Value, count: Value = 1, fill?: Value): Value {
   const columns = integerOf(count, 'the number of slices');
   if (columns < 1) throw new TemplateError('the number of slices must be at least 1');
@@ -245,7 +245,7 @@ function slices(value: Value, count: Value = 1, fill?: Value): Value {
     const end = start + length + (column < longer ? 1 : 0);
     const slice = items.slice(start, end);
     start = end;
-    if (fill !== undefined && fill !== null && column >= longer && longer > 0) slice.push(fill);
+    if (fill !== undefined && fill !== null && column >= longer) slice.push(fill);
     return slice;
   });
 }
@@ -346,6 +346,14 @@ function escapeHtml(value: Value): Value {
   return checkedText(print(value).replace(/[&<>"']/g, (char) => HTML[char] ?? char));
 }
 
+/** All but letters, digits and `_.-~/` of ASCII. */
+function urlEncode(value: Value): Value {
+  const quoted = (char: string): string => `%${char.charCodeAt(0).toString(16).toUpperCase()}`;
+  return encodeURIComponent(print(value))
+    .replaceAll('%2F', '/')
+    .replace(/[!'()*]/g, quoted);
+}
+
 function titleCase(value: Value): Value {
   return print(value)
     .split(/([-\s({[<]+)/)
@@ -419,8 +427,8 @@ export const FILTERS: ReadonlyMap<string, Builtin> = new Map<string, Builtin>([
   named('truncate', ['length', 'killwords', 'end', 'leeway'], truncate),
   named('unique', ['case_sensitive', 'attribute'], unique),
   plain('upper', (value) => print(value).toUpperCase()),
-  plain('urlencode', (value) => encodeURIComponent(print(value)).replaceAll('%2F', '/')),
-  plain('wordcount', (value) => print(value).match(/\w+/gu)?.length ?? 0),
+  plain('urlencode', urlEncode),
+  plain('wordcount', (value) => print(value).match(/[\p{L}\p{M}\p{N}_]+/gu)?.length ?? 0),
 ]);
 
 function formatValues({ positional, keywords }: Arguments): Value {
