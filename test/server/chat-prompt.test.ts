@@ -8,6 +8,10 @@ const TRIMMING = new JinjaChatTemplate(
   {},
 );
 const FORGETFUL = new JinjaChatTemplate('{{ messages[0].content }}', {});
+const PARTED = new JinjaChatTemplate(
+  '{% for m in messages %}{% for part in m.content %}<{{ part.text }}>{% endfor %}{% endfor %}.',
+  {},
+);
 const VARIABLES = new JinjaChatTemplate('{{ mood }}/{{ reasoning_effort }}', {});
 
 const messages = [
@@ -15,7 +19,7 @@ const messages = [
   { role: 'assistant', content: 'the end ' },
 ];
 
-afterAll(() => Promise.all([TRIMMING, FORGETFUL, VARIABLES].map((template) => template.close())));
+afterAll(() => Promise.all([TRIMMING, FORGETFUL, PARTED, VARIABLES].map((template) => template.close())));
 
 describe('renderPrompt', () => {
   it('begins an answer unless it is told not to', async () => {
@@ -27,6 +31,15 @@ describe('renderPrompt', () => {
     expect(await renderPrompt(TRIMMING, messages, { continue_final_message: true })).toBe(
       '[user]end[end][assistant]the end ',
     );
+  });
+
+  it('continues the last part of a message as the template writes its parts', async () => {
+    const parts = ['a', 'b '].map((text) => ({ type: 'text' as const, text }));
+    const open = [{ role: 'assistant', content: parts }];
+    expect(await renderPrompt(PARTED, open, { continue_final_message: true })).toBe('<a><b ');
+    expect(await renderPrompt(TRIMMING, open, { continue_final_message: true })).toBe('[assistant]a\nb ');
+    const empty = [{ role: 'assistant', content: [] }];
+    expect(await renderPrompt(TRIMMING, empty, { continue_final_message: true })).toBe('[assistant]');
   });
 
   it('refuses to continue a message that the template leaves out', async () => {

@@ -5,7 +5,6 @@ import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
 import { ToolUse } from '../../parsers/tool-use.ts';
 import { reservedVariable, toChatMessages } from '../../tokenizer/chat-messages.ts';
-import { joinedText } from '../../tokenizer/content-format.ts';
 import type { ChatMessage, ChatTemplate, RenderOptions, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 import type { ServerContext, ServerOptions } from '../server-context.ts';
@@ -119,7 +118,7 @@ async function renderOpenEnded(
   given: Omit<RenderOptions, 'addGenerationPrompt'>,
 ): Promise<string> {
   const last = messages.at(-1)!;
-  const marked = [...messages.slice(0, -1), { ...last, content: `${joinedText(last.content)}${MARK}` }];
+  const marked = [...messages.slice(0, -1), { ...last, content: withMark(last.content) }];
   const rendered = await template.render(marked, { ...given, addGenerationPrompt: false });
   const end = rendered.lastIndexOf(MARK);
   if (end < 0) {
@@ -128,6 +127,13 @@ async function renderOpenEnded(
     });
   }
   return rendered.slice(0, end);
+}
+
+/** Behind the last text: templates write parts in ways of their own. */
+function withMark(content: ChatMessage['content']): ChatMessage['content'] {
+  if (typeof content === 'string' || content === null) return `${content ?? ''}${MARK}`;
+  const last = content.at(-1)?.text ?? '';
+  return [...content.slice(0, -1), { type: 'text', text: `${last}${MARK}` }];
 }
 
 function templateVariables(fields: PromptFields, options: PromptOptions): Record<string, unknown> {
