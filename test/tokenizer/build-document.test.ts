@@ -61,6 +61,12 @@ describe('a tokenizer published as tokenizer.model only', () => {
     },
   );
 
+  it('loses spaces at both ends of a text, and no other white space', async () => {
+    const tokenizer = await load({ 'tokenizer.model': golden('unigram'), 'tokenizer_config.json': BARE });
+    const ids = await tokenizer.encode('  \u0085a \u0085 ', { addSpecialTokens: false });
+    expect(ids).toEqual([3, 0, 11, 3, 0]);
+  });
+
   it('begins and ends texts as tokenizer_config.json says, and as its family does where that says nothing', async () => {
     const encode = async (config: object) => {
       const files = { 'tokenizer.model': golden('bpe'), 'tokenizer_config.json': config };

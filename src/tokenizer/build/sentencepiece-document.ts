@@ -116,7 +116,8 @@ function normalizer({ charsMap, removesExtraSpaces }: SentencePieceVocabulary, h
       : []),
     ...(removesExtraSpaces
       ? [
-          { type: 'Strip', strip_left: true, strip_right: true },
+          // Spaces alone: a Strip would take line breaks with them.
+          { type: 'Replace', pattern: { Regex: '\\A +| +\\z' }, content: '' },
           { type: 'Replace', pattern: { Regex: ' {2,}' }, content: ' ' },
         ]
       : []),
