@@ -16,6 +16,7 @@ import type { Checkpoint } from './source/checkpoint.ts';
 import type { ModelSource } from './source/model-source.ts';
 import { findTensorNames, type TensorNames } from './tensor-names.ts';
 import { expectItsLayers, judgeUnused } from './weights/checkpoint-fit.ts';
+import { hasOwnHead, ownHeadNote } from './weights/own-head.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
 import { WeightReader } from './weights/weight-reader.ts';
 
@@ -71,10 +72,12 @@ async function loadFrom(
   source: ModelSource,
   ops: Ops,
   options: LoadOptions & { readonly maxModelLen: number },
-  config: ModelConfig,
+  published: ModelConfig,
   share: RankShare,
 ): Promise<Model> {
-  const names = findTensorNames(checkpoint, config.tensorNames);
+  const names = findTensorNames(checkpoint, published.tensorNames);
+  const isHeadItsOwn = published.tieWordEmbeddings && hasOwnHead(checkpoint, published, names);
+  const config = isHeadItsOwn ? { ...published, tieWordEmbeddings: false } : published;
   expectItsLayers(checkpoint, config, names);
   expectOneQuantization(source, config, options);
   const dtype = chooseDType(config, checkpoint, names, options);
@@ -119,8 +122,13 @@ async function loadFrom(
     progress,
   });
   checkpoint.expectUnchanged();
-  const stretched = stretchNote(source.path, config, options.maxModelLen);
-  for (const note of [judgeUnused(checkpoint, config, names, layers), weights.widenedBlocks, stretched]) {
+  const notes = [
+    isHeadItsOwn ? ownHeadNote(source.path, names) : null,
+    judgeUnused(checkpoint, config, names, layers),
+    weights.widenedBlocks,
+    stretchNote(source.path, config, options.maxModelLen),
+  ];
+  for (const note of notes) {
     if (note !== null) options.onWarning?.(note);
   }
   options.packedCache?.close();

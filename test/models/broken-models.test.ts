@@ -13,6 +13,7 @@ import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends, openBackend } from '../helpers/backends.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { ModelSession } from './model-session.ts';
 
 const newFolder = temporaryFolders();
 
@@ -198,11 +199,36 @@ describe('loadModel', () => {
       onWarning: (text: string) => warnings.push(text),
     } as const;
     setConfig(folder, { tie_word_embeddings: true });
+    fillTensor(folder, 'lm_head.weight');
+    fillTensor(folder, 'model.embed_tokens.weight');
     await loadModel(openModelSource(folder), new ReferenceOps(), options);
     expect(warnings).toEqual([]);
     renameTensor(folder, 'lm_head.weight', 'sm_head.weight');
     await loadModel(openModelSource(folder), new ReferenceOps(), options);
     expect(warnings).toEqual([`${folder}: these tensors are not used: sm_head.weight`]);
+  });
+
+  it('takes a head that is not the embeddings, whatever config.json says, and warns', async () => {
+    const folder = tinyModel({ config: { tie_word_embeddings: false } });
+    const warnings: string[] = [];
+    const logits = async (): Promise<Float32Array> => {
+      const ops = new ReferenceOps();
+      const options = {
+        dtype: 'auto',
+        maxModelLen: null,
+        onWarning: (text: string) => warnings.push(text),
+      } as const;
+      const model = await loadModel(openModelSource(folder), ops, options);
+      return new ModelSession(ops, model, 3).run([3, 4, 5], 1);
+    };
+    const expected = await logits();
+    expect(warnings).toEqual([]);
+    setConfig(folder, { tie_word_embeddings: true });
+    expect(await logits()).toEqual(expected);
+    expect(warnings).toEqual([
+      `${folder}: the output head is lm_head.weight, which is not the embeddings, although tie_word_embeddings in ` +
+        'config.json says so: set it to false',
+    ]);
   });
 
   it('is silent about rotary frequencies that a release holds beside its weights', async () => {
@@ -288,6 +314,16 @@ function tensorNames(folder: string): string[] {
   const bytes = readFileSync(join(folder, SAFETENSORS));
   const header: object = JSON.parse(bytes.toString('utf8', 8, 8 + Number(bytes.readBigUInt64LE())));
   return Object.keys(header);
+}
+
+/** Makes all of its bytes zeros. */
+function fillTensor(folder: string, name: string): void {
+  const path = join(folder, SAFETENSORS);
+  const bytes = readFileSync(path);
+  const start = 8 + Number(bytes.readBigUInt64LE());
+  const { [name]: tensor } = JSON.parse(bytes.toString('utf8', 8, start));
+  bytes.fill(0, start + tensor.data_offsets[0], start + tensor.data_offsets[1]);
+  writeFileSync(path, bytes);
 }
 
 function renameTensor(folder: string, from: string, to: string): void {
