@@ -309,6 +309,11 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     "{{ 'naïve été' | wordcount }} {{ [1, 2] | slice(2, 0) | list }} {{ \"it's (a)*!\" | urlencode }}",
     '2 [[1, 0], [2, 0]] it%27s%20%28a%29%2A%21',
   ],
+  [
+    'the else of loops of which no round comes to its end',
+    '{% for n in numbers %}{% continue %}{% else %}none{% endfor %}{% for n in numbers %}{% break %}{% else %} left{% endfor %}{% for n in numbers %}{% if n == 3 %}{% continue %}{% endif %}{% else %}no{% endfor %}',
+    'none left',
+  ],
 ];
 
 /** What is refused, the template, and the words of it. */

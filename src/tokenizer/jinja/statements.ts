@@ -94,7 +94,6 @@ export function forLoop(parts: ForParts): Statement {
 function runLoop(parts: ForParts, scope: Scope, output: Output, source: Value, depth: number): void {
   const { target, body, otherwise, isRecursive } = parts;
   const items = loopItems(parts, scope, source);
-  if (items.length === 0) otherwise(new Scope(scope), output);
   const again = (inner: Value, innerDepth: number): string =>
     scope.deeper(() => {
       const own = new Output();
@@ -104,15 +103,20 @@ function runLoop(parts: ForParts, scope: Scope, output: Output, source: Value, d
   const loop = new Loop(items, depth, isRecursive ? again : null);
   const round = new Scope(scope);
   let numOwn = 0;
+  // As in the original, `else` is also for a loop of which `break` and `continue` have left every round.
+  let hasWholeRound = false;
   for (const item of items) {
     // A round starts without the names set by the last one; mostly there are none, and looping is quick.
     if (round.size !== numOwn) round.clear();
     round.set('loop', loop);
     target(round, item);
     numOwn = round.size;
-    if (body(round, output) === 'break') break;
+    const jump = body(round, output);
+    hasWholeRound ||= jump === null;
+    if (jump === 'break') break;
     loop.index += 1;
   }
+  if (!hasWholeRound) otherwise(new Scope(scope), output);
 }
 
 function loopItems({ test, target }: ForParts, scope: Scope, source: Value): readonly Value[] {
