@@ -314,6 +314,11 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     '{% for n in numbers %}{% continue %}{% else %}none{% endfor %}{% for n in numbers %}{% break %}{% else %} left{% endfor %}{% for n in numbers %}{% if n == 3 %}{% continue %}{% endif %}{% else %}no{% endfor %}',
     'none left',
   ],
+  [
+    'defaults of macros, which see all arguments and no names outside that parameters hide',
+    "{% set b = 'outer' %}{% macro m(a=b, b='-') %}{{ a }}{{ b }}{% endmacro %}{{ m(b=2) }} {{ m() }} {{ m(none) }}",
+    '22 - None-',
+  ],
 ];
 
 /** What is refused, the template, and the words of it. */

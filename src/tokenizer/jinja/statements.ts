@@ -198,12 +198,15 @@ function renderMacro(signature: Signature, body: Statement, args: Arguments, out
     const keywords: Dict = new Map(args.keywords);
     scope.set('caller', orUndefined(keywords.get('caller'), 'there is no caller'));
     keywords.delete('caller');
-    for (const [index, { name, fallback }] of signature.parameters.entries()) {
-      const position = args.positional[index];
-      const given = position === undefined ? keywords.get(name) : position;
+    const given = signature.parameters.map(({ name }, index) => {
+      const value = index < args.positional.length ? args.positional[index] : keywords.get(name);
       keywords.delete(name);
-      const value = given === undefined ? fallback?.(scope) : given;
       scope.set(name, orUndefined(value, `parameter '${name}' was not provided`));
+      return value;
+    });
+    // A default sees every argument, of parameters behind its own, too.
+    for (const [index, { name, fallback }] of signature.parameters.entries()) {
+      if (given[index] === undefined && fallback !== null) scope.set(name, fallback(scope));
     }
     takeMore(signature, scope, args.positional.slice(signature.parameters.length), keywords);
     return capture(body, scope);
