@@ -1,5 +1,5 @@
-// In which form a chat template takes the content of a message: as one text, or as a list of parts. Templates do not say it,
-// so each is tried with both forms.
+// In which form a chat template takes the content of messages: as one text, or as a list of parts. Templates do not say it, and take
+// those of one role in another form than those of the next: each is tried with both.
 
 import type { ContentFormat } from '../config/content-formats.ts';
 import type { ChatMessage, TextPart } from './tokenizer.ts';
@@ -10,26 +10,50 @@ export interface TakenForms {
   readonly parts: boolean;
 }
 
-/** No real text has these private-use characters. */
-const PROBE = '\u{F8FF}svc:content\u{F8FF}';
+type Content = ChatMessage['content'];
+/** Writes a conversation; null where the template refuses it. */
+export type TryTemplate = (messages: readonly object[]) => string | null;
+
+/** No real text has these private-use characters. Two, for some templates write the first part alone. */
+const PROBES = ['first', 'second'].map((name) => `\u{F8FF}svc:${name}\u{F8FF}`);
+const TEXT = PROBES.join(' ');
+const PARTS = PROBES.map((text): TextPart => ({ type: 'text', text }));
 /** A list that is written like a text shows the names of its fields. */
 const FIELD_OF_PART = /['"]type['"]/;
 
+const QUESTION = { role: 'user', content: 'Hello' };
+const CALL = { id: 'probe0000', type: 'function', function: { name: 'probe', arguments: {} } };
+
+/** A short conversation with a message of this role. */
+function conversationWith(role: string, content: Content): readonly object[] {
+  switch (role) {
+    case 'user':
+      return [{ role, content }];
+    case 'assistant':
+      return [QUESTION, { role, content }, QUESTION];
+    case 'tool':
+      return [
+        QUESTION,
+        { role: 'assistant', content: '', tool_calls: [CALL] },
+        { role, content, name: CALL.function.name, tool_call_id: CALL.id },
+      ];
+    default:
+      return [{ role, content }, QUESTION];
+  }
+}
+
 /**
  * @param format other than `auto` is believed.
- * @param render writes a conversation; null where the template refuses it.
+ * @returns null where it writes neither.
  */
-export function takenForms(
-  format: ContentFormat,
-  render: (messages: readonly object[]) => string | null,
-): TakenForms {
-  if (format !== 'auto') return { text: format === 'string', parts: format === 'openai' };
-  const writes = (content: ChatMessage['content']): boolean => {
-    const text = render([{ role: 'user', content }]) ?? '';
-    return text.includes(PROBE) && !FIELD_OF_PART.test(text);
+export function takenForms(role: string, format: ContentFormat, render: TryTemplate): TakenForms | null {
+  const writes = (content: Content): boolean => {
+    const written = render(conversationWith(role, content)) ?? '';
+    const isList = Array.isArray(content) && FIELD_OF_PART.test(written);
+    return PROBES.every((probe) => written.includes(probe)) && !isList;
   };
-  const parts = writes([{ type: 'text', text: PROBE }]);
-  return { text: !parts || writes(PROBE), parts };
+  const [text, parts] = [format !== 'openai' && writes(TEXT), format !== 'string' && writes(PARTS)];
+  return text || parts ? { text, parts } : null;
 }
 
 /** The content in a form that the template takes; one that it takes already stays as it is. */

@@ -2,16 +2,22 @@
 
 import type { ContentFormat } from '../config/content-formats.ts';
 import { type ArgumentsForm, argumentsForm, inArgumentsForm } from './arguments-form.ts';
-import { inTakenForm, type TakenForms, takenForms } from './content-format.ts';
+import { inTakenForm, type TakenForms, type TryTemplate, takenForms } from './content-format.ts';
 import type { Template } from './jinja/template.ts';
 import type { ChatMessage } from './tokenizer.ts';
 
 export interface MessageForm {
+  /** By role. */
+  readonly contents: ReadonlyMap<string, TakenForms>;
+  /** Of all other roles. */
   readonly content: TakenForms;
   readonly callArguments: ArgumentsForm;
-  /** Knows the role `developer`, which others get as `system`. */
-  readonly knowsDevelopers: boolean;
 }
+
+/** Besides users. */
+const ROLES = ['system', 'assistant', 'tool'];
+/** The role that is `system` for templates which do not know it. */
+const DEVELOPER = 'developer';
 
 /** @param source of `template`. */
 export function messageForm(
@@ -20,7 +26,7 @@ export function messageForm(
   specialTokens: Readonly<Record<string, string>>,
   contentFormat: ContentFormat,
 ): MessageForm {
-  const render = (messages: readonly object[]): string | null => {
+  const render: TryTemplate = (messages) => {
     try {
       return template.render({ ...specialTokens, messages, add_generation_prompt: true });
     } catch {
@@ -28,19 +34,26 @@ export function messageForm(
       return null;
     }
   };
-  return {
-    content: takenForms(contentFormat, render),
-    callArguments: argumentsForm(render),
-    knowsDevelopers: source.includes('developer'),
-  };
+  const plain = { text: contentFormat !== 'openai', parts: contentFormat === 'openai' };
+  const content = takenForms('user', contentFormat, render) ?? plain;
+  // Where a template cannot be tried with a role, a text is written by more templates than a list is.
+  const untried = content.text ? plain : content;
+  const contents = new Map(
+    ROLES.map((role) => [role, takenForms(role, contentFormat, render) ?? untried] as const),
+  );
+  // One that writes whatever role there is does not know it.
+  const ofDevelopers = source.includes(DEVELOPER) ? takenForms(DEVELOPER, contentFormat, render) : null;
+  if (ofDevelopers !== null) contents.set(DEVELOPER, ofDevelopers);
+  return { contents, content, callArguments: argumentsForm(render) };
 }
 
 export function inMessageForm(message: ChatMessage, form: MessageForm): object {
-  const { role, content, tool_calls } = message;
+  const { content, tool_calls } = message;
+  const role = message.role === DEVELOPER && !form.contents.has(DEVELOPER) ? 'system' : message.role;
   return {
     ...message,
-    role: role === 'developer' && !form.knowsDevelopers ? 'system' : role,
-    content: inTakenForm(content, form.content),
+    role,
+    content: inTakenForm(content, form.contents.get(role) ?? form.content),
     ...(tool_calls !== undefined && { tool_calls: inArgumentsForm(tool_calls, form.callArguments) }),
   };
 }

@@ -94,7 +94,31 @@ describe('chat templates', () => {
   it('get developers as system where they know none', async () => {
     const messages = [{ role: 'developer', content: 'x' }];
     expect(await render('{{ messages[0].role }}', messages)).toBe('system');
-    expect(await render("{% if messages[0].role == 'developer' %}dev{% endif %}", messages)).toBe('dev');
+    const own =
+      "{% for m in messages %}{% if m.role == 'developer' %}dev: {{ m.content }}{% endif %}{% endfor %}";
+    expect(await render(own, messages)).toBe('dev: x');
+    // The word alone does not write the message.
+    const preamble =
+      "# developer preamble {% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% endif %}{% endfor %}";
+    expect(await render(preamble, messages)).toBe('# developer preamble x');
+  });
+
+  it('get the parts of each role as they write those, and texts in place of those that they do not', async () => {
+    const parts = ['a', 'b'].map((text) => ({ type: 'text' as const, text }));
+    const calls = [{ id: 'abcdef123', type: 'function' as const, function: { name: 'f', arguments: {} } }];
+    const messages = [
+      { role: 'system', content: parts },
+      { role: 'user', content: parts },
+      { role: 'assistant', content: parts, tool_calls: calls },
+      { role: 'tool', content: parts },
+    ];
+    const walk =
+      '{% if m.content is string %}"{{ m.content }}"{% else %}{% for p in m.content %}<{{ p.text }}>{% endfor %}{% endif %}';
+    const ofUsers = `{% for m in messages %}{% if m.role == 'user' %}${walk}{% elif m.role == 'assistant' %}{{ m.content[0].text if m.content is not string else m.content }}{% else %}{{ m.content }}{% endif %}|{% endfor %}`;
+    expect(await render(ofUsers, messages)).toBe('a\nb|<a><b>|a\nb|a\nb|');
+    expect(await render(`{% for m in messages %}${walk}|{% endfor %}`, messages)).toBe(
+      '<a><b>|<a><b>|<a><b>|<a><b>|',
+    );
   });
 });
 
