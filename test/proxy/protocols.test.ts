@@ -195,6 +195,13 @@ describe('through the proxy', () => {
       await proxy.post('/v1/responses', { ...RESPONSE, previous_response_id: made.id }),
     );
     expect(next).toMatchObject({ status: 400, param: 'previous_response_id' });
+    const input = [{ type: 'item_reference', id: made.output[0].id }];
+    const referred = await errorOf(await proxy.post('/v1/responses', { ...RESPONSE, input }));
+    expect(referred).toMatchObject({
+      status: 400,
+      param: 'input',
+      message: expect.stringContaining('store: false'),
+    });
     const kept = await errorOf(await fetch(`${proxy.url}/v1/responses/${made.id}`));
     expect([kept.status, kept.message]).toEqual([
       404,

@@ -211,6 +211,39 @@ describe('a response that was kept', () => {
     expect(third.usage?.input_tokens).toBeGreaterThan(second.usage?.input_tokens ?? 0);
   });
 
+  it('has items to which a later request refers by their ids, as the ai SDK does', async () => {
+    const { client } = svc;
+    const first = await client.responses.create(REQUEST);
+    const { data } = await client.responses.inputItems.list(first.id);
+    const [asked, said] = [data[0]!, first.output[0]!];
+    const more = { role: 'user' as const, content: 'and of the land?' };
+    const refer = (id: string | undefined) => ({ type: 'item_reference' as const, id: `${id}` });
+    const byId = await client.responses.create({
+      ...REQUEST,
+      input: [refer(asked.id), refer(said.id), more],
+    });
+    const whole = await client.responses.create({
+      ...REQUEST,
+      previous_response_id: first.id,
+      input: [more],
+    });
+    expect(byId.output_text).toBe(whole.output_text);
+    expect(byId.usage?.input_tokens).toBe(whole.usage?.input_tokens);
+    const kept = await client.responses.inputItems.list(byId.id, { order: 'asc' });
+    expect(kept.data.slice(0, 2)).toEqual([asked, said]);
+
+    const refused = async (input: object[], key: string = KEYS[0]) =>
+      errorOf(await svc.post('/v1/responses', { ...REQUEST, input }, { authorization: `Bearer ${key}` }));
+    const twice = await refused([refer(said.id), refer(said.id)]);
+    expect(twice).toMatchObject({ status: 400, param: 'input', message: expect.stringContaining('twice') });
+    const absent = { status: 404, param: 'input', message: expect.stringContaining('store: false') };
+    expect(await refused([refer(said.id)], KEYS[1])).toMatchObject(absent);
+    for (const id of ['msg_none_0', `${said.id}0`, '_'])
+      expect(await refused([refer(id)])).toMatchObject(absent);
+    await client.responses.delete(first.id);
+    expect(await refused([refer(said.id)])).toMatchObject(absent);
+  });
+
   it('has pages of what it was told, from either end', async () => {
     const input = Array.from({ length: 5 }, (_, index) => ({ role: 'user' as const, content: `${index}` }));
     const { id } = await svc.client.responses.create({ ...REQUEST, input });
@@ -244,6 +277,28 @@ describe('a response that was kept', () => {
         return (await fetch(`${own.url}/v1/responses/${id}`)).status;
       };
       expect([await send(0), await send(10_000)]).toEqual([200, 404]);
+    } finally {
+      await own.close();
+    }
+  });
+
+  it('counts with the items that it refers to', async () => {
+    const own = await startTestServer({
+      model: { config: { max_position_embeddings: 8192 } },
+      server: { responseStore: { maxBytes: 8192 } },
+    });
+    try {
+      const told = await own.client.responses.create({ ...REQUEST, input: 'sea '.repeat(1000) });
+      const { data } = await own.client.responses.inputItems.list(told.id);
+      const { id } = await own.client.responses.create({
+        ...REQUEST,
+        input: [
+          { type: 'item_reference', id: `${data[0]?.id}` },
+          { role: 'user', content: 'sea '.repeat(500) },
+        ],
+      });
+      expect((await own.client.responses.retrieve(id)).id).toBe(id);
+      await expect(own.client.responses.retrieve(told.id)).rejects.toThrow(OpenAI.NotFoundError);
     } finally {
       await own.close();
     }

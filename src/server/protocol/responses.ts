@@ -72,10 +72,13 @@ const reasoningItem = z.looseObject({
   status,
 });
 
+/** Stands for an item of a response that is kept. */
+const itemReference = z.looseObject({ type: z.literal('item_reference'), id });
+
 const inputItem = z.discriminatedUnion(
   'type',
-  [messageItem, functionCallItem, functionCallOutputItem, reasoningItem],
-  { error: 'must be "message", "function_call", "function_call_output" or "reasoning"' },
+  [messageItem, functionCallItem, functionCallOutputItem, reasoningItem, itemReference],
+  { error: 'must be "message", "function_call", "function_call_output", "reasoning" or "item_reference"' },
 );
 
 export type InputItem = z.output<typeof inputItem>;

@@ -55,16 +55,42 @@ export function itemId(type: Item['type'], answerId: string, index: number | `in
   return `${PREFIXES[type]}_${answerId}_${index}`;
 }
 
-/** @param answerId makes the ids of items that came without one. */
-export function readInput(input: CreateResponseRequest['input'], answerId: string): readonly Item[] {
+/** The answer for which `itemId` made an id. */
+export function answerIdOf(id: string): string {
+  return id.slice(id.indexOf('_') + 1, id.lastIndexOf('_'));
+}
+
+/**
+ * @param answerId makes the ids of items that came without one.
+ * @param referenced gives the item that a reference names.
+ */
+export function readInput(
+  input: CreateResponseRequest['input'],
+  answerId: string,
+  referenced: (id: string) => Item,
+): readonly Item[] {
   const given: readonly InputItem[] =
     typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input;
   return given.map((item, index) =>
-    readItem(item, item.id ?? itemId(item.type ?? 'message', answerId, `in${index}`)),
+    item.type === 'item_reference'
+      ? referenced(item.id)
+      : readItem(item, item.id ?? itemId(item.type ?? 'message', answerId, `in${index}`)),
   );
 }
 
-function readItem(item: InputItem, id: string): Item {
+/** Characters of the texts of an item. */
+export function textLength(item: Item): number {
+  switch (item.type) {
+    case 'function_call':
+      return item.arguments.length;
+    case 'function_call_output':
+      return item.output.length;
+    default:
+      return item.content.reduce((sum, { text }) => sum + text.length, 0);
+  }
+}
+
+function readItem(item: Exclude<InputItem, { type: 'item_reference' }>, id: string): Item {
   const head = { id, status: item.status ?? 'completed' } as const;
   switch (item.type) {
     case 'function_call': {

@@ -23,7 +23,7 @@ import {
 import { proxiedAnswerId } from '../proxied-request.ts';
 import { rethrowRenamed } from '../read-sampling.ts';
 import { FIELD_NAMES, toChatRequest } from '../responses/chat-request.ts';
-import { type Item, readInput } from '../responses/items.ts';
+import { answerIdOf, type Item, readInput, textLength } from '../responses/items.ts';
 import { type ResponseObject, responseFields } from '../responses/response-object.ts';
 import type { StoredResponse } from '../responses/response-store.ts';
 import { ResponsesWriter } from '../responses/responses-writer.ts';
@@ -61,12 +61,13 @@ async function parse(
   const earlier = earlierResponse(context, owner, body);
   const before: readonly Item[] = earlier === null ? [] : [...earlier.input, ...earlier.response.output];
   checkNumItems(before.length, body);
-  const input = [...before, ...readInput(body.input, request.id)];
+  const { items, numReferenced } = readItems(context, owner, body, request.id);
+  const input = [...before, ...items];
   const chat = toChatRequest(body, input);
   const { answer, options, toolUse } = await prepareChat(context, engine, request, chat, PREFIX).catch(
     rethrowRenamed(FIELD_NAMES),
   );
-  const numBytes = (earlier?.numBytes ?? 0) + request.bodyLength;
+  const numBytes = (earlier?.numBytes ?? 0) + request.bodyLength + numReferenced;
   const keep = (response: ResponseObject, length: number): void =>
     context.responses.put(owner, { response, input, numBytes: numBytes + length });
   const writer = new ResponsesWriter({
@@ -81,14 +82,59 @@ async function parse(
 
 /**
  * Behind a proxy nothing is kept: the next request of the client may go to another instance.
- * @throws InvalidRequestError for a request there that goes on with an earlier response.
+ * @throws InvalidRequestError for a request there that goes on with an earlier response, or refers to its items.
  */
 function storing(request: FastifyRequest, body: CreateResponseRequest): CreateResponseRequest {
   if (proxiedAnswerId(request.headers) === null) return { ...body, store: body.store ?? true };
-  if (body.previous_response_id == null) return { ...body, store: false };
-  throw new InvalidRequestError(
-    'previous_response_id is not served behind a proxy, where no responses are kept: send the whole conversation as input items',
-    { param: 'previous_response_id' },
+  if (body.previous_response_id != null) {
+    throw new InvalidRequestError(
+      'previous_response_id is not served behind a proxy, where no responses are kept: send the whole conversation as input items',
+      { param: 'previous_response_id' },
+    );
+  }
+  if (typeof body.input !== 'string' && body.input.some(({ type }) => type === 'item_reference')) {
+    throw new InvalidRequestError(
+      'input has an item_reference, which is not served behind a proxy, where no responses are kept: send the items ' +
+        'themselves, as clients do that are told store: false',
+      { param: 'input' },
+    );
+  }
+  return { ...body, store: false };
+}
+
+/** `numReferenced` are the characters that came by reference and are not part of the body. */
+function readItems(
+  context: ServerContext,
+  owner: string,
+  { input }: CreateResponseRequest,
+  answerId: string,
+): { readonly items: readonly Item[]; readonly numReferenced: number } {
+  const seen = new Set<string>();
+  let numReferenced = 0;
+  const items = readInput(input, answerId, (id) => {
+    const item = referencedItem(context, owner, id);
+    // Bounds what a small body can ask for, too.
+    if (seen.has(id)) {
+      throw new InvalidRequestError(`input refers to the item ${preview(id)} twice: leave one out`, {
+        param: 'input',
+      });
+    }
+    seen.add(id);
+    numReferenced += textLength(item);
+    return item;
+  });
+  return { items, numReferenced };
+}
+
+/** @throws NotFoundError where it is not of a response that is kept, or that belongs to another key. */
+function referencedItem(context: ServerContext, owner: string, id: string): Item {
+  const stored = context.responses.get(owner, `${PREFIX}${answerIdOf(id)}`);
+  const item = stored && [...stored.response.output, ...stored.input].find((one) => one.id === id);
+  if (item) return item;
+  throw new NotFoundError(
+    `There is no item ${preview(id)}: its response was not stored, has been deleted, or was given up for later ones. ` +
+      'Send the item itself, as clients do that are told store: false',
+    { param: 'input' },
   );
 }
 
