@@ -23,6 +23,7 @@ import {
 import { shortened } from '../util/preview.ts';
 import { AccessLog } from './access-log.ts';
 import { ApiKeys, authorizationOf } from './auth.ts';
+import { closeWithConnection } from './close-with-connection.ts';
 import { useCors } from './cors.ts';
 import { errorBodyAt } from './error-shapes.ts';
 import { errorHeaders, rawErrorResponse, toSvcError } from './errors.ts';
@@ -117,6 +118,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   allowHalfClosed(app.server);
   checkHeads(app);
   app.addHook('onRequest', async (_request, { raw }) => {
+    closeWithConnection(raw);
     whileHalfClosed(raw, () => askForAnswer(raw));
     endAfterHalfClosed(raw);
   });

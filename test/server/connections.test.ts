@@ -95,6 +95,26 @@ describe('a client that shuts down its side behind its request', () => {
   });
 });
 
+describe('a client that sends requests behind each other on one connection and leaves', () => {
+  it.each([
+    ['whole answers', false],
+    ['streams', true],
+  ])('frees all of them (%s)', async (_, stream) => {
+    const svc = await startTestServer({ model: { config: { max_position_embeddings: 20_000 } } });
+    try {
+      for (const numAnswered of [0, 1]) {
+        const posts = rawPost(PATH, { ...ENDLESS, stream }).repeat(3);
+        const client = new RawClient(svc.server.port, rawPost(PATH, BODY).repeat(numAnswered) + posts);
+        await until(async () => svc.server.numInFlight === 3 && (await svc.engine.stats()).running === 3);
+        client.leave();
+        await until(async () => svc.server.numInFlight === 0 && (await isIdle(svc.engine)));
+      }
+    } finally {
+      await svc.close();
+    }
+  });
+});
+
 describe('a client that does not send its whole request in time', () => {
   let svc: TestServer;
   beforeAll(async () => {
