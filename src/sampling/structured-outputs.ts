@@ -84,7 +84,8 @@ export const structuredOutputsSchema = bounded(
 
 const responseFormat = z.discriminatedUnion('type', [
   z.looseObject({ type: z.literal('text') }),
-  z.looseObject({ type: z.literal('json_object') }),
+  /** Several servers take a schema here, and clients send it: what is asked for is not dropped in silence. */
+  z.looseObject({ type: z.literal('json_object'), schema: jsonSchema.nullish() }),
   z.looseObject({
     type: z.literal('json_schema'),
     json_schema: z.looseObject({
@@ -121,7 +122,7 @@ export function responseFormatConstraint(given: z.output<typeof responseFormatSc
     case 'text':
       return null;
     case 'json_object':
-      return { kind: 'jsonSchema', schema: ANY_OBJECT };
+      return { kind: 'jsonSchema', schema: given.schema ?? ANY_OBJECT };
     case 'json_schema':
       return { kind: 'jsonSchema', schema: given.json_schema.schema };
     case 'structural_tag':

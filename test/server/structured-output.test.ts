@@ -73,6 +73,23 @@ describe('structured output', () => {
     },
   );
 
+  it('keeps a JSON object to the schema beside its type, as some clients send it', async () => {
+    const schema = { $ref: '#/definitions/Pet', definitions: { Pet: { ...SCHEMA, required: ['mood'] } } };
+    const asked = {
+      ...CHAT,
+      bad_words: [' ', '\n'],
+      temperature: 1.5,
+      response_format: { type: 'json_object', schema },
+    };
+    const { choices } = await bodyOf(await svc.post('/v1/chat/completions', asked));
+    expect(FORMAT_OF_MOOD.enum).toContain(JSON.parse(choices[0].message.content).mood);
+    const wrong = { response_format: { type: 'json_object', schema: { type: 'thing' } } };
+    expect(await refusal(wrong, '/v1/chat/completions')).toMatchObject({
+      status: 400,
+      param: 'response_format',
+    });
+  });
+
   it('lets other requests go on while the first constraint is prepared', async () => {
     const own = await startTestServer({ folder: 'models/svc-chat' });
     const { tokenizer, limits } = own.engine;
