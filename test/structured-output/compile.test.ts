@@ -172,6 +172,17 @@ describe('a JSON Schema', () => {
     expect(verdicts(json({ multipleOf: 0.01 }), texts([...cents, 0.001, 1.005]))).toEqual(texts(cents));
   });
 
+  it('spells numbers that a schema names as a program does', () => {
+    const named = ['1', '-2.5', '0', '1e+21', '5e-324'];
+    const others = ['1.0', '1.00', '1e0', '-2.50', '-0', '0.0', '2', '-2', '1e21'];
+    expect(verdicts(json({ enum: named.map(Number) }), [...named, ...others])).toEqual(named);
+    expect(verdicts(json({ const: 1 }), [...named, ...others])).toEqual(['1']);
+    expect(verdicts(json({ type: 'integer', enum: [1, 2.5] }), ['1', '1.0', '2.5'])).toEqual(['1']);
+    expect(
+      verdicts(json({ anyOf: [{ type: 'integer' }, { enum: [2.5] }] }), ['1', '1.0', '2.5', '2.50']),
+    ).toEqual(['1', '2.5']);
+  });
+
   it.each([
     [
       { properties: { tags: { type: 'array', uniqueItems: true }, last: { type: 'string' } } },

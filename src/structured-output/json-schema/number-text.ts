@@ -82,6 +82,7 @@ function makeDfa(set: NumberSet, budget: Budget): Dfa | null {
   const isMultiple = set.multiples.length + set.nonMultiples.length > 0;
   if (set.min === -Infinity && set.max === Infinity && set.shape === 'any' && !isMultiple)
     return toDfa(ANY_NUMBER, budget);
+  if (set.min === set.max && !isMultiple) return toDfa(oneNumber(set.min, set.shape), budget);
   const style: TextStyle = { shape: set.shape, isExact: isMultiple };
   const negative = magnitudes(Math.max(0, -set.max), -set.min, style);
   const positive = magnitudes(Math.max(0, set.min), set.max, style);
@@ -89,6 +90,12 @@ function makeDfa(set: NumberSet, budget: Budget): Dfa | null {
   for (const divisor of set.multiples) dfa = intersect(dfa, multiplesDfa(divisor, budget), budget);
   for (const divisor of set.nonMultiples) dfa = subtract(dfa, multiplesDfa(divisor, budget), budget);
   return dfa;
+}
+
+/** As a program writes it: among all spellings of 1 a model could go on with zeros, and readers take 1.0 for a fraction. */
+function oneNumber(value: number, shape: NumberSet['shape']): Regular {
+  const fits = shape === 'any' || (shape === 'integer') === Number.isInteger(value);
+  return fits ? text(JSON.stringify(value)) : NOTHING;
 }
 
 interface TextStyle {
