@@ -9,10 +9,11 @@ import { whileHalfClosed } from '../http/half-closed.ts';
 import { PacedWriter } from '../http/paced-writer.ts';
 import { WAITING } from '../http/sse.ts';
 import type { EndpointAdapter } from './endpoints/endpoint.ts';
-import type { ResponseHead } from './upstream-request.ts';
+import { CONTENTS_HEADER, type ResponseHead } from './upstream-request.ts';
 
-/** Headers of one connection, which are no part of the answer. */
-const HOP_BY_HOP = new Set([
+/** Headers of one connection, and what instances tell the proxy alone: no part of the answer. */
+const NOT_PASSED_ON = new Set([
+  CONTENTS_HEADER,
   'connection',
   'keep-alive',
   'proxy-authenticate',
@@ -93,7 +94,7 @@ export class ClientResponse {
 /** Without what belongs to the connection, and without CORS headers: those of the proxy hold. */
 function passedOn(headers: ResponseHead['headers']): Headers {
   const isPassedOn = ([name]: [string, unknown]): boolean =>
-    !HOP_BY_HOP.has(name) && !name.startsWith('access-control-');
+    !NOT_PASSED_ON.has(name) && !name.startsWith('access-control-');
   return Object.fromEntries(Object.entries(texts(headers)).filter(isPassedOn));
 }
 

@@ -23,7 +23,7 @@ import type { Phase, ProxyMetrics } from './metrics.ts';
 import type { RecentTransfers } from './recent-transfers.ts';
 import { withFields } from './request-body.ts';
 import { relayBytes, relayEvents } from './stream-relay.ts';
-import { type ResponseHead, UpstreamRequest } from './upstream-request.ts';
+import { CONTENTS_HEADER, type ResponseHead, UpstreamRequest } from './upstream-request.ts';
 
 interface ForwarderParts {
   readonly picker: InstancePicker;
@@ -33,6 +33,8 @@ interface ForwarderParts {
   readonly deadlines: ProxyDeadlines;
   readonly instanceKey: InstanceKey;
 }
+
+type HeaderValue = ResponseHead['headers'][string];
 
 /** Under which id D gets a request, and who has computed its prompt. */
 interface Prefilled {
@@ -174,7 +176,8 @@ export class Forwarder {
   async #stream(request: ClientRequest, first: UpstreamRequest, head: ResponseHead): Promise<void> {
     const { body, response } = request.options;
     response.begin(head, first.instance.supportsResume);
-    for (let upstream = first; ; upstream = await this.#resume(request, upstream)) {
+    const contents = head.headers[CONTENTS_HEADER];
+    for (let upstream = first; ; upstream = await this.#resume(request, upstream, contents)) {
       try {
         await this.#relay(request, upstream);
         request.transfer = null;
@@ -202,8 +205,13 @@ export class Forwarder {
   /**
    * Another D writes the stream from its beginning; the events that the client has are dropped on the way. It may be the same D: the id
    * of the transfer is being cancelled there, so the request goes without one.
+   * @param contents of the model and the adapter that the stream is of: they may have changed under their names.
    */
-  async #resume(request: ClientRequest, broken: UpstreamRequest): Promise<UpstreamRequest> {
+  async #resume(
+    request: ClientRequest,
+    broken: UpstreamRequest,
+    contents: HeaderValue,
+  ): Promise<UpstreamRequest> {
     const { progress, attempts } = request;
     const { endpoint, body, id } = request.options;
     if (progress.numEvents > request.resumedAt) attempts.clear();
@@ -217,7 +225,7 @@ export class Forwarder {
       const decode = this.#pickDecode(request, broken.instance);
       if (decode === null) throw cutOff();
       const upstream = this.#send(request, decode, 'decode', bytes, id);
-      const status = await statusOf(upstream);
+      const status = await statusOf(upstream, contents);
       if (status === 200) {
         this.#parts.metrics.resumes.inc();
         return upstream;
@@ -284,11 +292,12 @@ function secondsSince(milliseconds: number): number {
   return (performance.now() - milliseconds) / 1000;
 }
 
-/** 200 where it writes events, which go on; else its answer is dropped. Null where it gives none. */
-async function statusOf(upstream: UpstreamRequest): Promise<number | null> {
+/** 200 where it writes events of these contents, which go on; else its answer is dropped. Null where it gives none. */
+async function statusOf(upstream: UpstreamRequest, contents: HeaderValue): Promise<number | null> {
   try {
     const head = await upstream.head;
-    if (head.status === 200 && isEventStream(head)) return 200;
+    const isSame = head.headers[CONTENTS_HEADER] === contents;
+    if (head.status === 200 && isEventStream(head) && isSame) return 200;
     upstream.cancel(new UpstreamFailure('the instance does not continue the stream'));
     return head.status === 200 ? null : head.status;
   } catch (error) {

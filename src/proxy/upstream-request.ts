@@ -17,6 +17,8 @@ export interface ResponseHead {
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
+/** Of a stream with a journal: the contents of the model and the adapter that write it. */
+export const CONTENTS_HEADER = 'x-svc-contents';
 /** Of an answer that is held back until it is complete. */
 const MAX_WHOLE_BYTES = 64 * 1024 * 1024;
 

@@ -12,6 +12,14 @@ export function systemFingerprint(
   adapter: ServedAdapter | null,
 ): string {
   const formats = kvDType === dtype ? weightFormat : `${weightFormat}-kv_${kvDType}`;
-  const model = `svc-${version}-${isa}-${formats}-${modelFingerprint.slice(0, DIGITS)}`;
+  return `svc-${version}-${isa}-${formats}-${contentsOf({ modelFingerprint }, adapter)}`;
+}
+
+/** Of model and adapter, whatever their names. */
+export function contentsOf(
+  { modelFingerprint }: Pick<EngineInfo, 'modelFingerprint'>,
+  adapter: ServedAdapter | null,
+): string {
+  const model = modelFingerprint.slice(0, DIGITS);
   return adapter === null ? model : `${model}-lora_${adapter.digest.slice(0, DIGITS)}`;
 }

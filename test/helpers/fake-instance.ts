@@ -33,6 +33,8 @@ export interface FakeInstanceOptions {
   readonly about?: Partial<RegistrationMessage>;
   /** It says no more than the three keys that every instance says, and keeps no journal. */
   readonly isPlain?: boolean;
+  /** What it says of its model and adapter beside each stream. */
+  readonly contents?: string;
   readonly secret?: string;
   readonly apiKey?: string;
   readonly heartbeatMs?: number;
@@ -222,7 +224,8 @@ export class FakeInstance {
     trouble: Trouble,
     response: ServerResponse,
   ): Promise<void> {
-    const { isPlain = false, tokenMs } = this.#options;
+    const { isPlain = false, tokenMs, contents } = this.#options;
+    if (contents !== undefined) response.setHeader('x-svc-contents', contents);
     const hasJournal = !isPlain && headers['x-svc-journal'] === '1';
     const isKnown = body.svc_resume !== undefined;
     response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });

@@ -180,6 +180,27 @@ describe('a stream whose instance fails in the middle', () => {
     expect(events[4]).toBe('data: [DONE]');
   });
 
+  it('is continued by instances of the same model and adapter alone, and clients do not hear of it', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D', { contents: 'first' });
+    const [changed] = await proxy.join('D', { contents: 'second' });
+    d?.troubles.push({ at: 3, does: 'die' });
+    while (d?.requests.length === 0) {
+      changed?.requests.splice(0);
+      const response = await proxy.post('/v1/completions', BODY);
+      expect(response.headers.has('x-svc-contents')).toBe(false);
+      const text = await response.text();
+      if (d.requests.length > 0) expect(text).toContain('no other one can continue it');
+    }
+    expect(changed?.requests).toHaveLength(1);
+    await proxy.join('D', { contents: 'second' });
+    changed?.troubles.push({ at: 3, does: 'reset' });
+    while (changed!.troubles.length > 0) {
+      expect(eventsOf((await stream(proxy, BODY)).text, 0)).toHaveLength(NUM_TOKENS);
+    }
+    expect(await proxy.metric('resumes_total')).toBe(1);
+  });
+
   it('is not continued by an instance of another model, nor of an instance that keeps no journal', async () => {
     const proxy = await TestProxy.start();
     const [d] = await proxy.join('D');

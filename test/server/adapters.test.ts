@@ -74,6 +74,20 @@ describe('a request that names an adapter', () => {
     expect(new Set(fingerprints).size).toBe(3);
   });
 
+  it('tells a proxy that reads its stream what model and adapter hold', async () => {
+    const headers = { 'x-svc-journal': '1' };
+    const contents = await Promise.all(
+      [MODEL, 'red', 'green', 'red'].map(async (model) => {
+        const response = await svc.post('/v1/completions', { ...REQUEST, model, stream: true }, headers);
+        await response.text();
+        return response.headers.get('x-svc-contents');
+      }),
+    );
+    expect(new Set(contents).size).toBe(3);
+    expect(contents[3]).toBe(contents[1]);
+    expect(contents[1]).toBe(`${contents[0]}${/-lora_.*/.exec(contents[1]!)?.[0]}`);
+  });
+
   it('is streamed, and chats are answered', async () => {
     const stream = await svc.client.completions.create({
       ...REQUEST,

@@ -13,6 +13,10 @@ import type { RouteAbout } from '../openapi.ts';
 import type { GenerationRun, ParsedRequest } from '../parsed-request.ts';
 import { respondStream, respondWhole } from '../respond.ts';
 import type { ServerContext } from '../server-context.ts';
+import { contentsOf } from '../system-fingerprint.ts';
+
+/** Of a stream with a journal: only an instance of the same model and adapter may go on with it. */
+const CONTENTS_HEADER = 'x-svc-contents';
 
 export interface GenerationEndpoint {
   readonly path: string;
@@ -56,6 +60,7 @@ export async function generate(
       const run = { signal: controller.signal, ticket: open(numSequences(parsed)) };
       if (!parsed.isStream)
         return await replyJson(reply, await respondWhole(engine, parsed, run), writeTimeoutMs);
+      if (parsed.keepsJournal) reply.header(CONTENTS_HEADER, contentsOf(engine.info, adapter));
       const sse = new SseStream(reply, writeTimeoutMs);
       return await stream(engine, parsed, run, sse, request, controller);
     } finally {
