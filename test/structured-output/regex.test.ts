@@ -62,6 +62,52 @@ describe('a pattern', () => {
     );
   });
 
+  it('looks ahead from where a text begins as JavaScript does', () => {
+    const inner = pattern.filter((source) => !source.includes('|'));
+    const lookahead = fc
+      .tuple(fc.constantFrom('(?=', '(?!'), pattern)
+      .map(([start, source]) => `${start}${source})`);
+    const source = fc
+      .tuple(
+        fc.array(lookahead, { minLength: 1, maxLength: 2 }),
+        inner,
+        fc.constantFrom('', '$', '|b', '|^(?!a)b$'),
+      )
+      .map(([lookaheads, rest, end]) => `^${lookaheads.join('')}${rest}${end}`);
+    const text = fc.array(char, { maxLength: 6 }).map((chars) => chars.join(''));
+    fc.assert(
+      fc.property(source, fc.array(text, { minLength: 5, maxLength: 5 }), (one, texts) => {
+        const [somewhere, whole] = [matcherOf(one), matcherOf(one, parseWholePattern)];
+        for (const written of texts) {
+          expect([one, written, somewhere(written)]).toEqual([
+            one,
+            written,
+            new RegExp(one, 'u').test(written),
+          ]);
+          expect([one, written, whole(written)]).toEqual([
+            one,
+            written,
+            new RegExp(`^(?:${one})$`, 'u').test(written),
+          ]);
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it.each([
+    // z.email() of zod, Decimal of pydantic, z.hostname().
+    [
+      "^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$",
+      ['a.b@c.de', '_@x-y.org'],
+      ['.a@c.de', 'a..b@c.de', 'a@c', 'a.@c.de'],
+    ],
+    ['^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$', ['1', '-0.5', '.5', '+00'], ['', '-', '.', '1.2.3', '+.']],
+    ['^(?=.{1,7}\\.?$)[a-z]+(\\.[a-z]+)*\\.?$', ['a.b', 'abcdefg.'], ['abcdefgh', 'abcdefg.h']],
+  ])('looks ahead in what libraries write: %s', (source, good, bad) => {
+    expect([...good, ...bad].filter(matcherOf(source))).toEqual(good);
+  });
+
   it('knows the properties of characters that Unicode has', () => {
     expect(['é', '語', 'x'].every(matcherOf('^\\p{Letter}$'))).toBe(true);
     expect(['1', '', '!'].some(matcherOf('^\\p{Letter}$'))).toBe(false);
@@ -70,6 +116,9 @@ describe('a pattern', () => {
   it.each([
     ['(?=a)b', 'lookahead'],
     ['(?!a)b', 'negative lookahead'],
+    ['^b(?=a)', 'only behind the ^'],
+    ['^((?=a)b)', 'only behind the ^'],
+    ['^(?=a(?!b))a', 'only behind the ^'],
     ['(?<=a)b', 'lookbehind'],
     ['(a)\\1', 'backreference'],
     ['\\bword', 'word boundary'],

@@ -2,26 +2,28 @@
 
 import type { Budget } from '../limits.ts';
 import { CLASS_ESCAPES, NOT_LINE_END, unicodeProperty } from './char-classes.ts';
-import { ANY_CHAR, chars, choice, EMPTY, type Regular, repeat, sequence } from './regular.ts';
+import { intersect, subtract } from './dfa.ts';
+import { ANY_CHAR, chars, choice, EMPTY, type Regular, repeat, sequence, toDfa } from './regular.ts';
 import { invertRanges, type Range } from './utf8.ts';
 
 const CONTROL_ESCAPES: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, f: 12, r: 13, '0': 0 };
-const REFUSED_GROUPS: readonly (readonly [string, string])[] = [
-  ['(?=', 'a lookahead'],
-  ['(?!', 'a negative lookahead'],
-  ['(?<=', 'a lookbehind'],
-  ['(?<!', 'a negative lookbehind'],
+const ONLY_AT_BEGIN = 'which is enforced only behind the ^ that a pattern begins with';
+const REFUSED_GROUPS: readonly (readonly [start: string, name: string, why: string])[] = [
+  ['(?=', 'a lookahead', ONLY_AT_BEGIN],
+  ['(?!', 'a negative lookahead', ONLY_AT_BEGIN],
+  ['(?<=', 'a lookbehind', 'which cannot be enforced'],
+  ['(?<!', 'a negative lookbehind', 'which cannot be enforced'],
 ];
+const ANYTHING = repeat(ANY_CHAR, 0, null);
 
 /** The texts that match from their first to their last character. */
 export function parseWholePattern(pattern: string, budget: Budget): Regular {
-  return new PatternParser(pattern, budget).parse();
+  return new PatternParser(pattern, budget).parse(EMPTY);
 }
 
 /** The texts that have a match somewhere, as JSON Schema reads patterns. */
 export function parsePattern(pattern: string, budget: Budget): Regular {
-  const anything = repeat(ANY_CHAR, 0, null);
-  return sequence(anything, parseWholePattern(pattern, budget), anything);
+  return sequence(ANYTHING, new PatternParser(pattern, budget).parse(ANYTHING));
 }
 
 class PatternParser {
@@ -38,10 +40,38 @@ class PatternParser {
     this.#source = [...pattern];
   }
 
-  parse(): Regular {
-    const expression = this.#choice();
+  /** @param tail what a text may have behind a match. */
+  parse(tail: Regular): Regular {
+    const options = [this.#option(tail)];
+    while (this.#takeIf('|')) options.push(this.#option(tail));
     if (this.#at < this.#source.length) this.#refuse('has a ) without a (');
-    return expression;
+    return options.length === 1 ? options[0]! : choice(...options);
+  }
+
+  /** Lookaheads are about all the text from where they are: at its beginning that is one set of texts within another. */
+  #option(tail: Regular): Regular {
+    if (!this.#takeIf('^')) return sequence(this.#sequence(), tail);
+    const lookaheads = this.#lookaheads();
+    const rest = sequence(this.#sequence(), tail);
+    const begin: Regular = { kind: 'edge', at: 'begin' };
+    if (lookaheads.length === 0) return sequence(begin, rest);
+    let dfa = toDfa(rest, this.#budget);
+    for (const { seen, isNegative } of lookaheads) {
+      const texts = toDfa(sequence(seen, ANYTHING), this.#budget);
+      dfa = (isNegative ? subtract : intersect)(dfa, texts, this.#budget);
+    }
+    return sequence(begin, { kind: 'dfa', dfa });
+  }
+
+  #lookaheads(): { readonly seen: Regular; readonly isNegative: boolean }[] {
+    const found: { seen: Regular; isNegative: boolean }[] = [];
+    for (;;) {
+      const isNegative = this.#takeIf('(?!');
+      if (!isNegative && !this.#takeIf('(?=')) return found;
+      const seen = this.#peek() === ')' ? EMPTY : this.#choice();
+      if (!this.#takeIf(')')) this.#refuse('has a ( without a )');
+      found.push({ seen, isNegative });
+    }
   }
 
   #refuse(what: string): never {
@@ -131,8 +161,8 @@ class PatternParser {
 
   #group(): Regular {
     this.#at -= 1;
-    for (const [start, name] of REFUSED_GROUPS)
-      if (this.#takeIf(start)) this.#refuse(`has ${name} ${start}…), which cannot be enforced`);
+    for (const [start, name, why] of REFUSED_GROUPS)
+      if (this.#takeIf(start)) this.#refuse(`has ${name} ${start}…), ${why}`);
     this.#at += 1;
     if (this.#takeIf('?') && !this.#takeIf(':')) {
       if (!this.#takeIf('<')) this.#refuse('has a kind of group that cannot be enforced');
