@@ -76,7 +76,7 @@ async function loadFrom(
   share: RankShare,
 ): Promise<Model> {
   const names = findTensorNames(checkpoint, published.tensorNames);
-  const isHeadItsOwn = published.tieWordEmbeddings && hasOwnHead(checkpoint, published, names);
+  const isHeadItsOwn = hasOwnHead(checkpoint, published, names);
   const config = isHeadItsOwn ? { ...published, tieWordEmbeddings: false } : published;
   expectItsLayers(checkpoint, config, names);
   expectOneQuantization(source, config, options);

@@ -12,12 +12,14 @@ import type { TensorNames } from '../tensor-names.ts';
 const SAMPLES = 64;
 const SAMPLE_BYTES = 4096;
 
-/** Whether the checkpoint has a head that is not its embeddings. */
+/** Whether the checkpoint has a head that is not its embeddings, although its config.json says so. */
 export function hasOwnHead(
   checkpoint: Checkpoint,
-  { vocabSize, hiddenSize }: ModelConfig,
+  { vocabSize, hiddenSize, tieWordEmbeddings, pooling }: ModelConfig,
   { embedding, head }: TensorNames,
 ): boolean {
+  const hasLogits = pooling === null || (pooling.task === 'score' && pooling.head.kind === 'tokens');
+  if (!tieWordEmbeddings || !hasLogits) return false;
   const names = [`${embedding}.weight`, `${head}.weight`];
   const [table, own] = names;
   const dtype = checkpoint.dtypeOf(own!);
