@@ -110,6 +110,11 @@ describe('a tokenizer published as tokenizer.model only', () => {
     ],
     ['empty', Buffer.alloc(0), /it holds no pieces/],
     ['of words', Buffer.from([10, 3, 10, 1, 97, 18, 2, 24, 3]), /of type 3, neither unigram nor BPE/],
+    [
+      'of words with spaces behind them',
+      Buffer.from([10, 3, 10, 1, 97, 18, 3, 0xc0, 1, 1]),
+      /its spaces end words \(treat_whitespace_as_suffix\)/,
+    ],
     ['a number without end', Buffer.alloc(64, 0xff), /does not end/],
     [
       'with a piece that is far too long',

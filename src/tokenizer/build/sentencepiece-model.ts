@@ -13,7 +13,7 @@ import {
 
 const MODEL = { piece: 1, trainer: 2, normalizer: 3 } as const;
 const PIECE = { text: 1, score: 2, type: 3 } as const;
-const TRAINER = { modelType: 3, byteFallback: 35 } as const;
+const TRAINER = { modelType: 3, spacesEndWords: 24, byteFallback: 35 } as const;
 const NORMALIZER = { charsMap: 2, addDummyPrefix: 3, removeExtraWhitespaces: 4 } as const;
 
 const MODEL_TYPES: Readonly<Record<number, SentencePieceVocabulary['algorithm']>> = {
@@ -61,6 +61,9 @@ function readModel(bytes: Uint8Array): SentencePieceVocabulary {
       for (const part of protobufFields(bytesOf(field))) {
         if (part.number === TRAINER.modelType) modelType = numberOf(part);
         if (part.number === TRAINER.byteFallback) hasByteFallback = numberOf(part) !== 0;
+        if (part.number === TRAINER.spacesEndWords && numberOf(part) !== 0) {
+          throw new RangeError('its spaces end words (treat_whitespace_as_suffix) and do not begin them');
+        }
       }
     }
     if (field.number === MODEL.normalizer) {
