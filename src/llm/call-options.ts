@@ -56,14 +56,26 @@ export interface ToolInput {
   readonly function: FunctionTool;
 }
 
+interface NamedFunction {
+  readonly type: 'function';
+  readonly function: { readonly name: string };
+}
+
 export interface ToolOptions {
   readonly tools?: readonly ToolInput[] | null | undefined;
-  /** `auto`, the default, lets the model choose; `required` or a function by its name enforces a call. */
+  /** `auto`, the default, lets the model choose; `required` or a function by its name enforces a call; `allowed_tools` is either for some of the tools. */
   readonly toolChoice?:
     | 'none'
     | 'auto'
     | 'required'
-    | { readonly type: 'function'; readonly function: { readonly name: string } }
+    | NamedFunction
+    | {
+        readonly type: 'allowed_tools';
+        readonly allowed_tools: {
+          readonly mode: 'auto' | 'required';
+          readonly tools: readonly NamedFunction[];
+        };
+      }
     | null
     | undefined;
   /** False: one call at most. */

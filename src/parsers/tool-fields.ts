@@ -39,10 +39,22 @@ export function boundedTool<Out, In>(tool: z.ZodType<Out, In>) {
   return bounded(tool, MAX_TOOL_SIZE, MAX_DEPTH);
 }
 
-const namedChoice = z.looseObject({
-  type: z.literal('function', 'must be "function": svc knows no other choice by an object'),
+const namedFunction = z.looseObject({
+  type: z.literal('function', 'must be "function": svc knows no other tools'),
   function: z.looseObject({ name: z.string().max(MAX_NAME) }),
 });
+
+export const allowedMode = z.enum(['auto', 'required']);
+
+const allowedTools = z.looseObject({
+  type: z.literal('allowed_tools'),
+  allowed_tools: z.looseObject({ mode: allowedMode, tools: allowedList(namedFunction) }),
+});
+
+/** The functions of a request that may be called. */
+export function allowedList<T extends z.ZodType>(named: T) {
+  return listOf(named, MAX_TOOLS).refine(({ length }) => length > 0, 'must have at least 1 element');
+}
 
 export const toolFields = {
   tools: listOf(boundedTool(functionTool), MAX_TOOLS)
@@ -50,8 +62,17 @@ export const toolFields = {
     .nullish(),
   tool_choice: z
     .union(
-      [z.enum(['none', 'auto', 'required']), namedChoice],
-      'must be "none", "auto", "required" or {"type": "function", "function": {"name": "..."}}',
+      [
+        z.enum(['none', 'auto', 'required']),
+        z.discriminatedUnion('type', [namedFunction, allowedTools], {
+          error: 'must be "function" or "allowed_tools"',
+        }),
+      ],
+      {
+        error:
+          'must be "none", "auto", "required", {"type": "function", "function": {"name": "..."}} or ' +
+          '{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [...]}}',
+      },
     )
     .nullish(),
   /** False: one call at most. */

@@ -7,6 +7,7 @@ import { inDoubles } from '../util/exact-json.ts';
 import { preview } from '../util/preview.ts';
 import { type AnswerFormats, type AnswerReader, answerReader, thoughtTags } from './answer-formats.ts';
 import type { FunctionTool } from './answer-parts.ts';
+import { readToolChoice } from './tool-choice.ts';
 import { afterThought, optionalCalls, requiredCalls } from './tool-constraint.ts';
 import type { ToolFields } from './tool-fields.ts';
 import { sequence, type ToolFormat } from './tool-format.ts';
@@ -26,24 +27,23 @@ export class ToolUse {
   readonly #formats: AnswerFormats;
   /** Those that may be called. */
   readonly #tools: readonly FunctionTool[];
+  /** The prompt may have more. */
+  readonly #isSome: boolean;
   readonly #isEnforced: boolean;
   readonly #isParallel: boolean;
 
-  /**
-   * @throws InvalidRequestError for a choice without tools, of an unknown function, or of a model whose calls cannot be read.
-   */
+  /** @throws InvalidRequestError for two functions of one name, and as of `readToolChoice`. */
   constructor({ tools, tool_choice, parallel_tool_calls }: ToolFields, formats: AnswerFormats) {
     const all = (tools ?? []).map((tool) => tool.function);
-    const choice = tool_choice ?? (all.length > 0 ? 'auto' : 'none');
     checkNames(all);
-    checkChoice(choice, all, formats);
-    const name = typeof choice === 'object' ? choice.function.name : null;
-    this.isNamed = name !== null;
-    this.#isEnforced = this.isNamed || choice === 'required';
-    this.#isParallel = (parallel_tool_calls ?? true) && !this.isNamed;
-    const callable = choice === 'none' ? [] : all.filter((tool) => name === null || tool.name === name);
+    const { mode, names, isNamed } = readToolChoice(tool_choice, all, formats);
+    this.isNamed = isNamed;
+    this.#isEnforced = mode === 'required';
+    this.#isParallel = (parallel_tool_calls ?? true) && !isNamed;
+    const callable = mode === 'none' ? [] : all.filter(({ name }) => names?.includes(name) ?? true);
     this.#tools = callable.map((tool) => inDoubles(tool));
-    this.templateTools = choice === 'none' || all.length === 0 ? null : all.map(templateTool);
+    this.#isSome = names !== null;
+    this.templateTools = mode === 'none' || all.length === 0 ? null : all.map(templateTool);
     // What is enforced can be read, whether or not the model was trained for it.
     this.#formats = this.#isEnforced ? { ...formats, tools: formats.tools ?? hermes } : formats;
   }
@@ -86,11 +86,11 @@ export class ToolUse {
       return { ...asked, constraint: afterThought(answer, thought) };
     }
     const isStrict = this.#tools.some(({ strict }) => strict === true);
-    if (!mayCall || !isStrict) return null;
+    if (!mayCall || !(isStrict || this.#isSome)) return null;
     const answer = optionalCalls(format, calls);
     // Free text may hold a thought; where calls are the whole answer, they come after it.
     const constraint = format.writing.trigger === null ? afterThought(answer, thought) : answer;
-    return { field: 'tools', constraint };
+    return { field: this.#isSome ? 'tool_choice' : 'tools', constraint };
   }
 }
 
@@ -118,33 +118,6 @@ function checkNames(tools: readonly FunctionTool[]): void {
     if (seen.has(name))
       throw toolsError('tools', `tools has two functions ${preview(name)}: names must differ`);
     seen.add(name);
-  }
-}
-
-function checkChoice(
-  choice: NonNullable<ToolFields['tool_choice']>,
-  tools: readonly FunctionTool[],
-  { tools: format }: AnswerFormats,
-): void {
-  if (choice === 'none') return;
-  if (tools.length === 0) {
-    throw toolsError(
-      'tool_choice',
-      'tool_choice is only for requests with tools: give tools, or leave it out',
-    );
-  }
-  if (typeof choice === 'object' && !tools.some(({ name }) => name === choice.function.name)) {
-    throw toolsError(
-      'tool_choice',
-      `tool_choice names ${preview(choice.function.name)}, which is none of the tools`,
-    );
-  }
-  if (choice === 'auto' && format === null) {
-    throw toolsError(
-      'tool_choice',
-      'tool_choice "auto" is not served with this model, whose chat template shows no format of calls: use "required" or a ' +
-        'function by its name, which are enforced, or start the server with --tool-call-parser',
-    );
   }
 }
 

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { answerOf, type FunctionTool } from '../../src/parsers/answer-parts.ts';
 import { afterThought, optionalCalls, requiredCalls } from '../../src/parsers/tool-constraint.ts';
 import type { ToolFormat } from '../../src/parsers/tool-format.ts';
+import { ToolUse } from '../../src/parsers/tool-use.ts';
 import { uniform } from '../../src/sampling/random-stream.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint } from '../../src/structured-output/constraint.ts';
@@ -146,6 +147,19 @@ describe.each(Object.keys(WRITTEN))('enforced calls as %s', (name) => {
     const call = draw(automatonOf(requiredCalls(format, { tools: TOOLS, isParallel: false })), 3);
     expect(fits(constraint, call), call).toBe(true);
     expect(fits(constraint, call.replace(/get_weather|clock/, 'other'))).toBe(false);
+  });
+
+  it.each(['auto', 'required'] as const)('are of the tools that a choice allows: %s', (mode) => {
+    const tools = TOOLS.map((tool) => ({ type: 'function' as const, function: { ...tool } }));
+    const allowed_tools = { mode, tools: tools.slice(1) };
+    const use = new ToolUse({ tools, tool_choice: { type: 'allowed_tools', allowed_tools } }, formats);
+    const constraint = automatonOf(use.constraint(null, '')!.constraint);
+    const call = (tool: FunctionTool) =>
+      draw(automatonOf(requiredCalls(format, { tools: [tool], isParallel: false })), 3);
+    expect(fits(constraint, call(TOOLS[1]!))).toBe(true);
+    expect(fits(constraint, call(TOOLS[0]!))).toBe(false);
+    expect(fits(constraint, 'Hello')).toBe(mode === 'auto');
+    expect(use.templateTools).toHaveLength(2);
   });
 
   it('keep to their schema however else they are read', () => {

@@ -389,6 +389,18 @@ describe('a function', () => {
     expect(byId.usage?.input_tokens).toBe(whole.usage?.input_tokens);
   });
 
+  it('is called where it is the one that is allowed of several', async () => {
+    const other = { ...tools[0]!, name: 'other' };
+    const tool_choice = {
+      type: 'allowed_tools' as const,
+      mode: 'required' as const,
+      tools: [{ type: 'function', name: 'weather' }],
+    };
+    const made = await svc.client.responses.create({ ...asked, tools: [other, ...tools], tool_choice });
+    expect(made.output.find((item) => item.type === 'function_call')).toMatchObject({ name: 'weather' });
+    expect(made.tool_choice).toEqual(tool_choice);
+  });
+
   it('is called in a stream, by events of its arguments', async () => {
     const stream = svc.client.responses.stream(asked);
     let written = '';
@@ -438,7 +450,11 @@ describe('a request for a response is refused', () => {
       /input\[0\]\.content\[0\]\.type must be .* reads only text, got "input_image"/,
     ],
     [{ tools: [{ type: 'web_search' }] }, 'tools', /tools\[0\]\.type must be "function".*got "web_search"/],
-    [{ tool_choice: { type: 'file_search' } }, 'tool_choice', /tool_choice\.type must be "function"/],
+    [
+      { tool_choice: { type: 'file_search' } },
+      'tool_choice',
+      /tool_choice\.type must be "function" or "allowed_tools"/,
+    ],
     [{ background: true }, 'background', /background is not available/],
     [{ truncation: 'auto' }, 'truncation', /truncation is not available/],
     [{ text: { format: { type: 'xml' } } }, 'text', /text\.format\.type must be "text"/],

@@ -35,6 +35,12 @@ const TOOLS = [WEATHER, CLOCK];
 const MESSAGES = [{ role: 'user', content: 'Hello' }] as const;
 const CHAT = { messages: MESSAGES, temperature: 0, max_tokens: 100 };
 const PATH = '/v1/chat/completions';
+
+function allowed(mode: 'auto' | 'required', ...names: readonly string[]) {
+  const tools = names.map((name) => ({ type: 'function', function: { name } }) as const);
+  return { type: 'allowed_tools', allowed_tools: { mode, tools } } as const;
+}
+
 /** Special tokens of the bundled model, by the names that other models give them. */
 const HARMONY = ['<|channel|>', '<|message|>', '<|call|>', '<|constrain|>', '<|start|>', '<|end|>'];
 const MISTRAL = ['<pad>', '<s>', '</s>', '[INST]', '[TOOL_CALLS]', '[ARGS]'];
@@ -286,6 +292,23 @@ describe('calls that a model chooses to make', () => {
   });
 });
 
+describe('some of the tools', () => {
+  it('are those of which one is called, while the prompt has all', async () => {
+    for (const name of ['get_weather', 'clock']) {
+      const choice = { tool_choice: allowed('required', name), parallel_tool_calls: false };
+      for (const { message } of await chat({ tools: TOOLS, ...choice, n: 3, temperature: 1 }))
+        expect(message.tool_calls).toMatchObject([{ function: { name } }]);
+    }
+    const tokensOf = async (body: object) => (await bodyOf(await svc.post('/tokenize', body))).tokens;
+    const [all, some] = await Promise.all(
+      ['auto', allowed('auto', 'clock')].map((tool_choice) =>
+        tokensOf({ messages: MESSAGES, tools: TOOLS, tool_choice }),
+      ),
+    );
+    expect(some).toEqual(all);
+  });
+});
+
 describe('functions, the older form of tools', () => {
   const FUNCTIONS = [WEATHER.function, CLOCK.function];
   const answerFaults = faultsBy('CreateChatCompletionResponse');
@@ -378,6 +401,13 @@ describe('tools of a request', () => {
       /"x", which is none of the tools/,
     ],
     [{ tool_choice: 'required' }, 'tool_choice', /only for requests with tools/],
+    [{ tools: TOOLS, tool_choice: allowed('auto', 'x') }, 'tool_choice', /"x", which is none of the tools/],
+    [{ tools: TOOLS, tool_choice: allowed('auto') }, 'tool_choice', /tools must have at least 1 element/],
+    [
+      { tools: TOOLS, tool_choice: { ...allowed('auto', 'clock'), type: 'custom' } },
+      'tool_choice',
+      /type must be "function" or "allowed_tools"/,
+    ],
     [
       { tools: TOOLS, tool_choice: 'required', response_format: { type: 'json_object' } },
       'tool_choice',

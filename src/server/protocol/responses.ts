@@ -1,7 +1,14 @@
 // POST /v1/responses on the wire: the schema of requests, and the items of a conversation.
 
 import * as z from 'zod';
-import { boundedTool, functionFields, functionParameters, MAX_TOOLS } from '../../parsers/tool-fields.ts';
+import {
+  allowedList,
+  allowedMode,
+  boundedTool,
+  functionFields,
+  functionParameters,
+  MAX_TOOLS,
+} from '../../parsers/tool-fields.ts';
 import { EMPTY } from '../../sampling/sampling-fields.ts';
 import { atMost, bounded, listOf } from '../../util/bounded-schemas.ts';
 import { answerFields } from './answer-fields.ts';
@@ -96,12 +103,25 @@ const tool = z.discriminatedUnion('type', [functionTool], {
 
 export type FunctionTool = z.output<typeof functionTool>;
 
+const namedFunction = z.looseObject({
+  type: z.literal('function', 'must be "function": other tools are not served'),
+  name: z.string(),
+});
+
 const toolChoice = z.union([
   z.enum(['none', 'auto', 'required']),
-  z.looseObject({
-    type: z.literal('function', 'must be "function": other tools are not served'),
-    name: z.string(),
-  }),
+  z.discriminatedUnion(
+    'type',
+    [
+      namedFunction,
+      z.looseObject({
+        type: z.literal('allowed_tools'),
+        mode: allowedMode,
+        tools: allowedList(namedFunction),
+      }),
+    ],
+    { error: 'must be "function" or "allowed_tools": other tools are not served' },
+  ),
 ]);
 
 const textFormat = z.discriminatedUnion(

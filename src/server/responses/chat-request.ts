@@ -93,10 +93,17 @@ function toChatTool({ name, description, parameters, strict }: FunctionTool) {
   return { type: 'function', function: { name, description, parameters, strict } } as const;
 }
 
-function toChatChoice(choice: NonNullable<CreateResponseRequest['tool_choice']>) {
-  return typeof choice === 'string'
-    ? choice
-    : ({ type: 'function', function: { name: choice.name } } as const);
+type Choice = NonNullable<CreateResponseRequest['tool_choice']>;
+
+function toChatChoice(choice: Choice): NonNullable<ChatCompletionRequest['tool_choice']> {
+  if (typeof choice === 'string') return choice;
+  if (choice.type === 'function') return toNamedFunction(choice);
+  const { mode, tools } = choice;
+  return { type: 'allowed_tools', allowed_tools: { mode, tools: tools.map(toNamedFunction) } };
+}
+
+function toNamedFunction({ name }: { readonly name: string }) {
+  return { type: 'function', function: { name } } as const;
 }
 
 function toResponseFormat(format: TextFormat) {
