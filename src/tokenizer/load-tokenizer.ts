@@ -63,6 +63,9 @@ const tokenizerFile = z.looseObject({
 
 const chatTemplateFile = z.object({ chat_template: z.union([z.string(), namedTemplates]) });
 
+/** The largest published vocabularies have half a million tokens; there are tables with a place for every id up to the largest. */
+const MOST_IDS = 2 ** 22;
+
 interface LoadTokenizerOptions {
   readonly template?: string | null;
   readonly contentFormat?: ContentFormat;
@@ -131,6 +134,7 @@ async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promis
   try {
     const native = NativeTokenizer.fromString(text);
     const vocab = native.getVocab(true);
+    expectIds(vocab);
     const longest = Object.keys(vocab).reduce((most, { length }) => Math.max(most, length), 1);
     return new HfTokenizer({
       source: text,
@@ -145,6 +149,16 @@ async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promis
   } catch (cause) {
     throw new ModelLoadError(`${path} is no tokenizer that can be read: ${messageOf(cause)}`, { cause });
   }
+}
+
+/** @throws RangeError for a token whose id is beyond any table. */
+function expectIds(vocab: Readonly<Record<string, number>>): void {
+  const wrong = Object.entries(vocab).find(([, id]) => id >= MOST_IDS);
+  if (wrong === undefined) return;
+  const [text, id] = wrong;
+  throw new RangeError(
+    `the token ${preview(text)} has the id ${id}, expected ids below ${MOST_IDS}; fetch the model again`,
+  );
 }
 
 function readConfig(files: ModelFiles): TokenizerConfig {

@@ -247,6 +247,14 @@ describe('a tokenizer file that is damaged', () => {
     expect(message).toContain(reason);
   });
 
+  it('refuses an id up to which no table has room', async () => {
+    const text = JSON.stringify(byteLevelTokenizer()).replace('"!":0', '"!":2000000000');
+    await write('tokenizer.json', text);
+    expect(await refusal()).toMatch(
+      /tokenizer\.json is no .*: the token "!" has the id 2000000000, expected ids below 4194304; fetch/,
+    );
+  });
+
   it('refuses a decoder whose sequences are as deep in each other as no reader goes', async () => {
     let decoder: object = { type: 'Fuse' };
     for (let depth = 0; depth < 1500; depth++) decoder = { type: 'Sequence', decoders: [decoder] };
