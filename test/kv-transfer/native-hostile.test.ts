@@ -119,6 +119,18 @@ describe('a frame', needsNative, () => {
     expect([peer.said, d.engine.progress(5n)]).toEqual(['a frame outside of its transfer', 1]);
   });
 
+  it('finds a transfer of a block or more: without one, the second frame would be looked up outside of it', async () => {
+    const d = node(SHAPE);
+    expect(() => d.engine.openReceive(5n, 0, new Float64Array(0), 1)).toThrow('places of at least one block');
+    for (let times = 0; times < 2; times++) {
+      const peer = await connect(d.address('tcp'));
+      peer.write(rawHello(SHAPE));
+      // Thrown away: no transfer is open under this ticket.
+      peer.write(rawFrame({ ticket: 5n, pieces: pieces(1) }));
+    }
+    await expectService(d);
+  });
+
   it('of a wrong piece counts for nothing, and is told of', async () => {
     const d = node(SHAPE);
     d.receive(5n, 3);

@@ -321,6 +321,7 @@ Napi::Value TransferEngine::openReceive(const Info& info) {
   const uint64_t ticket = ticketArgument(info, 0);
   const auto first = static_cast<uint32_t>(integerArgument(info, 1, 0, kMaxBlocks, "openReceive: the first block"));
   const auto offsets = info[2].As<Napi::Float64Array>();
+  if (offsets.ElementLength() == 0) throw Napi::RangeError::New(info.Env(), "openReceive: places of at least one block");
   const int64_t tokens = all.memory.tokens();
   const int64_t lastTokens = info[3].IsUndefined() ? tokens : integerArgument(info, 3, 1, tokens, "openReceive: tokens of the last block");
   const double blockBytes = static_cast<double>(all.memory.blockBytes());
