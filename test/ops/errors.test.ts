@@ -44,6 +44,18 @@ describeEachIsa('wrong calls', (isa) => {
     native.close();
   });
 
+  it('of a KV cache with the groups of its layers in bytes, or of a tensor behind the last number, are refused', () => {
+    const { CpuBackend } = loadNative();
+    const native = new CpuBackend(isa, 1);
+    const groups = new Uint8Array(8) as never;
+    expect(() => native.makeKvCache(groups, 1, 16, 1, 8, 'f32', false, false)).toThrow(
+      /makeKvCache: expected a typed array, got argument 0/,
+    );
+    const most = Number.MAX_SAFE_INTEGER;
+    expect(() => native.scale(2, 0, most, 8, most)).toThrow(/expected a tensor inside the arena/);
+    native.close();
+  });
+
   it('with tensors of a closed scope are refused', () => {
     const stale = cpu.scope(() => zeros(2, 8));
     expect(() => cpu.read(stale)).toThrow(/scope is open, got a freed one/);

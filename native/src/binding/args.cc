@@ -18,8 +18,8 @@ Rows Args::rows(DType dtype, int64_t cols, int64_t paddedCols) {
   const int64_t capacity = static_cast<int64_t>(arena_.capacity);
   const bool isSane = cols >= 0 && offset >= 0 && offset <= capacity && offset % element == 0 && rows >= 0 && rows <= kMostRows &&
                       stride >= paddedCols && stride <= kMostCols;
-  const int64_t extent = rows == 0 ? 0 : ((rows - 1) * stride + paddedCols) * element;
-  if (!isSane || extent > capacity - offset) {
+  const auto extent = [&] { return rows == 0 ? 0 : ((rows - 1) * stride + paddedCols) * element; };
+  if (!isSane || extent() > capacity - offset) {
     fail("a tensor inside the arena of " + std::to_string(capacity) + " bytes",
          std::to_string(rows) + " rows of " + std::to_string(paddedCols) + ", stride " + std::to_string(stride) +
              ", at " + std::to_string(offset));

@@ -115,9 +115,8 @@ KvFormat kvFormatFrom(const Napi::Value& name) {
 }
 
 /// [layers] the group of each.
-LayerPlaces layerPlacesFrom(const Napi::Value& value) {
-  const auto array = value.As<Napi::Int32Array>();
-  const std::vector<int> groups(array.Data(), array.Data() + array.ElementLength());
+LayerPlaces layerPlacesFrom(Span<const int32_t> layerGroups) {
+  const std::vector<int> groups = layerGroups.copy();
   const int layers = static_cast<int>(groups.size());
   if (layers == 0) throw ArgumentError("makeKvCache", "a layer or more", "0");
   for (const int group : groups) {
@@ -302,7 +301,8 @@ Napi::Value BackendObject::makeVector(const Info& info) {
 
 /// makeKvCache(layerGroups, blocks, blockSize, kvHeads, headDim, format, keysAreValues, isShared)
 Napi::Value BackendObject::makeKvCache(const Info& info) {
-  const KvCacheShape shape{layerPlacesFrom(info[0]),     sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
+  const Span<const int32_t> layerGroups = args("makeKvCache", info).int32s(0);
+  const KvCacheShape shape{layerPlacesFrom(layerGroups),  sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
                            sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), kvFormatFrom(info[5]),
                            info[6].ToBoolean()};
   if (shape.blockSize % 16 != 0) {
