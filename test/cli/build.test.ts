@@ -103,6 +103,18 @@ describe('npm run build', () => {
     }
   });
 
+  it('bundles packages whose CommonJS asks for its own parts as no bundler can follow', () => {
+    writeFileSync(
+      path('src/part/package-thread.ts'),
+      "import { parseTree } from 'jsonc-parser';\nconsole.log(parseTree('[2]')?.type);\n",
+    );
+    built();
+    const { stdout, stderr } = spawnSync(process.execPath, [path('dist/part/package-thread.js')], {
+      encoding: 'utf8',
+    });
+    expect({ stdout, stderr }).toEqual({ stdout: 'array\n', stderr: '' });
+  });
+
   it('brings back what is missing of dist/', () => {
     rmSync(path('dist/part/pair.js'));
     expect(built('part/pair.js')).toEqual([true]);
