@@ -153,11 +153,10 @@ async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promis
 
 /** @throws RangeError for a token whose id is beyond any table. */
 function expectIds(vocab: Readonly<Record<string, number>>): void {
-  const wrong = Object.entries(vocab).find(([, id]) => id >= MOST_IDS);
+  const wrong = Object.keys(vocab).find((text) => vocab[text]! >= MOST_IDS);
   if (wrong === undefined) return;
-  const [text, id] = wrong;
   throw new RangeError(
-    `the token ${preview(text)} has the id ${id}, expected ids below ${MOST_IDS}; fetch the model again`,
+    `the token ${preview(wrong)} has the id ${vocab[wrong]}, expected ids below ${MOST_IDS}; fetch the model again`,
   );
 }
 
