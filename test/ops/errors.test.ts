@@ -44,6 +44,16 @@ describeEachIsa('wrong calls', (isa) => {
     native.close();
   });
 
+  it('to load a vector that ends within a head are refused', () => {
+    const { CpuBackend } = loadNative();
+    const native = new CpuBackend(isa, 1);
+    const { path } = folder.write([6], [1, 2, 3, 4, 5, 6]);
+    const place = { path, byteOffset: 0, dtype: 'f32', rowLength: 6, firstRow: 0, firstCol: 0 } as const;
+    const load = () => native.loadVector({ ...place, name: 'b', pairedRows: 4, numbers: null }, 6);
+    expect(load).toThrow('tensor b has 6 numbers, expected whole heads of 4');
+    native.close();
+  });
+
   it('of a KV cache with the groups of its layers in bytes, or of a tensor behind the last number, are refused', () => {
     const { CpuBackend } = loadNative();
     const native = new CpuBackend(isa, 1);

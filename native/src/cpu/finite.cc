@@ -45,6 +45,10 @@ void expectFinite(const TensorSource& tensor, const void* numbers, DType dtype, 
 }
 
 std::vector<float> readVector(const KernelSet& set, const TensorSource& tensor, int64_t count) {
+  if (tensor.pairedRows != 0 && count % tensor.pairedRows != 0) {
+    throw std::runtime_error("tensor " + tensor.name + " has " + std::to_string(count) + " numbers, expected whole heads of " +
+                             std::to_string(tensor.pairedRows));
+  }
   std::vector<char> stored(storedBytes(tensor.dtype, count));
   tensor.read(stored.data(), 0, 1, count);
   std::vector<float> values(count);
