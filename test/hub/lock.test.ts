@@ -36,13 +36,15 @@ async function plantLock(path: string, owner: string): Promise<void> {
   await writeFile(path, owner);
 }
 
-/** A shell that becomes `sleep`, which never asks about the child that the shell had: that stays a zombie. */
+/** A shell that becomes `sleep`, which never asks about the child that the shell had: that ends afterwards, and stays a zombie. */
 async function withZombie(work: (pid: string) => Promise<void>): Promise<void> {
-  const parent = spawn('sh', ['-c', 'true & echo $!; exec sleep 60'], {
-    stdio: ['ignore', 'pipe', 'ignore'],
+  const parent = spawn('sh', ['-c', 'cat <&3 & echo $!; exec sleep 60'], {
+    stdio: ['ignore', 'pipe', 'ignore', 'pipe'],
   });
   try {
-    const pid = String((await once(parent.stdout, 'data'))[0]).trim();
+    const pid = String((await once(parent.stdout!, 'data'))[0]).trim();
+    await until(async () => (await readFile(`/proc/${parent.pid}/comm`, 'latin1')) === 'sleep\n');
+    parent.stdio[3]?.destroy();
     await until(async () => (await readFile(`/proc/${pid}/stat`, 'latin1')).includes(') Z '));
     await work(pid);
   } finally {

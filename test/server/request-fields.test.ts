@@ -218,10 +218,14 @@ describe('chat_template of a request', () => {
     expect(await promptOf({ messages, chat_template: byPart })).toBe('(a)(b)');
     expect(await promptOf({ chat_template: byPart })).toBe('(Hello)');
     expect(await promptOf({ messages, chat_template })).toBe('<user>a\nb');
-    const both =
-      '{% if messages[0].content is string %}text{{ messages[0].content }}{% else %}parts{{ messages[0].content[0].text }}{% endif %}';
+    const either = (parts: string) =>
+      `{% if messages[0].content is string %}text{{ messages[0].content }}{% else %}parts${parts}{% endif %}`;
+    const both = either('{% for p in messages[0].content %}{{ p.text }}{% endfor %}');
     expect(await promptOf({ chat_template: both })).toBe('textHello');
-    expect(await promptOf({ messages, chat_template: both })).toBe('partsa');
+    expect(await promptOf({ messages, chat_template: both })).toBe('partsab');
+    // One that would lose all parts but the first gets a text.
+    const first = either('{{ messages[0].content[0].text }}');
+    expect(await promptOf({ messages, chat_template: first })).toBe('texta\nb');
   });
 });
 

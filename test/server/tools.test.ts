@@ -510,6 +510,17 @@ describe('what a prompt with tools is', () => {
       }
     });
 
+    it('a call in blocks', async () => {
+      const tokensOf = async (path: string, body: string) => bodyOf(await svc.post(path, body));
+      const block = `{"type":"tool_use","id":"1","name":"f","input":${given}}`;
+      const messages = `[{"role":"user","content":"Hi"},{"role":"assistant","content":[${block}]}]`;
+      const counted = `{"messages":${messages},"tools":[{"name":"f","input_schema":${schema}}]}`;
+      const chat = `{"messages":${called(given)},"tools":[{"type":"function","function":{"name":"f","parameters":${schema}}}]}`;
+      const { input_tokens } = await tokensOf('/v1/messages/count_tokens', counted);
+      const { count, tokens } = await tokensOf('/tokenize', chat);
+      expect([count, input_tokens]).toEqual([tokens.length, tokens.length]);
+    });
+
     it('and tools have them where their calls are enforced, and in answers that repeat them', async () => {
       const enforced = `{"messages":[{"role":"user","content":"Hi"}],"max_tokens":2,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f","parameters":${schema}}}]}`;
       expect((await svc.post(PATH, enforced)).status).toBe(200);

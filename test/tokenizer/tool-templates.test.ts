@@ -71,6 +71,16 @@ describe('chat templates', () => {
     expect(await render(calls(printed), CALLED)).toBe(expected);
   });
 
+  it('print arguments that came as text as the model wrote them', async () => {
+    const [user, answer] = CALLED;
+    const called = { name: 'get_weather', arguments: '{"city":"Paris",  "days": 3.0}' };
+    const asText = [user!, { ...answer!, tool_calls: [{ ...answer!.tool_calls![0]!, function: called }] }];
+    expect(await render(calls("{{ 'a: ' + c.function.arguments }}"), asText)).toBe(`a: ${called.arguments}`);
+    expect(await render(calls('{{ c.function.arguments | tojson }}'), asText)).toBe(
+      '{"city": "Paris", "days": 3.0}',
+    );
+  });
+
   it('get calls in the form of the one that renders: for tools, or of the request', async () => {
     const asObject = calls('{{ c.function.arguments | tojson }}');
     const template = new JinjaChatTemplate(
