@@ -3,6 +3,9 @@
 
 import { type Node, parseTree, visit } from 'jsonc-parser';
 
+/** Longer numbers are doubles: to read them takes time that grows faster than they do. Python refuses them. */
+const MAX_DIGITS = 4300;
+
 /**
  * What JSON.parse gives, but that a whole number that is not safe is a bigint, and a float that is whole, such as 1.0 or
  * 1e20, a Number object. Both pass between threads.
@@ -27,7 +30,7 @@ function exactNumber(written: string): unknown {
   const double = Number(written);
   const isFloat = /[.e]/i.test(written);
   if (isFloat) return Number.isInteger(double) ? Object(double) : double;
-  return Number.isSafeInteger(double) ? double : BigInt(written);
+  return Number.isSafeInteger(double) || written.length > MAX_DIGITS ? double : BigInt(written);
 }
 
 /**

@@ -25,7 +25,9 @@ describe('parseExactJson', () => {
     ['1E20', Object(1e20)],
     ['"1.0"', '1.0'],
     ['1e400', Number.POSITIVE_INFINITY],
-  ])('%s', (text, expected) => {
+    ['9'.repeat(4300), 10n ** 4300n - 1n],
+    ['9'.repeat(4301), Number.POSITIVE_INFINITY],
+  ])('%.20s', (text, expected) => {
     const exact = parseExactJson(text);
     expect(exact).toStrictEqual(expected);
     expect(structuredClone(exact)).toStrictEqual(exact);
