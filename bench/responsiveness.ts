@@ -23,6 +23,16 @@ const named = (count: number, value: unknown): object =>
 const message = (content: unknown): object => ({ role: 'user', content });
 const parts = (count: number): object[] => times(count, () => ({ type: 'text', text: 'a' }));
 
+/** 100 of them are as large as a body that is parsed at once may be; a number such as 1e21 is a float that is whole. */
+const tools = (count: number, value: number): object[] =>
+  times(count, (at) => {
+    const x = { type: 'number', description: text(400), default: value, minimum: 0 };
+    return {
+      type: 'function',
+      function: { name: `f${at}`, parameters: { type: 'object', properties: { x } } },
+    };
+  });
+
 /** What is asked, on which path, beside a prompt and max_tokens where it has none of its own. */
 const CASES: readonly (readonly [name: string, path: string, body: object])[] = [
   ['nothing large', COMPLETIONS, {}],
@@ -55,6 +65,17 @@ const CASES: readonly (readonly [name: string, path: string, body: object])[] = 
     'chat_template_kwargs, 19,000',
     CHAT,
     { messages: [message('a')], chat_template_kwargs: named(19_000, 'v') },
+  ],
+  ['100 tools', CHAT, { messages: [message('a')], tools: tools(100, 0.5), tool_choice: 'none' }],
+  [
+    '100 tools with floats that are whole',
+    CHAT,
+    { messages: [message('a')], tools: tools(100, 1e21), tool_choice: 'none' },
+  ],
+  [
+    'chat_template_kwargs, 10,000 floats that are whole',
+    CHAT,
+    { messages: [message('a')], chat_template_kwargs: { x: times(10_000, () => 1e21) } },
   ],
   ['stream, 1,024 lists of 8 ids', COMPLETIONS, { prompt: times(1024, () => ids(8)), stream: true }],
   [

@@ -27,8 +27,8 @@ export class ToolUse {
   readonly #formats: AnswerFormats;
   /** Those that may be called. */
   readonly #tools: readonly FunctionTool[];
-  /** The prompt may have more. */
-  readonly #isSome: boolean;
+  /** The request says which of the tools in the prompt may be called. */
+  readonly #isRestricted: boolean;
   readonly #isEnforced: boolean;
   readonly #isParallel: boolean;
 
@@ -42,7 +42,7 @@ export class ToolUse {
     this.#isParallel = (parallel_tool_calls ?? true) && !isNamed;
     const callable = mode === 'none' ? [] : all.filter(({ name }) => names?.includes(name) ?? true);
     this.#tools = callable.map((tool) => inDoubles(tool));
-    this.#isSome = names !== null;
+    this.#isRestricted = names !== null;
     this.templateTools = mode === 'none' || all.length === 0 ? null : all.map(templateTool);
     // What is enforced can be read, whether or not the model was trained for it.
     this.#formats = this.#isEnforced ? { ...formats, tools: formats.tools ?? hermes } : formats;
@@ -86,11 +86,11 @@ export class ToolUse {
       return { ...asked, constraint: afterThought(answer, thought) };
     }
     const isStrict = this.#tools.some(({ strict }) => strict === true);
-    if (!mayCall || !(isStrict || this.#isSome)) return null;
+    if (!mayCall || !(isStrict || this.#isRestricted)) return null;
     const answer = optionalCalls(format, calls);
     // Free text may hold a thought; where calls are the whole answer, they come after it.
     const constraint = format.writing.trigger === null ? afterThought(answer, thought) : answer;
-    return { field: this.#isSome ? 'tool_choice' : 'tools', constraint };
+    return { field: this.#isRestricted ? 'tool_choice' : 'tools', constraint };
   }
 }
 
