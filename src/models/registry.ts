@@ -10,24 +10,32 @@ import { chatGlm } from './architectures/chatglm.ts';
 import { cohere, cohere2 } from './architectures/cohere.ts';
 import { deepseekV2, deepseekV3 } from './architectures/deepseek.ts';
 import { distilbert } from './architectures/distilbert.ts';
+import { dots1 } from './architectures/dots1.ts';
+import { ernie45, ernie45Moe } from './architectures/ernie4-5.ts';
+import { exaone4 } from './architectures/exaone4.ts';
 import { gemma } from './architectures/gemma.ts';
 import { gemma2 } from './architectures/gemma2.ts';
 import { gemma3 } from './architectures/gemma3.ts';
 import { glm, glm4 } from './architectures/glm.ts';
+import { glm4Moe } from './architectures/glm4-moe.ts';
 import { gptNeox } from './architectures/gpt-neox.ts';
 import { gptOss } from './architectures/gpt-oss.ts';
 import { gpt2 } from './architectures/gpt2.ts';
 import { granite } from './architectures/granite.ts';
+import { graniteMoe } from './architectures/granite-moe.ts';
 import { llama } from './architectures/llama.ts';
 import { mistral } from './architectures/mistral.ts';
+import { mistral3 } from './architectures/mistral3.ts';
 import { mixtral } from './architectures/mixtral.ts';
 import { modernBert } from './architectures/modernbert.ts';
-import { olmo2 } from './architectures/olmo2.ts';
+import { olmo2, olmo3, olmoe } from './architectures/olmo.ts';
 import { phi3 } from './architectures/phi3.ts';
+import { qwen2Vl, qwen3Vl } from './architectures/qwen-vl.ts';
 import { qwen2 } from './architectures/qwen2.ts';
 import { qwen2Moe } from './architectures/qwen2-moe.ts';
 import { qwen3 } from './architectures/qwen3.ts';
 import { qwen3Moe } from './architectures/qwen3-moe.ts';
+import { seedOss } from './architectures/seed-oss.ts';
 import { smollm3 } from './architectures/smollm3.ts';
 import { starcoder2 } from './architectures/starcoder2.ts';
 import type { ModelConfig } from './model-config.ts';
@@ -37,11 +45,14 @@ import { type NamedTask, withPooling } from './pooling/resolve-pooling.ts';
 export const ARCHITECTURES: readonly Architecture[] = [
   llama,
   mistral,
+  mistral3,
   mixtral,
   qwen2,
   qwen2Moe,
   qwen3,
   qwen3Moe,
+  qwen2Vl,
+  qwen3Vl,
   gptOss,
   deepseekV2,
   deepseekV3,
@@ -52,11 +63,20 @@ export const ARCHITECTURES: readonly Architecture[] = [
   gemma3,
   glm,
   glm4,
+  glm4Moe,
   chatGlm,
   gpt2,
   gptNeox,
   granite,
+  graniteMoe,
   olmo2,
+  olmo3,
+  olmoe,
+  ernie45,
+  ernie45Moe,
+  exaone4,
+  seedOss,
+  dots1,
   phi3,
   smollm3,
   starcoder2,

@@ -211,6 +211,45 @@ DEEPSEEK = COMMON | {
     "qk_rope_head_dim": 8,
     "v_head_dim": 10,
 }
+GRANITE_FACTORS = {"embedding_multiplier": 6.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 2.5}
+GLM_EXPERTS = {
+    "moe_intermediate_size": 12,
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "routed_scaling_factor": 1.5,
+    "norm_topk_prob": True,
+}
+
+
+def granite_experts(name: str) -> str:
+    """As releases name them."""
+    for ours, theirs in (("experts.gate_up_proj", "input_linear.weight"), ("experts.down_proj", "output_linear.weight"), ("router.", "router.layer.")):
+        name = name.replace(f"block_sparse_moe.{ours}", f"block_sparse_moe.{theirs}")
+    return name
+
+
+def whole(architecture: str, model_type: str) -> Callable[[dict], dict]:
+    """As a model that also sees images publishes its text part."""
+
+    def publish(config: dict) -> dict:
+        inside = {k: v for k, v in config.items() if k not in ("architectures", "dtype", "tie_word_embeddings")}
+        return {"architectures": [architecture], "model_type": model_type, "dtype": "bfloat16", "tie_word_embeddings": False, "text_config": inside}
+
+    return publish
+
+
+def qwen2_vl(config: dict) -> dict:
+    """As the first releases publish it: the fields of the text part beside those of the whole."""
+    own = old_rope(config, rope_theta=10000.0, rope_scaling={"type": "mrope", "mrope_section": [1, 1, 2]})
+    return own | {"architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl", "vision_config": {"model_type": "qwen2_5_vl"}}
+
+
+def qwen3_vl(config: dict) -> dict:
+    rope = {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [2, 1, 1]}
+    inside = old_rope(config, rope_theta=10000.0, rope_scaling=rope) | {"model_type": "qwen3_vl_text"}
+    return whole("Qwen3VLForConditionalGeneration", "qwen3_vl")(inside)
 
 
 MODELS = {
@@ -407,5 +446,97 @@ MODELS = {
         publish=chatglm,
         rename=chatglm_name,
         reshape=joined_qkv,
+    ),
+    "olmo3": Recipe(
+        t.Olmo3Config(
+            **COMMON,
+            layer_types=["sliding_attention", "full_attention"],
+            sliding_window=8,
+            rope_parameters={
+                "full_attention": YARN | {"rope_theta": 500.0, "attention_factor": 1.2},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+            },
+        ),
+        publish=lambda c: old_rope(c, layer_types=c["layer_types"], rope_theta=500.0, rope_scaling=YARN | {"rope_theta": 500.0, "attention_factor": 1.2}),
+    ),
+    "olmoe": Recipe(
+        t.OlmoeConfig(**COMMON | {"intermediate_size": 12}, num_experts=6, num_experts_per_tok=2),
+        publish=lambda c: c | {"num_experts": 6},
+        reshape=USUAL_EXPERTS,
+    ),
+    "exaone4": Recipe(
+        t.Exaone4Config(**COMMON, head_dim=8, sliding_window=8, sliding_window_pattern=2),
+        publish=lambda c: old_rope(c, rope_theta=10000.0, sliding_window_pattern="LG"),
+    ),
+    "exaone4-small": Recipe(
+        t.Exaone4Config(**COMMON | {"num_hidden_layers": 1}, sliding_window=None, layer_types=["full_attention"]),
+        publish=lambda c: c | {"sliding_window": None},
+    ),
+    "seed-oss": Recipe(t.SeedOssConfig(**COMMON, head_dim=8)),
+    "ernie4-5": Recipe(t.Ernie4_5Config(**COMMON, head_dim=8, use_bias=True)),
+    "ernie4-5-moe": Recipe(
+        t.Ernie4_5_MoeConfig(
+            **COMMON | {"num_hidden_layers": 3},
+            moe_num_experts=6,
+            moe_k=2,
+            moe_intermediate_size=12,
+            moe_num_shared_experts=2,
+            moe_layer_end_index=1,
+        ),
+        rename=lambda name: name.replace("gate.moe_statics", "moe_statics"),
+        reshape=USUAL_EXPERTS,
+    ),
+    "glm4-moe": Recipe(
+        t.Glm4MoeConfig(**COMMON, **GLM_EXPERTS | {"routed_scaling_factor": 1.0}, head_dim=8, attention_bias=True, use_qk_norm=True),
+        publish=lambda c: old_rope({k: v for k, v in c.items() if k != "num_local_experts"}, n_routed_experts=6, rope_theta=10000.0, partial_rotary_factor=0.5),
+        reshape=USUAL_EXPERTS,
+    ),
+    "glm4-moe-lite": Recipe(
+        t.Glm4MoeLiteConfig(
+            **COMMON | {"num_key_value_heads": 4},
+            **{k: v for k, v in GLM_EXPERTS.items() if k != "first_k_dense_replace"},
+            mlp_layer_types=["sparse", "dense"],
+            kv_lora_rank=20,
+            q_lora_rank=24,
+            qk_nope_head_dim=12,
+            qk_rope_head_dim=8,
+            v_head_dim=10,
+        ),
+        reshape=USUAL_EXPERTS,
+    ),
+    "dots1": Recipe(t.Dots1Config(**COMMON, **GLM_EXPERTS, head_dim=8, sliding_window=8, max_window_layers=1), reshape=USUAL_EXPERTS),
+    "granite-moe": Recipe(
+        t.GraniteMoeConfig(**COMMON | {"intermediate_size": 12}, **GRANITE_FACTORS, num_local_experts=6, num_experts_per_tok=2),
+        rename=granite_experts,
+    ),
+    "granite-moe-shared": Recipe(
+        t.GraniteMoeSharedConfig(**COMMON | {"intermediate_size": 12, "num_hidden_layers": 1}, **GRANITE_FACTORS, num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=20),
+        rename=granite_experts,
+    ),
+    "granite4": Recipe(
+        t.GraniteMoeHybridConfig(
+            **COMMON,
+            **GRANITE_FACTORS,
+            num_local_experts=0,
+            num_experts_per_tok=0,
+            shared_intermediate_size=40,
+            layer_types=["attention", "attention"],
+            position_embedding_type="rope",
+            mamba_n_heads=4,
+            mamba_d_head=16,
+            tie_word_embeddings=True,
+        ),
+        publish=lambda c: {key: value for key, value in c.items() if key != "time_step_limit"} | {"layer_types": ["attention", "attention"]},
+    ),
+    "mistral3": Recipe(
+        t.Ministral3Config(**COMMON, head_dim=8, rope_parameters=YARN | {"original_max_position_embeddings": 64, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}),
+        publish=whole("Mistral3ForConditionalGeneration", "mistral3"),
+        rename=lambda name: f"language_model.{name}",
+    ),
+    "qwen2-vl": Recipe(t.Qwen2Config(**COMMON), publish=qwen2_vl),
+    "qwen3-vl": Recipe(
+        t.Qwen3Config(**COMMON, head_dim=8),
+        publish=qwen3_vl,
+        rename=lambda name: name.replace("model.", "model.language_model."),
     ),
 }

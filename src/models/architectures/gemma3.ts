@@ -10,8 +10,10 @@ import { attentionOf, headNorms, outputProjection, separateQkv } from '../layers
 import type { LoadBlock } from '../layers/layer.ts';
 import { rmsNormAround1 } from '../layers/norm.ts';
 import { type ConfigFields, type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
-import { resolveRope, ropeFields } from '../rope-config.ts';
+import { byLayerKind } from '../rope-by-layer-kind.ts';
+import { resolveRope } from '../rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from '../tensor-names.ts';
+import { IN_WHOLE, textPart } from '../text-part.ts';
 import { gemmaTraits } from './gemma.ts';
 import { sandwichLayer, scoreTraits } from './gemma2.ts';
 
@@ -29,21 +31,17 @@ const gemma3Attention: LoadBlock = (context, layer, prefix) =>
     output: outputProjection(context, `${prefix}.o_proj`),
   });
 
-const ownFields = z.looseObject({
+const ownFields = z.object({
   head_dim: z.int().positive().nullish(),
   max_position_embeddings: z.number().positive().nullish(),
   rope_local_base_freq: z.number().positive().nullish(),
   sliding_window_pattern: z.int().positive().nullish(),
   use_bidirectional_attention: z.boolean().nullish(),
-  /** By the kind of layer. */
-  rope_parameters: z
-    .object({ full_attention: ropeFields.nullish(), sliding_attention: ropeFields.nullish() })
-    .nullish(),
 });
 
 function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {
   const own = checkModelJson(file.path, file.json, ownFields);
-  const { full_attention: far, sliding_attention: near } = own.rope_parameters ?? {};
+  const { far, near } = byLayerKind(file);
   const localRope = resolveRope({
     path: file.path,
     fields: near ?? {},
@@ -51,9 +49,8 @@ function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {
     maxPositionEmbeddings: own.max_position_embeddings ?? 131072,
     rotaryDim: own.head_dim ?? 256,
   });
-  const json = far ? { ...own, rope_parameters: far } : file.json;
   const isEncoder = own.use_bidirectional_attention ?? false;
-  const config = readDecoderConfig({ ...file, json }, (fields) => ({
+  const config = readDecoderConfig(far, (fields) => ({
     ...gemmaTraits(file, fields),
     ...scoreTraits(file, { attention: null, final: null }),
     // Its attention has none, whatever config.json says.
@@ -75,15 +72,6 @@ function windowOf({ sliding_window: window = 4096 }: ConfigFields, isEncoder: bo
   return isEncoder && window !== null ? Math.floor(window / 2) + 1 : window;
 }
 
-const wholeFields = z.object({
-  text_config: z.record(z.string(), z.unknown()),
-  eos_token_id: z.unknown().optional(),
-  tie_word_embeddings: z.unknown().optional(),
-  quantization_config: z.unknown().optional(),
-  dtype: z.unknown().optional(),
-  torch_dtype: z.unknown().optional(),
-});
-
 /** What published files leave out, since it is usual. */
 const USUAL_TEXT = {
   vocab_size: 262208,
@@ -94,14 +82,5 @@ const USUAL_TEXT = {
 };
 
 function readWhole(file: ConfigFile): ModelConfig {
-  const { text_config, tie_word_embeddings, ...outer } = checkModelJson(file.path, file.json, wholeFields);
-  return readText(
-    // Whether the head is tied is a matter of the whole model.
-    { ...file, json: { ...USUAL_TEXT, ...outer, ...text_config, tie_word_embeddings } },
-    {
-      ...USUAL_NAMES,
-      roots: ['model.language_model.', 'language_model.model.'],
-      heads: ['lm_head', 'language_model.lm_head'],
-    },
-  );
+  return readText(textPart(file, USUAL_TEXT), IN_WHOLE);
 }

@@ -5,19 +5,22 @@ import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
-import { type ConfigFile, type DecoderTraits, readDecoderConfig } from '../model-config.ts';
+import { type ConfigFile, type DecoderTraits, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
 export const granite: Architecture = {
   architectures: ['GraniteForCausalLM'],
-  readConfig: (file) =>
-    readDecoderConfig(file, ({ attention_bias, mlp_bias }) => ({
-      ...graniteFactors(file),
-      qkvBias: attention_bias,
-      attentionOutputBias: attention_bias,
-      mlpBias: mlp_bias,
-    })),
+  readConfig: readGranite,
   load: (context) => loadDecoder(context, { layer: preNormLayer() }),
 };
+
+export function readGranite(file: ConfigFile): ModelConfig {
+  return readDecoderConfig(file, ({ attention_bias, mlp_bias }) => ({
+    ...graniteFactors(file),
+    qkvBias: attention_bias,
+    attentionOutputBias: attention_bias,
+    mlpBias: mlp_bias,
+  }));
+}
 
 const factor = z.number().positive().nullish();
 const ownFields = z.object({

@@ -3,14 +3,17 @@
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
-import { readDecoderConfig } from '../model-config.ts';
+import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
 export const mistral: Architecture = {
   architectures: ['MistralForCausalLM'],
-  readConfig: (file) =>
-    readDecoderConfig(file, ({ sliding_window }) => ({
-      // The first release left its 4096 to the default; later ones say null.
-      slidingWindow: sliding_window === undefined ? 4096 : sliding_window,
-    })),
+  readConfig: readMistral,
   load: (context) => loadDecoder(context, { layer: preNormLayer() }),
 };
+
+export function readMistral(file: ConfigFile): ModelConfig {
+  return readDecoderConfig(file, ({ sliding_window }) => ({
+    // The first release left its 4096 to the default; later ones say null.
+    slidingWindow: sliding_window === undefined ? 4096 : sliding_window,
+  }));
+}

@@ -7,7 +7,7 @@ import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
 import { expectExperts } from '../experts-config.ts';
 import type { LoadLayer } from '../layers/layer.ts';
-import { loadMixture } from '../layers/mixture.ts';
+import { fusedAt, loadMixture } from '../layers/mixture.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
@@ -34,7 +34,9 @@ export const mixtral: Architecture = {
 /** Where all experts are one tensor, the mixture has the name of other architectures' MLPs. */
 const layer: LoadLayer = (context, index, prefix) =>
   preNormLayer({
-    feedForwardName: context.weights.hasFusedExperts(`${prefix}.mlp.experts`) ? 'mlp' : 'block_sparse_moe',
+    feedForwardName: context.weights.hasFusedExperts(fusedAt(`${prefix}.mlp.experts`))
+      ? 'mlp'
+      : 'block_sparse_moe',
     feedForward: (own, _index, name) => loadMixture(own, name, { names }),
   })(context, index, prefix);
 

@@ -4,6 +4,7 @@ import type { ComputeDType } from '../../ops/dtype.ts';
 import type { Experts } from '../../ops/experts.ts';
 import type { Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
+import type { FusedNames } from '../weights/stacked-experts.ts';
 import type { ExpertNames } from '../weights/weight-reader.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { ColumnParallelLinear } from './linear.ts';
@@ -20,26 +21,42 @@ export function expertsOrMlp(experts: LoadBlock): LoadBlock {
   };
 }
 
-/**
- * The router `prefix.gate`, and the experts `prefix.experts.0` and so on, or all of them in one tensor.
- * @param bias of the choice, one number for each expert.
- */
+interface MixtureParts {
+  /** Of an expert by itself. */
+  readonly names?: ExpertNames;
+  /** Of the choice, one number for each expert. */
+  readonly bias?: Vector | null;
+  readonly router?: string;
+  /** Of all experts in one. */
+  readonly fused?: FusedNames;
+}
+
+/** The router `prefix.gate`, and the experts `prefix.experts.0` and so on, or all of them in one tensor. */
 export function loadMixture(
   { config, weights }: LayerContext,
   prefix: string,
-  { names = USUAL_NAMES, bias = null }: { readonly names?: ExpertNames; readonly bias?: Vector | null } = {},
+  {
+    names = USUAL_NAMES,
+    bias = null,
+    router = `${prefix}.gate`,
+    fused = fusedAt(`${prefix}.experts`),
+  }: MixtureParts = {},
 ): Mixture {
   const { count, intermediateSize, routing } = config.experts!;
   const { hiddenSize, activation } = config;
-  const prefixOfAll = `${prefix}.experts`;
-  const isFused = weights.hasFusedExperts(prefixOfAll);
+  const isFused = weights.hasFusedExperts(fused);
   const parts = Array.from({ length: count }, (_, index) =>
     isFused
-      ? weights.fusedExpert(prefixOfAll, { count, hiddenSize, intermediateSize }, index)
-      : weights.expert(expertAt(`${prefixOfAll}.${index}`, names), hiddenSize, intermediateSize),
+      ? weights.fusedExpert(fused, { count, hiddenSize, intermediateSize }, index)
+      : weights.expert(expertAt(`${prefix}.experts.${index}`, names), hiddenSize, intermediateSize),
   );
   const experts = weights.mixture(parts, { ...routing, bias }, activation);
-  return new Mixture(weights.router({ name: `${prefix}.gate`, n: count }, hiddenSize), experts);
+  return new Mixture(weights.router({ name: router, n: count }, hiddenSize), experts);
+}
+
+/** The names of all experts under `prefix`, as transformers 5 keeps them. */
+export function fusedAt(prefix: string): FusedNames {
+  return { gateUp: `${prefix}.gate_up_proj`, down: `${prefix}.down_proj` };
 }
 
 /** The names of the projections of the expert `prefix`. */

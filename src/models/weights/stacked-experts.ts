@@ -37,25 +37,33 @@ export function stackedExpert(
   };
 }
 
+/** Tensors of all experts of a layer. */
+export interface FusedNames {
+  /** [experts, gate rows + up rows, hidden] */
+  readonly gateUp: string;
+  /** [experts, hidden, inner] */
+  readonly down: string;
+}
+
 /**
- * Expert `expert` of `prefix.gate_up_proj` [experts, gate rows + up rows, hidden] and `prefix.down_proj` [experts, hidden, inner].
+ * Expert `expert` of them.
  * @throws ModelLoadError where a tensor is missing or has another shape.
  */
 export function fusedExpert(
   checkpoint: Checkpoint,
-  prefix: string,
+  names: FusedNames,
   { count, hiddenSize, intermediateSize }: StackedShape,
   expert: number,
 ): ExpertParts {
   const rowsOf = (name: string, rows: number, k: number): TensorSource => {
-    const stack = checkpoint.find(`${prefix}.${name}`, [count, rows, k]);
+    const stack = checkpoint.find(name, [count, rows, k]);
     return narrow(reshape(stack, [count * rows, k]), 0, expert * rows, rows);
   };
-  const both = rowsOf('gate_up_proj', 2 * intermediateSize, hiddenSize);
+  const both = rowsOf(names.gateUp, 2 * intermediateSize, hiddenSize);
   return {
     gate: plainPart(narrow(both, 0, 0, intermediateSize)),
     up: plainPart(narrow(both, 0, intermediateSize, intermediateSize)),
-    down: plainPart(rowsOf('down_proj', hiddenSize, intermediateSize)),
+    down: plainPart(rowsOf(names.down, hiddenSize, intermediateSize)),
   };
 }
 

@@ -30,7 +30,13 @@ import {
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
 import { RankShare } from '../rank-share.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
-import { type ExpertParts, fusedExpert, type StackedShape, stackedExpert } from './stacked-experts.ts';
+import {
+  type ExpertParts,
+  type FusedNames,
+  fusedExpert,
+  type StackedShape,
+  stackedExpert,
+} from './stacked-experts.ts';
 import { WidenedBlocks } from './widened-blocks.ts';
 
 /** A projection `name.weight` [n, k] and, if `bias`, `name.bias` [n]. */
@@ -175,13 +181,13 @@ export class WeightReader {
   }
 
   /** The same of other architectures, whose gates are before what they let through. */
-  fusedExpert(prefix: string, shape: StackedShape, index: number): ExpertParts {
-    return fusedExpert(this.#checkpoint, prefix, shape, index);
+  fusedExpert(names: FusedNames, shape: StackedShape, index: number): ExpertParts {
+    return fusedExpert(this.#checkpoint, names, shape, index);
   }
 
-  /** Whether the experts under names that begin with `prefix` are published as one tensor. */
-  hasFusedExperts(prefix: string): boolean {
-    return this.#checkpoint.has(`${prefix}.gate_up_proj`);
+  /** Whether all experts of a layer are published in such tensors. */
+  hasFusedExperts({ gateUp }: FusedNames): boolean {
+    return this.#checkpoint.has(gateUp);
   }
 
   /** Whether the checkpoint has `name.weight`. */
@@ -250,6 +256,11 @@ export class WeightReader {
     const missing = offset - this.#checkpoint.addedTo(name);
     if (missing === 0) return this.#ops.loadVector(source);
     return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + missing));
+  }
+
+  /** The same where it is published as a matrix of one row. */
+  rowVector(name: string, length: number): Vector {
+    return this.#ops.loadVector(reshape(this.#checkpoint.find(name, [1, length]), [length]));
   }
 
   /** A row [headDim] of each head of this rank, one after the other. */
