@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { Architecture } from '../../src/models/architecture.ts';
 import { cohere, cohere2 } from '../../src/models/architectures/cohere.ts';
 import { deepseekV2 } from '../../src/models/architectures/deepseek.ts';
+import { exaone4 } from '../../src/models/architectures/exaone4.ts';
 import { gemma } from '../../src/models/architectures/gemma.ts';
 import { gemma2 } from '../../src/models/architectures/gemma2.ts';
 import { gemma3 } from '../../src/models/architectures/gemma3.ts';
@@ -13,9 +14,13 @@ import { gptNeox } from '../../src/models/architectures/gpt-neox.ts';
 import { gptOss } from '../../src/models/architectures/gpt-oss.ts';
 import { gpt2 } from '../../src/models/architectures/gpt2.ts';
 import { granite } from '../../src/models/architectures/granite.ts';
+import { graniteMoe } from '../../src/models/architectures/granite-moe.ts';
 import { llama } from '../../src/models/architectures/llama.ts';
 import { mistral } from '../../src/models/architectures/mistral.ts';
+import { mistral3 } from '../../src/models/architectures/mistral3.ts';
 import { mixtral } from '../../src/models/architectures/mixtral.ts';
+import { olmo3, olmoe } from '../../src/models/architectures/olmo.ts';
+import { qwen2Vl } from '../../src/models/architectures/qwen-vl.ts';
 import { qwen2 } from '../../src/models/architectures/qwen2.ts';
 import { qwen2Moe } from '../../src/models/architectures/qwen2-moe.ts';
 import { qwen3 } from '../../src/models/architectures/qwen3.ts';
@@ -52,6 +57,8 @@ const EXPERT_FIELDS = {
   qk_nope_head_dim: 8,
   qk_rope_head_dim: 4,
   v_head_dim: 8,
+  moe_num_experts: 4,
+  moe_k: 2,
 };
 /** Of architectures that call their fields otherwise. */
 const DISTILBERT_FIELDS = {
@@ -78,6 +85,7 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   ChatGLMForConditionalGeneration: CHATGLM_FIELDS,
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
   Gemma3ForConditionalGeneration: { text_config: FIELDS },
+  Mistral3ForConditionalGeneration: { text_config: FIELDS },
 };
 const ALL_BIASES = { attention_bias: true, mlp_bias: true };
 const NO_TRAITS = {
@@ -318,6 +326,81 @@ describe('readConfig', () => {
     expect(() => read({ no_rope_layers: [1] })).toThrow(/no_rope_layers must name 4 layers, got 1/);
   });
 
+  it('of OLMo 3 stretches positions of layers without a window only', () => {
+    const yarn = { rope_type: 'yarn', factor: 8, original_max_position_embeddings: 100 };
+    const old = reader(olmo3)({ rope_theta: 600_000, rope_scaling: yarn });
+    expect(old.layerWindows).toEqual([4096, 4096, 4096, null]);
+    const near = { kind: 'default', theta: 600_000 };
+    expect(old.layerRopes).toMatchObject([near, near, near, { kind: 'yarn', theta: 600_000, factor: 8 }]);
+    const rope_parameters = {
+      full_attention: { ...yarn, rope_theta: 600_000 },
+      sliding_attention: { rope_type: 'default', rope_theta: 600_000 },
+    };
+    expect(reader(olmo3)({ rope_parameters }).layerRopes).toEqual(old.layerRopes);
+  });
+
+  it('of EXAONE 4 slides as numbers or letters say, and without any window knows all positions', () => {
+    const read = reader(exaone4);
+    const rotates = ({ layerRopes }: ModelConfig) => layerRopes.map((rope) => rope !== null);
+    const letters = read({ sliding_window: 8, sliding_window_pattern: 'LG' });
+    expect(letters.layerWindows).toEqual([8, null, 8, null]);
+    expect(rotates(letters)).toEqual([true, false, true, false]);
+    expect(read({ sliding_window: 8, sliding_window_pattern: 'LLL' }).layerWindows).toEqual([8, 8, 8, null]);
+    expect(read({ sliding_window: 8 }).layerWindows).toEqual([8, 8, 8, null]);
+    expect(rotates(read({ sliding_window: null, sliding_window_pattern: null }))).toEqual(
+      Array(4).fill(true),
+    );
+  });
+
+  it('of Granite 4 without experts has the MLP that others share', () => {
+    const own = { num_local_experts: 0, num_experts_per_tok: 0, shared_intermediate_size: 48 };
+    const config = reader(graniteMoe)({ ...own, layer_types: Array(4).fill('attention') });
+    expect(config).toMatchObject({ experts: null, intermediateSize: 48, layerWindows: Array(4).fill(null) });
+    const rotates = (fields: object) => {
+      const json = { ...FIELDS, ...own, ...fields };
+      const file = { path: 'config.json', architecture: 'GraniteMoeHybridForCausalLM', json };
+      return graniteMoe.readConfig(file).layerRopes[0] !== null;
+    };
+    expect(rotates({ position_embedding_type: 'rope' })).toBe(true);
+    expect(rotates({ position_embedding_type: 'nope' })).toBe(false);
+    expect(rotates({})).toBe(false);
+  });
+
+  it('of a part that reads text takes what the whole says, and a tied head from either', () => {
+    const read = (json: object) =>
+      mistral3.readConfig({ path: 'config.json', architecture: 'Mistral3ForConditionalGeneration', json });
+    const text_config = { ...FIELDS, sliding_window: null };
+    expect(read({ text_config, eos_token_id: 7 })).toMatchObject({
+      eosTokenIds: [7],
+      tieWordEmbeddings: false,
+    });
+    const tied = { ...text_config, tie_word_embeddings: true };
+    expect(read({ text_config: tied }).tieWordEmbeddings).toBe(true);
+    expect(read({ text_config: tied, tie_word_embeddings: false }).tieWordEmbeddings).toBe(false);
+  });
+
+  it('of Ministral 3 serves contexts whose queries all count alike', () => {
+    const rope_parameters = {
+      rope_type: 'yarn',
+      factor: 16,
+      original_max_position_embeddings: 500,
+      llama_4_scaling_beta: 0.1,
+    };
+    const json = { text_config: { ...FIELDS, sliding_window: null, rope_parameters } };
+    const file = { path: 'config.json', architecture: 'Mistral3ForConditionalGeneration', json };
+    expect(mistral3.readConfig(file)).toMatchObject({ maxPositionEmbeddings: 500, longestContext: 500 });
+  });
+
+  it.each([
+    ['beside those of the whole', (fields: object) => fields],
+    ['by themselves', (fields: object) => ({ text_config: fields })],
+  ] as const)('of Qwen2.5-VL rotates by one position, the fields of its text %s', (_, publish) => {
+    const rope_scaling = { type: 'mrope', mrope_section: [2, 3, 3] };
+    const json = publish({ ...FIELDS, rope_theta: 1_000_000, rope_scaling });
+    const config = qwen2Vl.readConfig({ path: 'config.json', architecture: 'Any', json });
+    expect(config.layerRopes).toEqual(Array(4).fill({ kind: 'default', theta: 1_000_000 }));
+  });
+
   it('of Cohere 2 slides and rotates in three layers of four', () => {
     const config = reader(cohere2)({ sliding_window: 8 });
     expect(config.layerWindows).toEqual([8, 8, 8, null]);
@@ -333,6 +416,13 @@ describe('readConfig', () => {
       { final_logit_softcapping: -1 },
       /final_logit_softcapping must be/,
     ],
+    [
+      'Granite 4 with a state',
+      graniteMoe,
+      { layer_types: ['mamba', 'attention'] },
+      /of the type mamba are not/,
+    ],
+    ['OLMoE that clips', olmoe, { num_experts: 4, num_experts_per_tok: 2, clip_qkv: 8 }, /clip_qkv must be/],
     ['GPT-2 without its width', gpt2, {}, /n_embd/],
     ['GPT-NeoX that rotates more than a head', gptNeox, { rotary_pct: 2 }, /rotary_pct must be at most 1/],
   ] as const)('refuses %s, naming the field', (_, architecture, fields, message) => {

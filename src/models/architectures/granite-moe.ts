@@ -14,8 +14,10 @@ import { preNormLayer } from '../layers/pre-norm-layer.ts';
 import type { ConfigFile, ModelConfig } from '../model-config.ts';
 import { readGranite } from './granite.ts';
 
+const HYBRID = 'GraniteMoeHybridForCausalLM';
+
 export const graniteMoe: Architecture = {
-  architectures: ['GraniteMoeForCausalLM', 'GraniteMoeSharedForCausalLM', 'GraniteMoeHybridForCausalLM'],
+  architectures: ['GraniteMoeForCausalLM', 'GraniteMoeSharedForCausalLM', HYBRID],
   readConfig,
   load: (context) => loadDecoder(context, { layer }),
 };
@@ -41,12 +43,10 @@ function readConfig(file: ConfigFile): ModelConfig {
         'granite-4.0-micro',
     );
   }
-  if ((own.position_embedding_type ?? 'rope') !== 'rope') {
-    throw new ModelLoadError(
-      `${path}: position_embedding_type must be rope, got ${own.position_embedding_type}`,
-    );
-  }
-  const config = readGranite({ ...file, json: { ...own, layer_types: null } });
+  // Of the releases with either kind of layer, only those rotate that say so.
+  const rotates = file.architecture !== HYBRID || own.position_embedding_type === 'rope';
+  const rotating = readGranite({ ...file, json: { ...own, layer_types: null } });
+  const config = rotates ? rotating : { ...rotating, layerRopes: rotating.layerRopes.map(() => null) };
   const count = own.num_local_experts ?? 8;
   const sharedIntermediateSize = own.shared_intermediate_size ?? 0;
   if (count === 0) return { ...config, intermediateSize: sharedIntermediateSize };
