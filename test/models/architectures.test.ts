@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { Architecture } from '../../src/models/architecture.ts';
 import { cohere, cohere2 } from '../../src/models/architectures/cohere.ts';
 import { deepseekV2 } from '../../src/models/architectures/deepseek.ts';
+import { dots1 } from '../../src/models/architectures/dots1.ts';
 import { exaone4 } from '../../src/models/architectures/exaone4.ts';
 import { gemma } from '../../src/models/architectures/gemma.ts';
 import { gemma2 } from '../../src/models/architectures/gemma2.ts';
@@ -324,6 +325,13 @@ describe('readConfig', () => {
     expect(rotates(read({}))).toEqual([true, true, true, false]);
     expect(rotates(read({ no_rope_layers: [0, 1, 1, 0] }))).toEqual([false, true, true, false]);
     expect(() => read({ no_rope_layers: [1] })).toThrow(/no_rope_layers must name 4 layers, got 1/);
+  });
+
+  it('of dots.llm1 slides from layer max_window_layers on', () => {
+    const read = (fields: object) => reader(dots1)({ ...EXPERT_FIELDS, ...fields }).layerWindows;
+    expect(read({ sliding_window: 8, max_window_layers: 3 })).toEqual([null, null, null, 8]);
+    expect(read({ sliding_window: null, max_window_layers: 3 })).toEqual([null, null, null, null]);
+    expect(read({})).toEqual([null, null, null, null]);
   });
 
   it('of OLMo 3 stretches positions of layers without a window only', () => {

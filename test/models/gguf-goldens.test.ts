@@ -33,6 +33,15 @@ describe('a GGUF file in the names of the format', () => {
     ['GPT-NeoX', 'gpt-neox', 'gpt-neox', 'float32'],
     ['GPT-2', 'gpt2', 'gpt2', 'float32'],
     ['GLM-4 of 2024', 'chatglm', 'glm', 'float32'],
+    ['OLMo 3', 'olmo3', 'olmo3', 'float32'],
+    ['OLMoE', 'olmoe', 'olmoe', 'float32'],
+    ['EXAONE 4', 'exaone4', 'exaone4', 'float32'],
+    ['Seed-OSS', 'seed-oss', 'seed-oss', 'float32'],
+    ['ERNIE 4.5', 'ernie4-5', 'ernie4-5', 'float32'],
+    ['ERNIE 4.5 with experts', 'ernie4-5-moe', 'ernie4-5-moe', 'float32'],
+    ['GLM-4.5', 'glm4-moe', 'glm4-moe', 'float32'],
+    ['dots.llm1', 'dots1', 'dots1', 'float32'],
+    ['Granite with experts', 'granite-moe-shared', 'granite-moe-shared', 'float32'],
   ] as const)('has the logits of the folder: %s', async (_, file, golden, dtype) => {
     const expected = await logitsOf(fixture(`goldens/${golden}`), dtype);
     const got = await logitsOf(fixture(`gguf/${file}.gguf`), dtype);

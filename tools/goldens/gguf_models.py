@@ -168,6 +168,98 @@ def chatglm(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray
             tensors[f"encoder.layers.{layer}.self_attention.query_key_value.{kind}"] = np.concatenate(parts)
 
 
+def usual(writer: gguf.GGUFWriter, config: dict) -> None:
+    """What newer architectures have in common."""
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if "head_dim" in config:
+        writer.add_key_length(config["head_dim"])
+        writer.add_value_length(config["head_dim"])
+    if config.get("sliding_window") and "layer_types" in config:
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
+
+
+def plain(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+
+
+def exaone4(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config | {"layer_types": ["sliding_attention", "full_attention"]})
+
+
+def olmo3(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    writer.add_rope_scaling_yarn_attn_factor(config["rope_scaling"]["attention_factor"])
+
+
+def olmoe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    writer.add_expert_count(config["num_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    for layer in range(config["num_hidden_layers"]):
+        stack_experts(tensors, layer, config["num_experts"])
+
+
+def ernie_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    writer.add_expert_count(config["moe_num_experts"])
+    writer.add_expert_used_count(config["moe_k"])
+    writer.add_interleave_moe_layer_step(config["moe_layer_interval"])
+    writer.add_leading_dense_block_count(config["moe_layer_start_index"])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    writer.add_expert_shared_count(config["moe_num_shared_experts"])
+    for layer in range(config["num_hidden_layers"]):
+        stack_experts(tensors, layer, config["moe_num_experts"])
+        bias = f"model.layers.{layer}.mlp.moe_statics.e_score_correction"
+        if f"{bias}_bias" in tensors:
+            tensors[f"{bias}.bias"] = tensors.pop(f"{bias}_bias").squeeze()
+
+
+def grouped(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    """GLM-4.5 and dots.llm1."""
+    usual(writer, config)
+    count = config.get("n_routed_experts") or config["num_local_experts"]
+    if config["model_type"] == "glm4_moe":
+        writer.add_rope_dimension_count(config["head_dim"] // 2)
+    writer.add_expert_count(count)
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    writer.add_expert_weights_norm(config["norm_topk_prob"])
+    for layer in range(config["num_hidden_layers"]):
+        stack_experts(tensors, layer, count)
+        bias = f"model.layers.{layer}.mlp.gate.e_score_correction"
+        if f"{bias}_bias" in tensors:
+            tensors[f"{bias}.bias"] = tensors.pop(f"{bias}_bias")
+
+
+def granite_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    writer.add_attention_scale(config["attention_multiplier"])
+    writer.add_embedding_scale(config["embedding_multiplier"])
+    writer.add_residual_scale(config["residual_multiplier"])
+    writer.add_logit_scale(config["logits_scaling"])
+    writer.add_expert_count(config["num_local_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
+    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}"
+        for name, count in heads.items():
+            key = f"{prefix}.self_attn.{name}.weight"
+            rows = tensors[key].reshape(count, 2, -1, tensors[key].shape[1])
+            tensors[key] = rows.swapaxes(1, 2).reshape(tensors[key].shape)
+        # In the names of other models, which the package maps to the same.
+        for ours, theirs in (("block_sparse_moe", "mlp.experts"), ("shared_mlp", "mlp.shared_experts")):
+            both = tensors.pop(f"{prefix}.{ours}.input_linear.weight")
+            gate, up = np.split(both, 2, axis=-2)
+            tensors[f"{prefix}.{theirs}.gate_proj.weight"], tensors[f"{prefix}.{theirs}.up_proj.weight"] = gate, up
+
+
 # By the name of the file that is written: the folder of the numbers, and how they are converted.
 MODELS = {
     "gpt-oss": ("gpt-oss", MODEL_ARCH.GPT_OSS, gpt_oss),
@@ -178,6 +270,15 @@ MODELS = {
     "gpt-neox": ("gpt-neox", MODEL_ARCH.GPTNEOX, gpt_neox),
     "gpt2": ("gpt2", MODEL_ARCH.GPT2, gpt2),
     "chatglm": ("glm", MODEL_ARCH.CHATGLM, chatglm),
+    "olmo3": ("olmo3", MODEL_ARCH.OLMO2, olmo3),
+    "olmoe": ("olmoe", MODEL_ARCH.OLMOE, olmoe),
+    "exaone4": ("exaone4", MODEL_ARCH.EXAONE4, exaone4),
+    "seed-oss": ("seed-oss", MODEL_ARCH.SEED_OSS, plain),
+    "ernie4-5": ("ernie4-5", MODEL_ARCH.ERNIE4_5, plain),
+    "ernie4-5-moe": ("ernie4-5-moe", MODEL_ARCH.ERNIE4_5_MOE, ernie_moe),
+    "glm4-moe": ("glm4-moe", MODEL_ARCH.GLM4_MOE, grouped),
+    "dots1": ("dots1", MODEL_ARCH.DOTS1, grouped),
+    "granite-moe-shared": ("granite-moe-shared", MODEL_ARCH.GRANITE_MOE, granite_moe),
 }
 
 

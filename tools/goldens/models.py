@@ -504,7 +504,11 @@ MODELS = {
         ),
         reshape=USUAL_EXPERTS,
     ),
-    "dots1": Recipe(t.Dots1Config(**COMMON, **GLM_EXPERTS, head_dim=8, sliding_window=8, max_window_layers=1), reshape=USUAL_EXPERTS),
+    "dots1": Recipe(
+        t.Dots1Config(**COMMON, **GLM_EXPERTS, head_dim=8, sliding_window=None),
+        publish=lambda c: c | {"sliding_window": None},
+        reshape=USUAL_EXPERTS,
+    ),
     "granite-moe": Recipe(
         t.GraniteMoeConfig(**COMMON | {"intermediate_size": 12}, **GRANITE_FACTORS, num_local_experts=6, num_experts_per_tok=2),
         rename=granite_experts,

@@ -10,7 +10,7 @@ import type { LoadBlock } from '../layers/layer.ts';
 import { loadMixture } from '../layers/mixture.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
-import { expertsBesideShared } from './deepseek-experts.ts';
+import { biasedMixture, expertsBesideShared } from './deepseek-experts.ts';
 
 export const ernie45: Architecture = {
   architectures: ['Ernie4_5ForCausalLM'],
@@ -71,8 +71,10 @@ function readWithExperts(file: ConfigFile): ModelConfig {
   return { ...config, experts };
 }
 
-const mixture: LoadBlock = (context, _layer, prefix) => {
-  const { count } = context.config.experts!;
-  const bias = context.weights.rowVector(`${prefix}.moe_statics.e_score_correction_bias`, count);
+const mixture: LoadBlock = (context, layer, prefix) => {
+  const name = `${prefix}.moe_statics.e_score_correction_bias`;
+  // Converters write it as that of DeepSeek.
+  if (!context.weights.hasVector(name)) return biasedMixture(context, layer, prefix);
+  const bias = context.weights.rowVector(name, context.config.experts!.count);
   return loadMixture(context, prefix, { bias });
 };

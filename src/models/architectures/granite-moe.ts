@@ -9,7 +9,7 @@ import { loadDecoder } from '../decoder.ts';
 import { expectExperts } from '../experts-config.ts';
 import type { Block, LayerContext, LoadLayer } from '../layers/layer.ts';
 import { loadMixture, SharedExpert } from '../layers/mixture.ts';
-import { fusedGatedMlp } from '../layers/mlp.ts';
+import { fusedGatedMlp, gatedMlp } from '../layers/mlp.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
 import type { ConfigFile, ModelConfig } from '../model-config.ts';
 import { readGranite } from './granite.ts';
@@ -75,13 +75,10 @@ const layer: LoadLayer = (context, index, prefix) =>
     },
   })(context, index, prefix);
 
-/** The MLP for every token, gate and up in one tensor. */
+/** The MLP for every token, gate and up in one tensor, which converters take apart. */
 function sharedMlp(context: LayerContext, index: number, prefix: string): Block {
-  const { config } = context;
+  const { config, weights } = context;
   const intermediateSize = config.experts?.sharedIntermediateSize ?? config.intermediateSize;
-  return fusedGatedMlp('input_linear', 'output_linear')(
-    { ...context, config: { ...config, intermediateSize } },
-    index,
-    prefix,
-  );
+  const load = weights.has(`${prefix}.gate_proj`) ? gatedMlp : fusedGatedMlp('input_linear', 'output_linear');
+  return load({ ...context, config: { ...config, intermediateSize } }, index, prefix);
 }

@@ -190,6 +190,11 @@ export class WeightReader {
     return this.#checkpoint.has(gateUp);
   }
 
+  /** Whether the checkpoint has the vector `name`. */
+  hasVector(name: string): boolean {
+    return this.#checkpoint.has(name);
+  }
+
   /** Whether the checkpoint has `name.weight`. */
   has(name: string): boolean {
     return this.#checkpoint.has(`${name}.weight`);

@@ -70,6 +70,12 @@ const SANDWICH: Readonly<Record<string, string>> = {
   post_ffw_norm: 'post_feedforward_layernorm',
 };
 
+/** Norms behind both blocks, and before none. */
+const NORMS_BEHIND: Readonly<Record<string, string>> = {
+  post_attention_norm: 'post_attention_layernorm',
+  post_ffw_norm: 'post_feedforward_layernorm',
+};
+
 const llama: GgufArchitecture = {
   // Mistral and Mixtral are converted as Llama.
   name: (keys) => {
@@ -108,10 +114,17 @@ const QWEN_EXPERTS: Readonly<Record<string, string>> = {
   ffn_down_exps: 'mlp.experts.*.down_proj',
 };
 
+function layersOf(keys: GgufKeys): number[] {
+  return Array.from({ length: Math.min(keys.need('block_count'), MOST_LAYERS) }, (_, layer) => layer);
+}
+
+function hasExperts(keys: GgufKeys, layer: number): boolean {
+  return keys.hasTensor(`blk.${layer}.ffn_gate_exps.weight`);
+}
+
 function qwenExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
-  const layers = Array.from({ length: Math.min(keys.need('block_count'), MOST_LAYERS) }, (_, layer) => layer);
   return {
-    mlp_only_layers: layers.filter((layer) => !keys.hasTensor(`blk.${layer}.ffn_gate_exps.weight`)),
+    mlp_only_layers: layersOf(keys).filter((layer) => !hasExperts(keys, layer)),
     num_experts: keys.ofModel('expert_count'),
     num_experts_per_tok: keys.ofModel('expert_used_count'),
     moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
@@ -140,6 +153,29 @@ const SIGMOID = 2;
 /** What `yarn_log_multiplier` is a multiple of. */
 const LOG_MULTIPLIER = 0.1;
 
+/** Experts from some layer on, beside those that compute every token. */
+function groupedExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
+  return {
+    n_routed_experts: keys.ofModel('expert_count'),
+    num_experts_per_tok: keys.ofModel('expert_used_count'),
+    moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
+    n_shared_experts: keys.ofModel('expert_shared_count'),
+    first_k_dense_replace: keys.ofModel('leading_dense_block_count'),
+    n_group: keys.ofModel('expert_group_count') ?? 1,
+    topk_group: keys.ofModel('expert_group_used_count') ?? 1,
+    norm_topk_prob: keys.flag(`${keys.architecture}.expert_weights_norm`),
+    routed_scaling_factor: keys.ofModel('expert_weights_scale'),
+  };
+}
+
+const GROUPED_EXPERTS: Readonly<Record<string, string>> = {
+  ...QWEN_EXPERTS,
+  'exp_probs_b.bias': 'mlp.gate.e_score_correction_bias',
+  ffn_gate_shexp: 'mlp.shared_experts.gate_proj',
+  ffn_up_shexp: 'mlp.shared_experts.up_proj',
+  ffn_down_shexp: 'mlp.shared_experts.down_proj',
+};
+
 const deepseek: GgufArchitecture = {
   name: (keys) =>
     keys.ofModel('expert_gating_func') === SIGMOID ? 'DeepseekV3ForCausalLM' : 'DeepseekV2ForCausalLM',
@@ -155,15 +191,7 @@ const deepseek: GgufArchitecture = {
       qk_rope_head_dim: ropeDim,
       qk_nope_head_dim: keyDim - ropeDim,
       v_head_dim: keys.ofModel('attention.value_length_mla') ?? keys.need('attention.value_length'),
-      n_routed_experts: keys.ofModel('expert_count'),
-      num_experts_per_tok: keys.ofModel('expert_used_count'),
-      moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
-      n_shared_experts: keys.ofModel('expert_shared_count'),
-      first_k_dense_replace: keys.ofModel('leading_dense_block_count'),
-      n_group: keys.ofModel('expert_group_count') ?? 1,
-      topk_group: keys.ofModel('expert_group_used_count') ?? 1,
-      norm_topk_prob: keys.flag('deepseek2.expert_weights_norm'),
-      routed_scaling_factor: keys.ofModel('expert_weights_scale'),
+      ...groupedExperts(keys),
     };
   },
   yarn: (keys) => {
@@ -175,11 +203,7 @@ const deepseek: GgufArchitecture = {
   // What is rotated of it.
   headDim: (keys) => keys.need('rope.dimension_count'),
   modules: {
-    ...QWEN_EXPERTS,
-    'exp_probs_b.bias': 'mlp.gate.e_score_correction_bias',
-    ffn_gate_shexp: 'mlp.shared_experts.gate_proj',
-    ffn_up_shexp: 'mlp.shared_experts.up_proj',
-    ffn_down_shexp: 'mlp.shared_experts.down_proj',
+    ...GROUPED_EXPERTS,
     attn_q_a: 'self_attn.q_a_proj',
     attn_q_a_norm: 'self_attn.q_a_layernorm',
     attn_q_b: 'self_attn.q_b_proj',
@@ -259,11 +283,83 @@ const cohere = (name: string): GgufArchitecture => ({
   }),
 });
 
+const qwen3moe: GgufArchitecture = {
+  name: () => 'Qwen3MoeForCausalLM',
+  fields: (keys) => ({ ...qwenExperts(keys), norm_topk_prob: true }),
+  modules: QWEN_EXPERTS,
+};
+
+const glm4Moe: GgufArchitecture = {
+  name: () => 'Glm4MoeForCausalLM',
+  fields: (keys) => {
+    const drafts = keys.ofModel('nextn_predict_layers') ?? 0;
+    return {
+      ...groupedExperts(keys),
+      // Blocks that guess tokens ahead are behind the layers.
+      num_hidden_layers: keys.need('block_count') - drafts,
+      num_nextn_predict_layers: drafts,
+      use_qk_norm: keys.hasTensor('blk.0.attn_q_norm.weight'),
+    };
+  },
+  modules: { post_attention_norm: 'post_attention_layernorm', ...GROUPED_EXPERTS },
+};
+
+function graniteFactors(keys: GgufKeys): Readonly<Record<string, unknown>> {
+  return {
+    embedding_multiplier: keys.ofModel('embedding_scale'),
+    attention_multiplier: keys.ofModel('attention.scale'),
+    residual_multiplier: keys.ofModel('residual_scale'),
+    logits_scaling: keys.ofModel('logit_scale'),
+  };
+}
+
+const graniteMoe: GgufArchitecture = {
+  name: () => 'GraniteMoeForCausalLM',
+  fields: (keys) => ({
+    ...graniteFactors(keys),
+    num_local_experts: keys.ofModel('expert_count'),
+    num_experts_per_tok: keys.ofModel('expert_used_count'),
+    shared_intermediate_size: keys.ofModel('expert_shared_feed_forward_length'),
+  }),
+  modules: {
+    ffn_gate_inp: 'block_sparse_moe.router.layer',
+    ffn_gate_exps: 'block_sparse_moe.experts.*.gate_proj',
+    ffn_up_exps: 'block_sparse_moe.experts.*.up_proj',
+    ffn_down_exps: 'block_sparse_moe.experts.*.down_proj',
+    ffn_gate_shexp: 'shared_mlp.gate_proj',
+    ffn_up_shexp: 'shared_mlp.up_proj',
+    ffn_down_shexp: 'shared_mlp.down_proj',
+  },
+  hasPairedHeads: true,
+};
+
+function ernieBias(keys: GgufKeys): Readonly<Record<string, unknown>> {
+  return { use_bias: keys.hasTensor('blk.0.attn_q.bias') };
+}
+
+const ernieMoe: GgufArchitecture = {
+  name: () => 'Ernie4_5_MoeForCausalLM',
+  fields: (keys) => ({
+    ...ernieBias(keys),
+    moe_num_experts: keys.ofModel('expert_count'),
+    moe_k: keys.ofModel('expert_used_count'),
+    moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
+    moe_num_shared_experts: keys.ofModel('expert_shared_count'),
+    moe_layer_start_index: keys.ofModel('leading_dense_block_count'),
+    moe_layer_end_index: layersOf(keys).findLast((layer) => hasExperts(keys, layer)),
+    moe_layer_interval: keys.ofModel('interleave_moe_layer_step'),
+  }),
+  modules: GROUPED_EXPERTS,
+};
+
 /** By `general.architecture`. */
 export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   llama,
   qwen2: { name: () => 'Qwen2ForCausalLM' },
   qwen3: { name: () => 'Qwen3ForCausalLM' },
+  // The part that reads text; what sees images is a file of its own.
+  qwen2vl: { name: () => 'Qwen2ForCausalLM' },
+  qwen3vl: { name: () => 'Qwen3ForCausalLM' },
   qwen2moe: {
     name: () => 'Qwen2MoeForCausalLM',
     fields: (keys) => ({
@@ -279,11 +375,8 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
       ffn_down_shexp: 'mlp.shared_expert.down_proj',
     },
   },
-  qwen3moe: {
-    name: () => 'Qwen3MoeForCausalLM',
-    fields: (keys) => ({ ...qwenExperts(keys), norm_topk_prob: true }),
-    modules: QWEN_EXPERTS,
-  },
+  qwen3moe,
+  qwen3vlmoe: qwen3moe,
   gemma: { name: () => 'GemmaForCausalLM', hasNormsFrom0: true },
   gemma2: {
     name: () => 'Gemma2ForCausalLM',
@@ -309,24 +402,34 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
     name: () => 'Phi3ForCausalLM',
     modules: { attn_qkv: 'self_attn.qkv_proj', ffn_up: 'mlp.gate_up_proj' },
   },
-  granite: {
-    name: () => 'GraniteForCausalLM',
-    fields: (keys) => ({
-      embedding_multiplier: keys.ofModel('embedding_scale'),
-      attention_multiplier: keys.ofModel('attention.scale'),
-      residual_multiplier: keys.ofModel('residual_scale'),
-      logits_scaling: keys.ofModel('logit_scale'),
-    }),
-    hasPairedHeads: true,
-  },
+  granite: { name: () => 'GraniteForCausalLM', fields: graniteFactors, hasPairedHeads: true },
+  granitemoe: graniteMoe,
   smollm3: { name: () => 'SmolLM3ForCausalLM', hasPairedHeads: true },
   olmo2: {
-    name: () => 'Olmo2ForCausalLM',
-    modules: {
-      post_attention_norm: 'post_attention_layernorm',
-      post_ffw_norm: 'post_feedforward_layernorm',
-    },
+    name: (keys) => (keys.slidingWindow === null ? 'Olmo2ForCausalLM' : 'Olmo3ForCausalLM'),
+    fields: (keys) => ({ layer_types: keys.layerTypes }),
+    modules: NORMS_BEHIND,
   },
+  olmoe: {
+    name: () => 'OlmoeForCausalLM',
+    fields: (keys) => ({
+      num_experts: keys.ofModel('expert_count'),
+      num_experts_per_tok: keys.ofModel('expert_used_count'),
+    }),
+    modules: QWEN_EXPERTS,
+  },
+  exaone4: {
+    name: () => 'Exaone4ForCausalLM',
+    fields: (keys) => ({ layer_types: keys.layerTypes }),
+    modules: NORMS_BEHIND,
+  },
+  seed_oss: {
+    name: () => 'SeedOssForCausalLM',
+    modules: { post_attention_norm: 'post_attention_layernorm' },
+  },
+  ernie4_5: { name: () => 'Ernie4_5ForCausalLM', fields: ernieBias },
+  'ernie4_5-moe': ernieMoe,
+  dots1: { name: () => 'Dots1ForCausalLM', fields: groupedExperts, modules: GROUPED_EXPERTS },
   'command-r': cohere('CohereForCausalLM'),
   cohere2: cohere('Cohere2ForCausalLM'),
   starcoder2: {
@@ -351,5 +454,6 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
       ...glmFeedForward,
     },
   },
+  glm4moe: glm4Moe,
   chatglm,
 };

@@ -102,6 +102,11 @@ export function readNumbers(path: string, key: string, list: GgufList): number[]
   return readList(path, key, list, read);
 }
 
+export function readFlags(path: string, key: string, list: GgufList): boolean[] {
+  if (list.itemType !== BOOL) throw wrongItems(path, key, 'true or false');
+  return readList(path, key, list, (reader) => reader.u8() !== 0);
+}
+
 /** @returns count */
 function expectAtMost(path: string, most: number, count: number, what: string): number {
   if (count <= most) return count;

@@ -4,7 +4,14 @@ import { ModelLoadError } from '../../../errors.ts';
 import { readTensor } from '../../../ops/read-tensor.ts';
 import { wholeTensor } from '../../../ops/weights.ts';
 import { shortened } from '../../../util/preview.ts';
-import { type GgufFile, type GgufList, type GgufValue, readNumbers, readStrings } from './gguf-file.ts';
+import {
+  type GgufFile,
+  type GgufList,
+  type GgufValue,
+  readFlags,
+  readNumbers,
+  readStrings,
+} from './gguf-file.ts';
 
 /** Of a list of numbers; a vector of rotary factors has some hundred. */
 const MOST_FACTORS = 65_536;
@@ -70,9 +77,20 @@ export class GgufKeys {
     return this.ofModel('attention.sliding_window') || null;
   }
 
+  /** The kind of each layer, as config.json names it. */
+  get layerTypes(): string[] | null {
+    const pattern = this.flags(`${this.architecture}.attention.sliding_window_pattern`);
+    return pattern && pattern.map((slides) => (slides ? 'sliding_attention' : 'full_attention'));
+  }
+
   numbers(key: string): number[] | null {
     const list = this.#list(key);
     return list && readNumbers(this.path, key, list);
+  }
+
+  flags(key: string): boolean[] | null {
+    const list = this.#list(key);
+    return list && readFlags(this.path, key, list);
   }
 
   strings(key: string): readonly string[] | null {
