@@ -21,7 +21,7 @@ const wholeFields = z.object({
 export function textPart(file: ConfigFile, usual: Readonly<Record<string, unknown>> = {}): ConfigFile {
   const { text_config, tie_word_embeddings, ...outer } = checkModelJson(file.path, file.json, wholeFields);
   // Whether the head is tied is a matter of the whole model; some say only of the text part that it is.
-  const isTied = tie_word_embeddings ?? (text_config['tie_word_embeddings'] === true ? true : undefined);
+  const isTied = tie_word_embeddings ?? (text_config.tie_word_embeddings === true ? true : undefined);
   return { ...file, json: { ...usual, ...outer, ...text_config, tie_word_embeddings: isTied } };
 }
 

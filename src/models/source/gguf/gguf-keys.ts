@@ -80,7 +80,7 @@ export class GgufKeys {
   /** The kind of each layer, as config.json names it. */
   get layerTypes(): string[] | null {
     const pattern = this.flags(`${this.architecture}.attention.sliding_window_pattern`);
-    return pattern && pattern.map((slides) => (slides ? 'sliding_attention' : 'full_attention'));
+    return pattern?.map((slides) => (slides ? 'sliding_attention' : 'full_attention')) ?? null;
   }
 
   numbers(key: string): number[] | null {
