@@ -135,6 +135,7 @@ const SCHEMES: readonly [string, Scheme, string][] = [
   ['AWQ', AWQ, 'int4-g64-zp'],
   ['FP8 in blocks', publishedFp8(true), 'fp8-g128'],
   ['FP8, a scale a tensor', publishedFp8(false), 'fp8'],
+  ['FP8, a scale a tensor in its newer name', publishedFp8(false, 'weight_scale_inv'), 'fp8'],
 ];
 
 it.each(SCHEMES)(

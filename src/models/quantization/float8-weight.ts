@@ -14,7 +14,7 @@ export function float8Weight(
   isBlock: boolean,
   scales: StoredScales,
 ): CodesWeightSource {
-  checkpoint.leaveUnread(`${name}.input_scale`);
+  for (const scale of ['input_scale', 'activation_scale']) checkpoint.leaveUnread(`${name}.${scale}`);
   return {
     kind: 'codes',
     format: { kind: 'fp8', groupSize: isBlock ? FLOAT8_BLOCK : null, hasZeros: false },

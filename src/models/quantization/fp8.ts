@@ -21,10 +21,16 @@ export const fp8: QuantizationMethod<Config> = {
     (checkpoint, projection) => {
       const { name, n } = projection;
       if (checkpoint.dtypeOf(`${name}.weight`) !== 'f8') return null;
+      // What weights are multiplied by, in spite of its name.
+      const inverse = `${name}.weight_scale_inv`;
       const isBlock = weight_block_size !== null && weight_block_size !== undefined;
       const scales = isBlock
-        ? blockScales(checkpoint, `${name}.weight_scale_inv`, projection)
-        : { tensor: checkpoint.findNumber(`${name}.weight_scale`), isTransposed: false, outputs: n };
+        ? blockScales(checkpoint, inverse, projection)
+        : {
+            tensor: checkpoint.findNumber(checkpoint.has(inverse) ? inverse : `${name}.weight_scale`),
+            isTransposed: false,
+            outputs: n,
+          };
       return float8Weight(checkpoint, projection, isBlock, scales);
     },
 };
