@@ -10,7 +10,10 @@ export function toEmbedding(
   dimensions: number | null,
 ): Float32Array {
   const kept = dimensions === null ? values : values.slice(0, dimensions);
-  return isNormalized ? kept.map((value, _, all) => value / lengthOf(all)) : kept;
+  if (!isNormalized) return kept;
+  const length = lengthOf(kept);
+  // What has no direction stays as it is.
+  return length === 0 ? kept : kept.map((value) => value / length);
 }
 
 /** @throws InvalidRequestError for a length that the model's embeddings cannot be cut to. */
