@@ -24,6 +24,9 @@ const NOT_PASSED_ON = new Set([
   'upgrade',
 ]);
 
+/** What a client must take of a whole answer before it counts as slow. */
+const PIECE_BYTES = 64 * 1024;
+
 type Headers = Record<string, string | string[]>;
 
 export class ClientResponse {
@@ -71,15 +74,20 @@ export class ClientResponse {
     this.#writer.end();
   }
 
-  send({ status, headers }: ResponseHead, body: Buffer): void {
+  /** A whole answer: its last piece leaves when the client has caught up with the others. */
+  async send({ status, headers }: ResponseHead, body: Buffer): Promise<void> {
     this.#hasBegun = true;
     const length = { 'content-length': body.length };
     this.#response.writeHead(status, { ...passedOn(headers), ...this.#own, ...length });
-    this.#response.end(body);
+    let at = 0;
+    for (; body.length - at > PIECE_BYTES; at += PIECE_BYTES) {
+      if (!this.#writer.write(body.subarray(at, at + PIECE_BYTES))) await this.#writer.drained();
+    }
+    this.#writer.end(body.subarray(at));
   }
 
   /** Before the first byte an error is a status, after it an event of the stream. */
-  fail(error: SvcError, endpoint: EndpointAdapter, numEvents: number): void {
+  async fail(error: SvcError, endpoint: EndpointAdapter, numEvents: number): Promise<void> {
     if (!this.#writer.isOpen) return;
     if (this.#hasBegun) {
       this.#writer.end(endpoint.failure(error, numEvents));
@@ -87,7 +95,7 @@ export class ClientResponse {
     }
     const type = { 'content-type': 'application/json; charset=utf-8' };
     const head = { status: error.status, headers: { ...errorHeaders(error), ...type } };
-    this.send(head, Buffer.from(JSON.stringify(errorBodyAt(endpoint.path, error))));
+    await this.send(head, Buffer.from(JSON.stringify(errorBodyAt(endpoint.path, error))));
   }
 }
 

@@ -66,7 +66,7 @@ export class Forwarder {
       while (!(await this.#attempt(request))) this.#parts.metrics.retries.inc({ leg: 'decode' });
     } catch (thrown) {
       if (!(thrown instanceof ClientGoneError))
-        response.fail(toSvcError(thrown), endpoint, request.progress.numEvents);
+        await response.fail(toSvcError(thrown), endpoint, request.progress.numEvents);
     } finally {
       this.#cancelTransfer(request);
     }
@@ -89,7 +89,7 @@ export class Forwarder {
       }
       if (head.status === 200) this.#noteServed(request, prefill, decode);
       if (isEventStream(head)) await this.#stream(request, upstream, head);
-      else this.#sendWhole(request, head, await upstream.whole());
+      else await this.#sendWhole(request, head, await upstream.whole());
       return true;
     } catch (error) {
       if (!(error instanceof UpstreamFailure) || response.hasBegun) throw error;
@@ -106,9 +106,9 @@ export class Forwarder {
   }
 
   /** No instance is left: the client gets the last refusal as it is, or is told to come again. */
-  #giveUp(request: ClientRequest): boolean {
+  async #giveUp(request: ClientRequest): Promise<boolean> {
     if (request.refusal === null) throw noInstance();
-    this.#sendWhole(request, request.refusal.head, request.refusal.body);
+    await this.#sendWhole(request, request.refusal.head, request.refusal.body);
     return true;
   }
 
@@ -167,10 +167,10 @@ export class Forwarder {
     return true;
   }
 
-  #sendWhole(request: ClientRequest, head: ResponseHead, body: Buffer): void {
+  async #sendWhole(request: ClientRequest, head: ResponseHead, body: Buffer): Promise<void> {
     if (head.status === 200) request.transfer = null;
     this.#noteFirstByte(request);
-    request.options.response.send(head, body);
+    await request.options.response.send(head, body);
   }
 
   async #stream(request: ClientRequest, first: UpstreamRequest, head: ResponseHead): Promise<void> {

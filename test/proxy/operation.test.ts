@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
@@ -81,18 +83,39 @@ describe('a client that hangs up', () => {
     await until(() => proxy.server.numInFlight === 0);
   });
 
-  it('or takes nothing for too long is cut off', async () => {
+  it.each([true, false])('or takes nothing for too long is cut off (stream: %s)', async (stream) => {
     const proxy = await TestProxy.start({ deadlines: { slowClient: 200 } });
     const [d] = await proxy.join('D');
-    const body = JSON.stringify({ ...BODY, max_tokens: 1_000_000, stream: true });
+    // In one piece: more than the buffers of both ends hold.
+    const body = { ...BODY, max_tokens: stream ? 1_000_000 : 4_000_000, stream };
     const socket = connect(proxy.server.port, '127.0.0.1').pause();
-    socket.write(
-      `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
-    );
+    socket.write(rawPost('/v1/completions', body));
     await until(() => d?.requests.length === 1);
-    await until(() => d?.requests[0]?.wasAborted === true);
-    expect(proxy.server.numInFlight).toBe(0);
+    await until(() => proxy.server.numInFlight === 0);
+    if (stream) await until(() => d?.requests[0]?.wasAborted === true);
+    expect(await proxy.metric('requests_total', '499')).toBe(1);
     socket.destroy();
+  });
+
+  it('or takes long for a large answer gets all of it', async () => {
+    const proxy = await TestProxy.start({ deadlines: { slowClient: 300 } });
+    await proxy.join('D');
+    const client = new RawClient(
+      proxy.server.port,
+      rawPost('/v1/completions', { ...BODY, max_tokens: 4_000_000 }),
+    );
+    const startedAt = performance.now();
+    while (performance.now() - startedAt < 1200) {
+      client.socket.pause();
+      await sleep(100);
+      client.socket.resume();
+      await once(client.socket, 'data');
+    }
+    client.shutDown();
+    await until(() => client.isClosed);
+    const { status, head, body } = client.answer;
+    expect(status).toBe(200);
+    expect(body).toHaveLength(Number(/content-length: (\d+)/i.exec(head)?.[1]));
   });
 });
 

@@ -43,7 +43,7 @@ export function anyInstanceRoutes(
       url,
       handler: async (request, reply) => {
         const { head, body } = change(await ask(context, method, request));
-        new ClientResponse(reply, request.id, context.deadlines.slowClient).send(head, body);
+        await new ClientResponse(reply, request.id, context.deadlines.slowClient).send(head, body);
       },
     });
   };
