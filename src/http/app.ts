@@ -31,6 +31,7 @@ import { allowHalfClosed, askForAnswer, endAfterHalfClosed, whileHalfClosed } fr
 import type { HttpMetrics } from './http-metrics.ts';
 import { JsonParser } from './json-parser.ts';
 import { lingering, wouldReset } from './lingering-close.ts';
+import { DEFAULT_WRITE_TIMEOUT_MS } from './paced-writer.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -65,6 +66,8 @@ export interface HttpAppOptions {
   readonly bodyLimit?: number | undefined;
   /** A client that has not sent its whole request by then is stuck: 408. */
   readonly receiveTimeoutMs?: number | undefined;
+  /** A client that takes nothing of its answer for this long is cut off. */
+  readonly writeTimeoutMs?: number | undefined;
   /** Routes get bodies as bytes, unparsed, to pass them on as they came. */
   readonly keepsBodyBytes?: boolean | undefined;
   /** Gets one line a request, the reason of every refusal, and every internal error; nothing is logged without it. */
@@ -122,6 +125,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     whileHalfClosed(raw, () => askForAnswer(raw));
     endAfterHalfClosed(raw);
   });
+  cutOffStuckClients(app, options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS);
   useJsonBodies(app, options.keepsBodyBytes ?? false);
   useCors(app, options.cors ?? CORS_DEFAULTS);
   const keys = new ApiKeys(options.apiKeys ?? []);
@@ -159,6 +163,15 @@ function checkHeads(app: FastifyInstance): void {
       throw new ExpectationError(
         `Expect: ${shortened(raw.headers.expect ?? '')} cannot be met: leave the header out, or send 100-continue`,
       );
+  });
+}
+
+/** From the moment that an answer is there. Whoever writes to the response without fastify has a limit of their own (`PacedWriter`). */
+function cutOffStuckClients(app: FastifyInstance, writeTimeoutMs: number): void {
+  app.addHook('onSend', async (_request, { raw }) => {
+    raw.setTimeout(writeTimeoutMs, () => raw.destroy());
+    // Before Node's own listener, which goes on to the limit of idle connections, or to the next request, which has none.
+    raw.prependOnceListener('finish', () => raw.socket?.setTimeout(0));
   });
 }
 

@@ -4,20 +4,14 @@ import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { yieldTurn } from '../util/yield-turn.ts';
 import { jsonPieces } from './json-pieces.ts';
-import { DEFAULT_WRITE_TIMEOUT_MS } from './sse.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /**
  * @param body as `jsonPieces` takes it; its lazy parts must not throw.
- * @param writeTimeoutMs a reader that takes nothing for this long is taken for gone.
  * @returns the value for the route's handler to return.
  */
-export async function replyJson(
-  reply: FastifyReply,
-  body: object,
-  writeTimeoutMs: number = DEFAULT_WRITE_TIMEOUT_MS,
-): Promise<FastifyReply> {
+export async function replyJson(reply: FastifyReply, body: object): Promise<FastifyReply> {
   await yieldTurn();
   const pieces = jsonPieces(body);
   const first = pieces.next().value ?? '';
@@ -26,24 +20,17 @@ export async function replyJson(
   // Most answers are one piece: they go with their length.
   if (second.done) return reply.send(first);
   const made = [first, second.value];
-  return reply.send(Readable.from(paced(reply, made, pieces, writeTimeoutMs), { objectMode: false }));
+  return reply.send(Readable.from(inTurns(made, pieces), { objectMode: false }));
 }
 
 /** The pieces that are made, then the others, each when the reader has room for it. */
-async function* paced(
-  { raw }: FastifyReply,
+async function* inTurns(
   made: readonly string[],
   others: Iterable<string>,
-  writeTimeoutMs: number,
 ): AsyncGenerator<string, void, undefined> {
   yield* made;
   for (const piece of others) {
-    const stuck = setTimeout(() => raw.destroy(), writeTimeoutMs).unref();
-    try {
-      yield piece;
-    } finally {
-      clearTimeout(stuck);
-    }
+    yield piece;
     await yieldTurn();
   }
 }

@@ -4,6 +4,9 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
+/** A client that takes nothing for this long counts as gone. */
+export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
+
 export class PacedWriter {
   readonly #response: ServerResponse;
   readonly #maxStallMs: number;

@@ -4,7 +4,7 @@
 import type { FastifyReply } from 'fastify';
 import { atEndOfTurn } from '../util/end-of-turn.ts';
 import { whileHalfClosed } from './half-closed.ts';
-import { PacedWriter } from './paced-writer.ts';
+import { DEFAULT_WRITE_TIMEOUT_MS, PacedWriter } from './paced-writer.ts';
 
 /** Silence after which proxies and clients begin to doubt the connection. */
 const KEEP_ALIVE_MS = 15_000;
@@ -12,8 +12,6 @@ const KEEP_ALIVE_MS = 15_000;
 export const WAITING = ': waiting\n\n';
 /** Characters that are written at once, whatever else the turn brings. */
 const MAX_HELD = 16_384;
-/** A reader that takes nothing for this long counts as gone. */
-export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
 
 export class SseStream {
   readonly #response: FastifyReply['raw'];

@@ -32,8 +32,6 @@ export interface ServerOptions extends HttpAppOptions {
   readonly logRequests?: boolean | undefined;
   /** Characters and token ids of each prompt in that line; null, the default, is none. */
   readonly maxLoggedLength?: number | null | undefined;
-  /** A stream whose reader takes nothing for this long is cut off. */
-  readonly writeTimeoutMs?: number | undefined;
   /** A request that takes longer ends with an error; 0 is no limit. */
   readonly requestTimeoutMs?: number | undefined;
   /** Usage tells how many tokens of the prompt came from the prefix cache; the default. */

@@ -15,7 +15,7 @@ let app: FastifyInstance;
 let numMade: number;
 beforeEach(async () => {
   numMade = 0;
-  app = createHttpApp();
+  app = createHttpApp({ writeTimeoutMs: WRITE_TIMEOUT_MS });
   app.get('/lines/:count', (request, reply) => {
     const count = Number(request.url.split('/').at(-1));
     const lines = lazyList(
@@ -29,7 +29,7 @@ beforeEach(async () => {
         return { index, text: LINE };
       },
     );
-    return replyJson(reply, { lines }, WRITE_TIMEOUT_MS);
+    return replyJson(reply, { lines });
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
 });
@@ -67,7 +67,8 @@ describe('replyJson', () => {
       numMadeAtOnce = numMade;
       return sent;
     });
-    expect((await idle.inject('/late')).json()).toEqual({ lines: [LINE] });
+    const url = await idle.listen({ host: '127.0.0.1', port: 0 });
+    expect(await (await fetch(`${url}/late`)).json()).toEqual({ lines: [LINE] });
     expect([numMadeAtOnce, numMade]).toEqual([0, 1]);
     await idle.close();
   });
@@ -81,8 +82,8 @@ describe('replyJson', () => {
       });
       return replyJson(reply, { lines });
     });
-    await slow.ready();
-    expect(await turnsDuring(slow.inject('/slow').then())).toBeGreaterThan(10);
+    const url = await slow.listen({ host: '127.0.0.1', port: 0 });
+    expect(await turnsDuring(fetch(`${url}/slow`).then((answer) => answer.text()))).toBeGreaterThan(10);
     await slow.close();
   });
 

@@ -48,7 +48,6 @@ export async function generate(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<unknown> {
-  const { writeTimeoutMs } = context.options;
   return answerAdmitted(context, request, reply, async ({ engine, controller, open }) => {
     engine.expectGenerating();
     const parsed = await endpoint.parse(context, engine, request, controller.signal);
@@ -58,10 +57,9 @@ export async function generate(
     const releaseAdapter = adapter === null ? () => {} : engine.adapters.use(adapter);
     try {
       const run = { signal: controller.signal, ticket: open(numSequences(parsed)) };
-      if (!parsed.isStream)
-        return await replyJson(reply, await respondWhole(engine, parsed, run), writeTimeoutMs);
+      if (!parsed.isStream) return await replyJson(reply, await respondWhole(engine, parsed, run));
       if (parsed.keepsJournal) reply.header(CONTENTS_HEADER, contentsOf(engine.info, adapter));
-      const sse = new SseStream(reply, writeTimeoutMs);
+      const sse = new SseStream(reply, context.options.writeTimeoutMs);
       return await stream(engine, parsed, run, sse, request, controller);
     } finally {
       releaseAdapter();

@@ -70,7 +70,7 @@ export async function pool<S extends z.ZodObject>(
     await logRequest(request.log, engine, { id: request.id, prompts }, context.options);
     const ticket = open(prompts.length);
     const pooled = await startEach(prompts.length, (index) => engine.pool(prompts[index]!, signal, ticket));
-    return replyJson(reply, answer(pooled), context.options.writeTimeoutMs);
+    return replyJson(reply, answer(pooled));
   });
 }
 

@@ -33,7 +33,7 @@ export function renderRoute(
         priority,
       }));
       const answer = isSingle ? rendered.next().value : [...rendered];
-      return replyJson(reply, answer, context.options.writeTimeoutMs);
+      return replyJson(reply, answer);
     }),
   );
 }

@@ -41,7 +41,7 @@ export function tokenizeRoutes(app: FastifyInstance, context: ServerContext): vo
         tokens,
         token_strs: returnsTexts ? lazyList(tokens, (id) => tokenizer.describe(id).text) : null,
       };
-      return replyJson(reply, answer, context.options.writeTimeoutMs);
+      return replyJson(reply, answer);
     }),
   );
   app.post('/detokenize', { config: { about: DETOKENIZE } }, (request, reply) =>
