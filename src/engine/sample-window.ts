@@ -6,6 +6,8 @@ export type Leave = () => void;
 
 export class SampleWindow {
   #numFree: number;
+  /** Places are being passed on: what is given up meanwhile is passed on by the same loop, however many do so. */
+  #isPassing = false;
   readonly #waiting = new Set<() => void>();
 
   constructor(numPlaces: number) {
@@ -36,14 +38,20 @@ export class SampleWindow {
     };
   }
 
-  /** The place goes to whoever has waited longest. */
+  /** The place goes to whoever has waited longest; one that gives it up as it starts leaves it to the next. */
   #pass(): void {
-    const [next] = this.#waiting;
-    if (next === undefined) {
-      this.#numFree += 1;
-      return;
+    this.#numFree += 1;
+    if (this.#isPassing) return;
+    this.#isPassing = true;
+    try {
+      for (const next of this.#waiting) {
+        if (this.#numFree === 0) break;
+        this.#numFree -= 1;
+        this.#waiting.delete(next);
+        next();
+      }
+    } finally {
+      this.#isPassing = false;
     }
-    this.#waiting.delete(next);
-    next();
   }
 }

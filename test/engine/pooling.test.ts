@@ -309,6 +309,18 @@ describe('a text', needsNative, () => {
     });
   });
 
+  it('of a request with as many as there may be all end when the engine does', async () => {
+    await withEngine('bert-cls', { maxNumSeqs: 2 }, async (engine) => {
+      const prompt = await engine.preparePooling({ tokenIds: new Array(100).fill(9) }, { param: 'input' });
+      const ticket = engine.admission.open('caller', 2048);
+      const running = Array.from({ length: 2048 }, () => engine.pool(prompt, undefined, ticket));
+      const settled = Promise.allSettled(running);
+      await engine.close();
+      const ends = await settled;
+      expect(ends.filter(({ status }) => status === 'rejected').length).toBeGreaterThan(2000);
+    });
+  });
+
   it('whose request is aborted frees what it held, and others go on', async () => {
     await withEngine('bert-cls', { maxNumSeqs: 2 }, async (engine) => {
       const prepare = (length: number): Promise<PreparedPooling> =>

@@ -55,4 +55,26 @@ describe('SampleWindow', () => {
     window.enter(() => started.push('fourth'));
     expect(started).toEqual(['first', 'third', 'fourth']);
   });
+
+  it('has room for any number of samples that end as they start, as all do on a dead engine', () => {
+    const window = new SampleWindow(1);
+    const first = window.enter(() => {});
+    let numStarted = 0;
+    const leaves: Leave[] = [];
+    for (let sample = 0; sample < 50_000; sample += 1) {
+      leaves.push(
+        window.enter(() => {
+          numStarted += 1;
+          leaves[sample]!();
+        }),
+      );
+    }
+    first();
+    expect([numStarted, window.numWaiting]).toEqual([50_000, 0]);
+    let isPlaced = false;
+    window.enter(() => {
+      isPlaced = true;
+    });
+    expect(isPlaced).toBe(true);
+  });
 });
