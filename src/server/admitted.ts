@@ -2,7 +2,6 @@
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../engine/inference-engine.ts';
-import { toSvcError } from '../http/errors.ts';
 import { ClientGoneError } from '../http/in-flight.ts';
 import { sharedAbortController } from '../util/abortable.ts';
 import { RequestSpans } from './request-spans.ts';
@@ -48,11 +47,9 @@ export async function answerAdmitted(
     tickets.push(ticket);
     return ticket;
   };
-  let failure: Error | null = null;
   try {
     return await answer({ engine, controller, open });
   } catch (error) {
-    failure = toSvcError(error);
     // Ends the other prompts of the request, too.
     controller.abort(error);
     if (!(error instanceof ClientGoneError)) throw error;
@@ -60,8 +57,14 @@ export async function answerAdmitted(
     return undefined;
   } finally {
     for (const ticket of tickets) ticket.close();
-    spans?.end(failure);
+    spans?.end(failureOf(controller.signal));
   }
+}
+
+/** Null where nothing has ended the request before its answer was complete. A stream that fails tells its client by itself. */
+function failureOf({ aborted, reason }: AbortSignal): Error | null {
+  if (!aborted) return null;
+  return reason instanceof Error ? reason : new Error(String(reason));
 }
 
 /**
