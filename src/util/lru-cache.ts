@@ -22,8 +22,11 @@ export class LruCache<Key, Value> {
 
   set(key: Key, value: Value): void {
     this.#delete(key);
+    const size = this.#sizeOf(value);
+    // Everything else would go for it in vain.
+    if (size > this.#maxSize) return;
     this.#values.set(key, value);
-    this.#size += this.#sizeOf(value);
+    this.#size += size;
     for (const oldest of this.#values.keys()) {
       if (this.#size <= this.#maxSize) return;
       this.#delete(oldest);
