@@ -41,7 +41,7 @@ export function statusOfResponseCode(code: string): number {
   return keyOf(RESPONSE_CODES, code);
 }
 
-export function messagesErrorBody(error: SvcError) {
+function messagesErrorBody(error: SvcError) {
   const type = MESSAGE_TYPES.get(error.status) ?? OTHER_TYPE;
   return { type: 'error', error: { type, message: errorBody(error).error.message } };
 }

@@ -38,7 +38,7 @@ export class Prompt implements PromptShape {
 }
 
 /** Bytes of all texts in a value; the names of fields are not counted. */
-export function textBytes(value: unknown): number {
+function textBytes(value: unknown): number {
   if (typeof value === 'string') return Buffer.byteLength(value);
   if (typeof value !== 'object' || value === null) return 0;
   let length = 0;

@@ -38,7 +38,7 @@ export function toChatRequest(body: CreateResponseRequest, items: readonly Item[
   };
 }
 
-export function asksForLogprobs({ include }: Pick<CreateResponseRequest, 'include'>): boolean {
+function asksForLogprobs({ include }: Pick<CreateResponseRequest, 'include'>): boolean {
   return include?.includes(LOGPROBS) ?? false;
 }
 
