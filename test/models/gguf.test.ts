@@ -295,6 +295,39 @@ describe('a GGUF file', () => {
     }
   });
 
+  it.each([
+    ['listed', { 'tokenizer.chat_templates': { strings: ['rag', 'tool_use'] } }],
+    ['not listed', {}],
+  ])('renders conversations with tools by the template for them, %s', async (_, listed) => {
+    const metadata = {
+      ...listed,
+      'tokenizer.chat_template': { string: 'plain' },
+      'tokenizer.chat_template.tool_use': { string: 'tools' },
+      'tokenizer.chat_template.rag': { string: 'documents' },
+    };
+    const { tokenizer, chatTemplate } = await loadTokenizer(
+      openModelSource(ggufOf(tinyModel(), { metadata })),
+    );
+    const render = (tools: object[] | null) =>
+      chatTemplate!.render([{ role: 'user', content: 'Hi' }], { addGenerationPrompt: true, tools });
+    expect(await render(null)).toBe('plain');
+    expect(await render([{ type: 'function' }])).toBe('tools');
+    await tokenizer.close();
+    await chatTemplate!.close();
+  });
+
+  it('is refused with templates of which none is for all conversations', async () => {
+    const metadata = {
+      'tokenizer.chat_template': undefined,
+      'tokenizer.chat_templates': { strings: ['rag', 'tool_use'] },
+      'tokenizer.chat_template.tool_use': { string: 'tools' },
+      'tokenizer.chat_template.rag': { string: 'documents' },
+    };
+    await expect(loadTokenizer(openModelSource(ggufOf(tinyModel(), { metadata })))).rejects.toThrow(
+      /model\.gguf: chat_template has the templates rag, tool_use, expected one named "default"/,
+    );
+  });
+
   it('ends answers at the tokens that end a turn, named by a key or known by their text', () => {
     const folder = tinyModel();
     const ids = (metadata: NonNullable<GgufModelOptions['metadata']>) =>

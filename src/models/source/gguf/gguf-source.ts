@@ -10,7 +10,12 @@ import { findGgufArchitecture, ggufConfig, headDimOf } from './gguf-config.ts';
 import { type GgufFile, readGguf } from './gguf-file.ts';
 import { GgufKeys } from './gguf-keys.ts';
 import { publishedTensors } from './gguf-tensors.ts';
-import { ggufGenerationConfig, ggufTokenizer, ggufTokenizerConfig } from './gguf-tokenizer.ts';
+import {
+  ggufChatTemplates,
+  ggufGenerationConfig,
+  ggufTokenizer,
+  ggufTokenizerConfig,
+} from './gguf-tokenizer.ts';
 import { readParts } from './split-files.ts';
 
 export class GgufSource {
@@ -32,10 +37,8 @@ export class GgufSource {
         return this.#json(ggufTokenizer(this.#keys));
       case 'tokenizer_config.json':
         return this.#json(ggufTokenizerConfig(this.#keys));
-      case 'chat_template.jinja': {
-        const text = this.#keys.text('tokenizer.chat_template');
-        return text === null ? null : { path: this.path, text };
-      }
+      case 'chat_template.json':
+        return this.#json(ggufChatTemplates(this.#keys));
       default:
         return null;
     }

@@ -27,6 +27,9 @@ interface Vocabulary {
 
 const TOKENS = 'tokenizer.ggml.tokens';
 
+/** Some converters do not list the names of a file's templates. */
+const TEMPLATE_FOR_TOOLS = 'tool_use';
+
 /** Texts by which control tokens end a turn, where a file names one end token only. */
 const ENDS_OF_TURNS: readonly string[] = [
   '<|eot_id|>',
@@ -59,6 +62,19 @@ export function ggufTokenizerConfig(keys: GgufKeys): object {
     unk_token: textOf('unknown'),
     pad_token: textOf('padding'),
   };
+}
+
+/** The content of chat_template.json; null where the file has no template. */
+export function ggufChatTemplates(keys: GgufKeys): object | null {
+  const key = 'tokenizer.chat_template';
+  const unnamed = keys.text(key);
+  const names = new Set([...(keys.strings('tokenizer.chat_templates') ?? []), TEMPLATE_FOR_TOOLS]);
+  const named = [...names].flatMap((name) => {
+    const template = keys.text(`${key}.${name}`);
+    return template === null ? [] : [{ name, template }];
+  });
+  const all = unnamed === null ? named : [...named, { name: 'default', template: unnamed }];
+  return all.length === 0 ? null : { chat_template: all };
 }
 
 /** The content of generation_config.json. */
