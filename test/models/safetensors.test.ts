@@ -40,8 +40,9 @@ describe('readSafetensors', () => {
       a: { dtype: 'F4', shape: [3], data_offsets: [0, 2] },
       scalar: { dtype: 'I64', shape: [], data_offsets: [2, 10] },
       none: f32(10, 10, [0, 4]),
+      first: f32(0, 0, [0]),
     };
-    expect([...readSafetensors(fileOf(header, 10)).keys()]).toEqual(['a', 'scalar', 'none']);
+    expect([...readSafetensors(fileOf(header, 10)).keys()]).toEqual(['first', 'a', 'scalar', 'none']);
   });
 
   it.each([
@@ -68,6 +69,30 @@ describe('readSafetensors', () => {
       /tensor b at bytes 4 to 12 overlaps/,
     ],
     ['an end before its beginning', () => fileOf({ a: f32(8, 4, [1]) }, 8), /tensor a at bytes 8 to 4/],
+    [
+      'a gap before the first tensor',
+      () => fileOf({ a: f32(4, 8) }, 8),
+      /tensor a at bytes 4 to 8 leaves a gap/,
+    ],
+    [
+      'a gap between tensors',
+      () => fileOf({ a: f32(0, 8), b: f32(12, 16) }, 16),
+      /tensor b at bytes 12 to 16 leaves a gap behind the one before it, which ends at 8/,
+    ],
+    [
+      'bytes behind the last tensor',
+      () => fileOf({ a: f32(0, 8) }, 12),
+      /tensor a, the last one, ends at byte \d+, and so must the file/,
+    ],
+    ['bytes of no tensor', () => fileOf({}, 4), /the header, without tensors, ends at byte 10/],
+    [
+      'a tensor that is there twice',
+      () => {
+        const twice = JSON.stringify({ a: f32(0, 8), b: f32(0, 8, [2, 1]) }).replace('"b"', '"\\u0061"');
+        return fileOf(twice, 8);
+      },
+      /the header has tensor a twice/,
+    ],
     [
       'bytes that do not fit the shape',
       () => fileOf({ a: f32(0, 8, [3]) }, 8),

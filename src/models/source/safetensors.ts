@@ -3,7 +3,9 @@
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
+import { doubledField } from '../../util/doubled-field.ts';
 import { openModelFile, parseModelJson } from '../../util/model-file.ts';
+import { shortened } from '../../util/preview.ts';
 
 /** A tensor as the header tells: `dtype` in the format's own spelling, which may be one that svc cannot load. */
 export interface StoredTensor {
@@ -60,22 +62,39 @@ const headerWithMetadata = z
 export function readSafetensors(path: string): Map<string, StoredTensor> {
   const { text, dataStart, fileBytes } = readHeader(path);
   const entries = Object.entries(parseModelJson({ path: `header of ${path}`, text }, headerWithMetadata));
-  entries.sort(([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0]);
+  expectOnce(path, text);
+  // A tensor without numbers lies where the next one begins.
+  entries.sort(([, { data_offsets: a }], [, { data_offsets: b }]) => a[0] - b[0] || a[1] - b[1]);
   const tensors = new Map<string, StoredTensor>();
   let free = 0;
   for (const [name, { dtype, shape, data_offsets }] of entries) {
     const [begin, end] = data_offsets;
-    if (end < begin || begin < free) {
-      throw new ModelLoadError(
-        `${path}: tensor ${name} at bytes ${begin} to ${end} overlaps the one before it, which ends at ${free}`,
-      );
-    }
+    checkPlace(path, name, begin, end, free);
     checkSize(path, name, dtype, shape, end - begin);
     checkInside(path, name, dataStart + end, fileBytes);
     free = end;
     tensors.set(name, { path, dtype, shape, byteOffset: dataStart + begin, byteLength: end - begin });
   }
+  checkEnd(path, entries.at(-1)?.[0], dataStart + free, fileBytes);
   return tensors;
+}
+
+/** Of two tensors of a name nobody can tell which one is meant. */
+function expectOnce(path: string, header: string): void {
+  const name = doubledField(header);
+  if (name === null) return;
+  throw new ModelLoadError(
+    `${path}: the header has tensor ${shortened(name)} twice, expected each name once; fetch the file again`,
+  );
+}
+
+/** Each tensor begins where the one before it ends. */
+function checkPlace(path: string, name: string, begin: number, end: number, free: number): void {
+  if (begin === free && end >= begin) return;
+  const wrong = begin > free ? 'leaves a gap behind' : 'overlaps';
+  throw new ModelLoadError(
+    `${path}: tensor ${name} at bytes ${begin} to ${end} ${wrong} the one before it, which ends at ${free}; fetch the file again`,
+  );
 }
 
 /** Bytes before the first tensor, as the file claims. */
@@ -105,6 +124,14 @@ function checkInside(path: string, name: string, end: number, fileBytes: number)
   if (end <= fileBytes) return;
   throw new ModelLoadError(
     `${path}: tensor ${name} ends at byte ${end}, the file has ${fileBytes}; it is cut off, fetch it again`,
+  );
+}
+
+function checkEnd(path: string, last: string | undefined, end: number, fileBytes: number): void {
+  if (end === fileBytes) return;
+  const what = last === undefined ? 'the header, without tensors,' : `tensor ${last}, the last one,`;
+  throw new ModelLoadError(
+    `${path}: ${what} ends at byte ${end}, and so must the file, which has ${fileBytes}; fetch it again`,
   );
 }
 
