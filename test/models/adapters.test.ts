@@ -159,12 +159,38 @@ describe('an adapter that is refused', () => {
       { target_modules: ['k_proj'] },
       /do not name model\.layers\.0\.self_attn\.q_proj/,
     ],
+    [
+      'weights of modules that it leaves out',
+      { exclude_modules: ['layers.1.self_attn.q_proj'] },
+      /adapter_config\.json: exclude_modules leaves out model\.layers\.1\.self_attn\.q_proj, of which/,
+    ],
+    [
+      'weights of modules that a pattern leaves out',
+      { exclude_modules: '.*\\.2\\..*' },
+      /exclude_modules leaves out model\.layers\.2\.self_attn\.q_proj, of which/,
+    ],
+    [
+      'targets that its weights do not have, nor are left out',
+      { target_modules: ['q_proj', 'o_proj'], exclude_modules: ['layers.0.self_attn.o_proj'] },
+      /names layers\.1\.self_attn\.o_proj/,
+    ],
+    [
+      'a factor beyond float32',
+      { lora_alpha: 1e308 },
+      /adapter_config\.json: alpha 1e\+308 .* of model\.layers\.0\.self_attn\.q_proj, .* more than a number of float32/,
+    ],
+    ['a pattern of such a factor', { alpha_pattern: { q_proj: -1e300 } }, /alpha -1e\+300/],
     ['weights of layers that are none', { layers_to_transform: [1] }, /do not name model\.layers\.0/],
     ['a pattern that is none', { target_modules: '(q_proj' }, /target_modules is no regular expression/],
     ['a pattern that never ends', { target_modules: '(.+)+!' }, /target_modules takes longer than 1 s/],
     ['patterns that never end', { alpha_pattern: { '(?:.+)+!': 1 } }, /alpha_pattern takes longer than 1 s/],
   ])('for %s', (_, config, message) => {
     expectRefusal(adapter({ config }), message);
+  });
+
+  it('but not where it leaves out modules of which it has no weights', () => {
+    const config = { target_modules: ['q_proj', 'o_proj'], exclude_modules: ['o_proj'] };
+    expect(tryLoad(adapter({ config }))).not.toThrow();
   });
 
   it.each<[string, TinyAdapterOptions, RegExp]>([

@@ -17,6 +17,11 @@ const patterns = <T extends z.ZodType>(value: T) =>
 const rank = z.int().positive();
 const alpha = z.number();
 const layer = z.int().nonnegative();
+/** Ends of the names of modules, or a pattern for whole names. */
+const modules = z
+  .union([z.string().max(10_000), z.array(z.string().max(1000)).max(10_000)])
+  .nullish()
+  .transform((names) => names ?? null);
 
 const schema = z.looseObject({
   peft_type: z.string(),
@@ -24,11 +29,8 @@ const schema = z.looseObject({
   lora_alpha: alpha,
   use_rslora: z.boolean().nullish(),
   bias: z.string().nullish(),
-  target_modules: z
-    .union([z.string().max(10_000), z.array(z.string().max(1000)).max(10_000)])
-    .nullish()
-    .transform((targets) => targets ?? null),
-  exclude_modules: z.unknown().optional(),
+  target_modules: modules,
+  exclude_modules: modules,
   rank_pattern: patterns(rank),
   alpha_pattern: patterns(alpha),
   layers_to_transform: z

@@ -119,28 +119,38 @@ function tensorOf(
   return name === undefined ? null : { name, shape: stored.get(name)!.shape };
 }
 
-/** @throws ModelLoadError where target_modules does not name a module that there are weights of. */
-function expectTargets(
-  { path, target_modules: targets, layers_to_transform: layers }: AdapterConfig,
-  names: readonly string[],
-): void {
-  const patterns = typeof targets === 'string' ? [wholePattern(targets)] : [];
-  const matches =
-    typeof targets === 'string' && targets !== 'all-linear'
-      ? firstMatches(names, patterns, `${path}: target_modules`)
-      : names.map((name) => (isNamed(name, targets) ? 0 : -1));
-  const strange = names.find((name, i) => matches[i] === -1 || !isInLayers(name, layers));
-  if (strange === undefined) return;
-  throw new ModelLoadError(
-    `${path}: target_modules and layers_to_transform do not name ${strange}, of which ${WEIGHTS} has weights; the files do ` +
-      'not belong together',
+/** @throws ModelLoadError where there are weights of a module that the configuration does not name, or names as one to leave out. */
+function expectTargets(config: AdapterConfig, names: readonly string[]): void {
+  const { path, target_modules: targets, exclude_modules: excluded, layers_to_transform: layers } = config;
+  const areTargets =
+    targets === 'all-linear' ? names.map(() => true) : areNamed(names, targets, `${path}: target_modules`);
+  const strange = names.find((name, i) => !areTargets[i] || !isInLayers(name, layers));
+  const fields = 'target_modules and layers_to_transform do not name';
+  if (strange !== undefined) throw notTogether(path, fields, strange);
+  if (!excluded?.length) return;
+  const areExcluded = areNamed(names, excluded, `${path}: exclude_modules`);
+  const left = names.find((_, i) => areExcluded[i]);
+  if (left !== undefined) throw notTogether(path, 'exclude_modules leaves out', left);
+}
+
+function notTogether(path: string, says: string, module: string): ModelLoadError {
+  return new ModelLoadError(
+    `${path}: ${says} ${module}, of which ${WEIGHTS} has weights; the files do not belong together`,
   );
 }
 
-/** Whether a list of targets names a module; what is no list names all. */
-export function isNamed(module: string, targets: AdapterConfig['target_modules']): boolean {
-  if (!Array.isArray(targets)) return true;
-  return targets.some((target) => module === target || module.endsWith(`.${target}`));
+type ModuleNames = AdapterConfig['target_modules'];
+
+/** Of each module whether a field of the configuration names it, in one of PEFT's two ways. */
+function areNamed(modules: readonly string[], names: ModuleNames, what: string): boolean[] {
+  if (typeof names !== 'string') return modules.map((module) => isNamed(module, names));
+  return firstMatches(modules, [wholePattern(names)], what).map((match) => match === 0);
+}
+
+/** Whether a list names a module; what is no list names all. */
+export function isNamed(module: string, names: ModuleNames): boolean {
+  if (!Array.isArray(names)) return true;
+  return names.some((name) => module === name || module.endsWith(`.${name}`));
 }
 
 export function isInLayers(module: string, layers: readonly number[] | null): boolean {
@@ -158,7 +168,14 @@ function scalesOf(config: AdapterConfig, names: readonly string[]): { rank: numb
   };
   const ranks = valuesOf('rank_pattern', rank_pattern, r);
   const alphas = valuesOf('alpha_pattern', alpha_pattern, lora_alpha);
-  return ranks.map((rank, i) => ({ rank, scale: alphas[i]! / (use_rslora ? Math.sqrt(rank) : rank) }));
+  return ranks.map((rank, i) => {
+    const scale = alphas[i]! / (use_rslora ? Math.sqrt(rank) : rank);
+    if (Number.isFinite(Math.fround(scale))) return { rank, scale };
+    throw new ModelLoadError(
+      `${path}: alpha ${alphas[i]} (lora_alpha, alpha_pattern) of ${names[i]}, of rank ${rank}, multiplies its weights by ${scale}, ` +
+        'more than a number of float32; fetch it again',
+    );
+  });
 }
 
 function expectRank(

@@ -106,8 +106,12 @@ function placed({ config, modules }: AdapterFiles, folder: string, targets: read
     found.set(piece.module, module);
   }
   const { target_modules: wanted, layers_to_transform: layers, exclude_modules } = config;
+  const excluded = exclude_modules || [];
   const isWanted = (name: string): boolean =>
-    Array.isArray(wanted) && !exclude_modules && isNamed(name, wanted) && isInLayers(`.${name}`, layers);
+    Array.isArray(wanted) &&
+    isNamed(name, wanted) &&
+    !isNamed(name, excluded) &&
+    isInLayers(`.${name}`, layers);
   const missing = [...own].find(([key, { piece }]) => isWanted(key) && !found.has(piece.module));
   if (missing === undefined) return found;
   throw new ModelLoadError(
