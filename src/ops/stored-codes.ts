@@ -42,9 +42,9 @@ export function readCodesOfParts(parts: readonly LinearPart[]): (StoredCodes | n
   const orders = codes.map((stored) => stored?.columns?.join() ?? null);
   const other = orders.findIndex((order) => order !== orders[0]);
   if (other < 0) return codes;
-  const [first, second] = [parts[0]!, parts[other]!].map(({ weight }) => weight.tensor.name);
+  const [first, second] = [parts[0]!, parts[other]!].map(({ weight }) => weight.tensor);
   throw new ModelLoadError(
-    `${first} and ${second} are multiplied together, and their groups (g_idx) order the inputs differently; ` +
+    `${first!.path}: ${first!.name} and ${second!.name} are multiplied together, and their groups (g_idx) order the inputs differently; ` +
       'use a release of the model that was quantised with desc_act false (actorder null)',
   );
 }

@@ -318,13 +318,19 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
       /mlp\.gate_proj\.g_idx of .* must put 32 inputs into each group, group 1 has another number/,
     ],
     [
+      'with groups that do not divide the inputs',
+      { ...gptqScheme({}), config: { ...gptqScheme({}).config, group_size: 96 } },
+      (tensor) => tensor,
+      /^\/\S+: model\.layers\.0\.\S+ \[\d+, \d+\]: groups of 96 \(quantization_config in config\.json\) must divide/,
+    ],
+    [
       'whose parts of one product order their inputs differently',
       gptqScheme({ isPermuted: true }),
       changed('mlp.up_proj.g_idx', (tensor) => {
         const groups = new Int32Array(tensor.bytes.slice().buffer).reverse();
         return { ...tensor, bytes: new Uint8Array(groups.buffer) };
       }),
-      /gate_proj\.qweight and .*up_proj\.qweight are multiplied together, .* desc_act false/,
+      /^\S+\.safetensors: \S+gate_proj\.qweight and .*up_proj\.qweight are multiplied together, .* desc_act false/,
     ],
     [
       'with zero points missing',

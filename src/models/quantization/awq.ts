@@ -24,7 +24,7 @@ export const awq: QuantizationMethod<Config> = {
     (checkpoint, projection) => {
       const { name, n, k } = projection;
       if (!checkpoint.has(`${name}.qweight`)) return null;
-      const groupSize = groupSizeFor(group_size, projection);
+      const groupSize = groupSizeFor(checkpoint, group_size, projection);
       const groups = groupSize === null ? 1 : k / groupSize;
       const words = n / OUTPUTS_IN_WORD;
       const zeros = checkpoint.findAs(`${name}.qzeros`, [groups, words], ['i32']);

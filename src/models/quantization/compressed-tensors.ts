@@ -209,7 +209,7 @@ function int8Weight(
   { weights: { strategy, symmetric, group_size } }: { readonly weights: Weights },
 ): CodesWeightSource {
   const { name, n, k } = projection;
-  const groupSize = groupSizeFor(strategy === 'group' ? (group_size ?? null) : null, projection);
+  const groupSize = groupSizeFor(checkpoint, strategy === 'group' ? (group_size ?? null) : null, projection);
   const groups = groupSize === null ? 1 : k / groupSize;
   const zeros = symmetric ? null : checkpoint.findAs(`${name}.weight_zero_point`, [n, groups], ['i8']);
   return {
@@ -230,7 +230,7 @@ function packedWeight(
   { weights: { num_bits, type, strategy, symmetric, group_size } }: z.output<typeof packed | typeof mxfp4>,
 ): CodesWeightSource {
   const { name, n, k } = projection;
-  const groupSize = groupSizeFor(strategy === 'group' ? (group_size ?? null) : null, projection);
+  const groupSize = groupSizeFor(checkpoint, strategy === 'group' ? (group_size ?? null) : null, projection);
   const groups = groupSize === null ? 1 : k / groupSize;
   const perWord = 32 / num_bits;
   // The shape is in config.json.

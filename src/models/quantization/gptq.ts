@@ -24,7 +24,7 @@ export const gptq: QuantizationMethod<Config> = {
     (checkpoint, projection) => {
       const { name, n, k } = projection;
       if (!checkpoint.has(`${name}.qweight`)) return null;
-      const groupSize = groupSizeFor(group_size, projection);
+      const groupSize = groupSizeFor(checkpoint, group_size, projection);
       const groups = groupSize === null ? 1 : k / groupSize;
       const perWord = 32 / bits;
       // Where the zeros are all the same they are published nevertheless.
