@@ -108,6 +108,8 @@ const size = z.int().positive();
 /** More than any model has: a number beyond is a mistake, and would keep the loader busy for hours. */
 const MAX_LAYERS = 10_000;
 const MAX_HEADS = 10_000;
+/** Of a head: the widest published ones have some hundred. */
+export const MAX_HEAD_DIM = 8192;
 /** What attention can count to. */
 const MAX_WINDOW = 2 ** 31 - 1;
 const flag = z.boolean().nullish();
@@ -297,9 +299,9 @@ function resolveActivation(path: string, name: string): Activation {
 
 function resolveHeadDim(path: string, fields: ConfigFields, traits: DecoderTraits): number {
   const headDim = traits.headDim ?? fields.head_dim ?? fields.hidden_size / fields.num_attention_heads;
-  if (Number.isInteger(headDim) && headDim % 2 === 0) return headDim;
+  if (headDim % 2 === 0 && headDim <= MAX_HEAD_DIM) return headDim;
   throw new ModelLoadError(
-    `${path}: head_dim must be an even number, got ${headDim} ` +
+    `${path}: head_dim must be an even number of at most ${MAX_HEAD_DIM}, got ${headDim} ` +
       `(hidden_size ${fields.hidden_size}, num_attention_heads ${fields.num_attention_heads})`,
   );
 }

@@ -314,6 +314,15 @@ describe('readConfig', () => {
     expect(read({ scale_attn_weights: false })).toEqual([1, 1, 1, 1]);
   });
 
+  it.each(['kv_lora_rank', 'qk_nope_head_dim', 'qk_rope_head_dim', 'v_head_dim'])(
+    'of DeepSeek is refused with a %s that no model has',
+    (field) => {
+      expect(() => reader(deepseekV2)({ ...EXPERT_FIELDS, [field]: 2 ** 40 })).toThrow(
+        new RegExp(`config\\.json: ${field} must be at most 8192, got 1099511627776`),
+      );
+    },
+  );
+
   it('of DeepSeek takes null for no groups of experts', () => {
     const config = reader(deepseekV2)({ ...EXPERT_FIELDS, n_group: null, topk_group: null, mlp_bias: true });
     expect(config).toMatchObject({ mlpBias: true, experts: { routing: { groups: null } } });

@@ -155,7 +155,21 @@ describe('readModelConfig', () => {
       { quantization_config: { quant_method: 'bitsandbytes' } },
       /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8 and mxfp4 are; use a float32/,
     ],
-    ['a head that cannot be halved', { head_dim: 7 }, /head_dim must be an even number, got 7/],
+    [
+      'a head that cannot be halved',
+      { head_dim: 7 },
+      /head_dim must be an even number of at most 8192, got 7/,
+    ],
+    [
+      'a head that no model has',
+      { head_dim: 2 ** 40 },
+      /config\.json: head_dim must be .*, got 1099511627776/,
+    ],
+    [
+      'a width that makes such heads',
+      { head_dim: null, hidden_size: 2 ** 40 },
+      /config\.json: head_dim must be .* \(hidden_size 1099511627776, num_attention_heads \d+\)/,
+    ],
     [
       'heads that no group divides',
       { num_key_value_heads: 3 },

@@ -11,17 +11,18 @@ import { loadLatentAttention } from '../layers/latent-attention.ts';
 import type { LoadBlock } from '../layers/layer.ts';
 import { loadMixture } from '../layers/mixture.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
-import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+import { type ConfigFile, MAX_HEAD_DIM, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 import { biasedMixture, expertsBesideShared, readGroupedExperts } from './deepseek-experts.ts';
 
 const size = z.int().positive();
+const headWidth = size.max(MAX_HEAD_DIM);
 
 const schema = z.object({
-  kv_lora_rank: size,
+  kv_lora_rank: headWidth,
   q_lora_rank: size.nullish(),
-  qk_nope_head_dim: size,
-  qk_rope_head_dim: size,
-  v_head_dim: size,
+  qk_nope_head_dim: headWidth,
+  qk_rope_head_dim: headWidth,
+  v_head_dim: headWidth,
   rope_interleave: z.boolean().nullish(),
 });
 
