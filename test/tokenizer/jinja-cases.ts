@@ -319,6 +319,51 @@ export const CASES: readonly (readonly [string, string, string])[] = [
     "{% set b = 'outer' %}{% macro m(a=b, b='-') %}{{ a }}{{ b }}{% endmacro %}{{ m(b=2) }} {{ m() }} {{ m(none) }}",
     '22 - None-',
   ],
+  [
+    'formats that round a half to the even digit',
+    "{{ '%.0f %.0f %.0f %.0f %.2f %.2f %.1f' % (0.5, 1.5, 2.5, 9.5, 0.125, 0.375, 0.15) }}",
+    '0 2 2 10 0.12 0.38 0.1',
+  ],
+  [
+    'exponents that do',
+    "{{ '%.0e %.0e %.1e %.3e %e' % (2.5, 9.5, 1.25, 12345.5, 0) }}",
+    '2e+00 1e+01 1.2e+00 1.235e+04 0.000000e+00',
+  ],
+  [
+    'the shorter one of two formats',
+    "{{ '%g %g %g %g %g %.3g %g %G' % (0.0001, 0.00001, 100000, 1000000, 1234565, 2.5, 1e100, 1e-7) }}|{{ '%.2g' % 0.00015 }}|{{ '%g' % 3 }}|{{ '%.0g' % 25 }}",
+    '0.0001 1e-05 100000 1e+06 1.23456e+06 2.5 1e+100 1E-07|0.00015|3|2e+01',
+  ],
+  [
+    'formats of numbers of any size, and of characters',
+    "{{ '%f %.3f %.1f' % (1e21, 1e22, -0.0) }}|{{ '%c%c%c' % ('é', 65, 128512) }}|{{ '%i %u %F %E' % (3, 4, 1.5, 1.5) }}",
+    '1000000000000000000000.000000 10000000000000000000000.000 -0.0|éA😀|3 4 1.500000 1.500000E+00',
+  ],
+  [
+    'alignment by a filling',
+    "{{ '{:>6}|{:<6}|{:^7}|{:*^8}|{:6}|{:6}|{:.2}'.format('ab', 'ab', 'ab', '😀b', 'ab', 42, 'abc') }}",
+    '    ab|ab    |  ab   |***😀b***|ab    |    42|ab',
+  ],
+  [
+    'numbers with signs, zeros, thousands and percents',
+    "{{ '{:+d} {: d} {:05d} {:=+6d} {:x<5d} {:>08.3f} {:,} {:,.2f} {:.1%} {:e} {:g} {:x} {:X} {:b} {:o}'.format(3, 4, -42, 7, 5, 3.14159, 1234567, 9876543.215, 0.125, 12345.678, 0.0001, 255, 255, 5, 8) }}",
+    '+3  4 -0042 +    7 5xxxx 0003.142 1,234,567 9,876,543.21 12.5% 1.234568e+04 0.0001 ff FF 101 10',
+  ],
+  [
+    'floats as they print, bools as numbers',
+    "{{ '{:8}|{:<8}|{:+}|{:5}|{:05}'.format(2.5, 2.5, 2.5, true, 'ab') }}",
+    '     2.5|2.5     |+2.5|    1|ab000',
+  ],
+  [
+    'conversions before a format',
+    "{{ '{0!r} {0!s} {!r:>6} {n!r}'.format('a', n='b') if false else '{0!r} {0!s} {1!r:>6} {n!r}'.format('a', 'c', n=none) }}",
+    "'a' a    'c' None",
+  ],
+  [
+    'values that take turns',
+    "{% set c = cycler('odd', 'even', 3) %}{{ c.current }} {{ c.next() }} {{ c.next() }} {{ c.next() }} {{ c.next() }} {{ c.current }}{{ c.reset() }} {{ c.next() }}",
+    'odd odd even 3 odd evenNone odd',
+  ],
 ];
 
 /** What is refused, the template, and the words of it. */
@@ -339,4 +384,19 @@ export const FAILURES: readonly (readonly [string, string, RegExp])[] = [
   ],
   ['a division by zero', '{{ 1 // 0 }}', /division by zero/],
   ['too few values to unpack', '{% for a, b in [[1]] %}{% endfor %}', /not enough values to unpack/],
+  ['a cycler of nothing', '{{ cycler() }}', /at least one value/],
+  ['a character that is none', "{{ '%c' % 1114112 }}", /%c requires an int in range\(0x110000\)/],
+  [
+    'a format of None',
+    "{{ '{:>6}'.format(nothing) }}",
+    /unsupported format string passed to NoneType.__format__/,
+  ],
+  ['a format of texts for a number', "{{ '{:d}'.format('a') }}", /format \{:d\} is not served/],
+  ['the format of a kind that is none', "{{ '%y' % 1 }}", /format %y is not served/],
+  ['a field of a field', "{{ '{a.b}'.format(a=schema) }}", /field \{a\.b\} of format\(\) is not served/],
+  [
+    'another conversion',
+    "{{ '{!a}'.format(1) }}",
+    /conversion !a of format\(\) is not served; !s and !r are/,
+  ],
 ];

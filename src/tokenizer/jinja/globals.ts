@@ -2,6 +2,7 @@
 
 import { strftime } from '../strftime.ts';
 import { bind, builtin, integerOf, textOf } from './arguments.ts';
+import { Cycler } from './cycler.ts';
 import { TemplateError, TemplateRefusal } from './errors.ts';
 import { checkRange } from './limits.ts';
 import { print } from './print.ts';
@@ -25,6 +26,7 @@ export function defineGlobals(scope: Scope, now: Date): void {
   scope.set('dict', dict);
   scope.set('namespace', (args) => new Namespace(dict(args)));
   scope.set('joiner', joiner);
+  scope.set('cycler', ({ positional }) => new Cycler(positional));
   scope.set(
     'raise_exception',
     define('raise_exception()', ['message'], (message = null) => {

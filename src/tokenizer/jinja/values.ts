@@ -66,9 +66,9 @@ export class Stream {
   }
 }
 
-/** A value with attributes and no elements: `loop`, a namespace, a joiner. */
+/** A value with attributes and no elements: `loop`, a namespace, a cycler. */
 export interface Attributes {
-  readonly kind: 'Namespace' | 'LoopContext';
+  readonly kind: 'Namespace' | 'LoopContext' | 'Cycler';
   attribute(name: string): Value | undefined;
 }
 
