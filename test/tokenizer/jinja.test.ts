@@ -70,6 +70,7 @@ describe('a template that does not compile names the line and what is wrong', ()
     ['a\n{% do x %}', 2, 'unknown tag do, expected a statement that chat templates have'],
     ['{% break %}', 1, 'break outside of a for'],
     ['{{ a | nope }}', 1, 'there is no filter nope'],
+    ['{{ a | wordwrap(3) }}', 1, 'the filter wordwrap is not served'],
     ['{{ a is nope }}', 1, 'there is no test nope'],
     ['{% endfor %}', 1, 'unknown tag endfor, expected a statement that chat templates have'],
     ["{{ '\\u12' }}", 1, 'the escape \\u needs its digits'],

@@ -10,7 +10,7 @@ import {
   EMPTY_LIST,
   type Expression,
 } from './expressions.ts';
-import { FILTERS } from './filters.ts';
+import { FILTERS, FILTERS_NOT_SERVED } from './filters.ts';
 import { getSlice } from './members.ts';
 import { binary, OPERATIONS, signed } from './operators.ts';
 import { TESTS } from './tests.ts';
@@ -335,7 +335,8 @@ export class ExpressionParser {
   #builtin(kind: string, known: ReadonlyMap<string, Builtin>, name: string, line: number): Builtin {
     const found = known.get(name);
     if (found !== undefined) return found;
-    const problem = `there is no ${kind} ${name}`;
+    const isKnown = kind === 'filter' && FILTERS_NOT_SERVED.includes(name);
+    const problem = isKnown ? `the filter ${name} is not served` : `there is no ${kind} ${name}`;
     if (this.#numGuards === 0) this.#tokens.fail(undefined, problem, line);
     return () => {
       throw new TemplateError(problem);

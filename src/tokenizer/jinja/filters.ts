@@ -365,6 +365,17 @@ function reverse(value: Value): Value {
   return typeof value === 'string' ? [...value].reverse().join('') : listOf(value).reverse();
 }
 
+/** Filters of the original that are left out. */
+export const FILTERS_NOT_SERVED: readonly string[] = [
+  'filesizeformat',
+  'pprint',
+  'random',
+  'striptags',
+  'urlize',
+  'wordwrap',
+  'xmlattr',
+];
+
 export const FILTERS: ReadonlyMap<string, Builtin> = new Map<string, Builtin>([
   plain('abs', (value) => {
     const number = numberOf(defined(value));
