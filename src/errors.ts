@@ -1,10 +1,9 @@
 // Every error that svc shows to a person: one class a kind, with the HTTP status and type that the protocol
 // gives it. A message names what was wrong, where, what was expected and what to do.
 
-import { shortened } from './util/preview.ts';
-
-/** Characters of a message about a file. */
+/** Characters of a message about a file, and those at its ends that are left of a longer one. */
 const MOST_SHOWN = 2000;
+const SHOWN_ENDS = { first: 1000, last: 500 };
 
 interface SvcErrorOptions {
   /** The request field or command-line option at fault, in the spelling the user typed. */
@@ -152,10 +151,15 @@ export class ModelLoadError extends SvcError {
   }
 }
 
-/** A file may give things names of any length: what is wrong with it is at the beginning of a message, what to do at its end. */
+/**
+ * A file may give things names of any length: what is wrong with it is at the beginning of a message, what to do at its end. No
+ * half of a character is left.
+ */
 function withoutMiddle(message: string): string {
   if (message.length <= MOST_SHOWN) return message;
-  return `${shortened(message, MOST_SHOWN / 2)} ${message.slice(-MOST_SHOWN / 4)}`;
+  const first = message.slice(0, SHOWN_ENDS.first).replace(/[\ud800-\udbff]$/, '');
+  const last = message.slice(-SHOWN_ENDS.last).replace(/^[\udc00-\udfff]/, '');
+  return `${first}… ${last}`;
 }
 
 /** A device with memory of its own has too little left. */

@@ -345,3 +345,10 @@ it('an error about a file is of a bounded length, whatever the file names things
   expect(message.endsWith(ARCHITECTURE_NAMES.slice(-3).join(', '))).toBe(true);
   expect(message.length).toBeLessThan(2000);
 });
+
+it.each([0, 1])('such an error has no half of a character at its cuts, the first one at %s', (shift) => {
+  const { message } = new ModelLoadError('-'.repeat(shift) + '😀'.repeat(5000));
+  expect(Buffer.from(message).toString()).toBe(message);
+  const odd = new ModelLoadError('😀'.repeat(5000) + '-'.repeat(1 - shift)).message;
+  expect(Buffer.from(odd).toString()).toBe(odd);
+});
