@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { loadNative } from '../../src/native/native.ts';
 import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { type RawFrame, type RawHello, RawPeer, rawFrame, rawHello } from '../helpers/raw-frames.ts';
@@ -201,4 +202,31 @@ it('connections beyond a bound are refused at once', needsNative, async () => {
   for (const peer of open) peer.close();
   await until(() => open.every(({ hasEnded }) => hasEnded));
   await expectService(d);
+});
+
+describe('a call with an array of another type or length', needsNative, () => {
+  it('is refused before the array is read', () => {
+    const { engine } = node(SHAPE);
+    // What the compiler would refuse.
+    const wrong = (array: unknown) => array as never;
+    const groups = /groups of layers of a transfer must be in a Uint8Array/;
+    expect(() => engine.openSend(1, 2, wrong(new Int32Array(2)))).toThrow(groups);
+    expect(() => engine.openSend(1, 2, new Uint8Array(3))).toThrow(/a group of layers for each block/);
+    for (const offsets of [new Float32Array(2), [0, 256], null]) {
+      expect(() => engine.openReceive(5n, 0, wrong(offsets))).toThrow(/offsets must be in a Float64Array/);
+    }
+    expect(() => engine.openReceive(5n, 0, Float64Array.of(0), 1, wrong(new Int8Array(1)))).toThrow(groups);
+    expect(() => engine.load(1, 5n, 0, wrong(new Uint32Array(2)))).toThrow(/blocks must be in an Int32Array/);
+    expect(() => engine.load(1, 5n, 0, wrong(undefined))).toThrow(/blocks must be in an Int32Array/);
+  });
+
+  it('is refused by KV memory and by the checksum', () => {
+    const { KvMemory, crc32c } = loadNative();
+    const memory = new KvMemory(1, 1, 64);
+    const wrong = (array: unknown) => array as never;
+    expect(() => memory.onKvStep(wrong(new Uint8Array(4)))).toThrow(/must be in an Int32Array/);
+    expect(() => memory.write(0, 0, wrong(new Float64Array(8)))).toThrow(/bytes must be in a Uint8Array/);
+    expect(() => memory.write(0, 0, new Uint8Array(63))).toThrow(/the bytes of one layer block/);
+    expect(() => crc32c(wrong(new Float64Array(8)))).toThrow(/bytes must be in a Uint8Array/);
+  });
 });

@@ -2,6 +2,7 @@
 // them.
 
 #include "binding/backend_object.h"
+#include "binding/checked.h"
 #include "binding/cuda.h"
 #include "binding/kv_memory.h"
 #include "binding/ranks.h"
@@ -25,7 +26,7 @@ Napi::Value physicalCores(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value crc32c(const Napi::CallbackInfo& info) {
-  const auto bytes = info[0].As<Napi::Uint8Array>();
+  const auto bytes = svc::arrayOf<uint8_t>(info[0], "crc32c: bytes");
   return Napi::Number::New(info.Env(), svc::crc32c(bytes.Data(), bytes.ByteLength()));
 }
 

@@ -4,6 +4,7 @@
 
 #include "backend/device_error.h"
 #include "backend/not_available.h"
+#include "binding/checked.h"
 #include "binding/ranks.h"
 #include "cpu/cpu_backend.h"
 #include "memory/host_memory_error.h"
@@ -136,7 +137,7 @@ BackendObject::BackendObject(const Info& info) : Napi::ObjectWrap<BackendObject>
 /// An array of processors; none where it is left out.
 static ThreadCpus cpusAt(const Napi::Value& value) {
   if (!value.IsTypedArray()) return {};
-  const auto array = value.As<Napi::Int32Array>();
+  const auto array = arrayOf<int32_t>(value, "CpuBackend: processors");
   ThreadCpus cpus(array.Data(), array.Data() + array.ElementLength());
   for (const int cpu : cpus) {
     if (cpu < 0 || cpu >= CPU_SETSIZE) {

@@ -63,7 +63,7 @@ Napi::Value KvMemoryObject::share(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value KvMemoryObject::onKvStep(const Napi::CallbackInfo& info) {
-  const auto entries = info[0].As<Napi::Int32Array>();
+  const auto entries = arrayOf<int32_t>(info[0], "onKvStep: the blocks of a step");
   return checked(info, [&] {
     table_->onStep({entries.Data(), entries.ElementLength()});
     return info.Env().Undefined();
@@ -85,7 +85,7 @@ size_t KvMemoryObject::offsetOf(const Napi::CallbackInfo& info) const {
 
 Napi::Value KvMemoryObject::write(const Napi::CallbackInfo& info) {
   const size_t offset = offsetOf(info), size = table_->memory.layerBlockBytes;
-  const auto bytes = info[2].As<Napi::Uint8Array>();
+  const auto bytes = arrayOf<uint8_t>(info[2], "KvMemory: bytes");
   if (bytes.ByteLength() != size) throw Napi::RangeError::New(info.Env(), "KvMemory: expected the bytes of one layer block");
   return checked(info, [&] {
     std::memcpy(lane_ ? lane_->pinned() : table_->memory.memory.pages->data() + offset, bytes.Data(), size);

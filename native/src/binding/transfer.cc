@@ -79,7 +79,7 @@ std::vector<int> layerGroupsFrom(const Napi::Object& options) {
 /// [blocks] the group of layers of each; left out, all are of the first.
 std::vector<uint8_t> blockGroupsFrom(const Napi::CallbackInfo& info, size_t index, size_t blocks, const transfer::KvParts& memory) {
   if (info[index].IsUndefined()) return std::vector<uint8_t>(blocks);
-  const auto array = info[index].As<Napi::Uint8Array>();
+  const auto array = arrayOf<uint8_t>(info[index], "the groups of layers of a transfer");
   std::vector<uint8_t> groups(array.Data(), array.Data() + array.ElementLength());
   const bool areKnown = std::ranges::all_of(groups, [&](uint8_t group) { return group < memory.places().groups; });
   if (groups.size() != blocks || !areKnown) throw Napi::RangeError::New(info.Env(), "a group of layers for each block of the transfer");
@@ -320,7 +320,7 @@ Napi::Value TransferEngine::openReceive(const Info& info) {
   Parts& all = parts(info);
   const uint64_t ticket = ticketArgument(info, 0);
   const auto first = static_cast<uint32_t>(integerArgument(info, 1, 0, kMaxBlocks, "openReceive: the first block"));
-  const auto offsets = info[2].As<Napi::Float64Array>();
+  const auto offsets = arrayOf<double>(info[2], "openReceive: offsets");
   if (offsets.ElementLength() == 0) throw Napi::RangeError::New(info.Env(), "openReceive: places of at least one block");
   const int64_t tokens = all.memory.tokens();
   const int64_t lastTokens = info[3].IsUndefined() ? tokens : integerArgument(info, 3, 1, tokens, "openReceive: tokens of the last block");
@@ -357,7 +357,7 @@ Napi::Value TransferEngine::load(const Info& info) {
   const uint32_t id = idArgument(info, 0, "load: a load");
   auto receive = all.receiver.find(ticketArgument(info, 1));
   const auto first = static_cast<uint32_t>(integerArgument(info, 2, 0, kMaxBlocks, "load: the first block"));
-  const auto blocks = info[3].As<Napi::Int32Array>();
+  const auto blocks = arrayOf<int32_t>(info[3], "load: blocks");
   std::vector<uint32_t> kvBlocks;
   for (size_t i = 0; i < blocks.ElementLength(); ++i) {
     if (blocks[i] < 0 || static_cast<uint32_t>(blocks[i]) >= all.memory.blocks()) {
