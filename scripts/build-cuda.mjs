@@ -13,6 +13,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -23,6 +24,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -55,13 +57,14 @@ export async function buildCuda(
 ) {
   const ptx = output.replace(/\.fatbin$/, '.ptx');
   if (isNewest(output) && isNewest(ptx)) return;
-  const folder = dirname(output);
-  mkdirSync(folder, { recursive: true });
-  const intermediate = mkdtempSync(join(folder, 'cuda-'));
+  mkdirSync(dirname(output), { recursive: true });
+  // The machine cleans up after a build that was killed.
+  const intermediate = mkdtempSync(join(tmpdir(), 'svc-cuda-'));
   try {
     await compileInto(intermediate, generations, isTraced ? ['-DSVC_TRACE'] : []);
     writeFileSync(`${ptx}.new`, asOldest(readFileSync(join(intermediate, `kernels.${PTX}.ptx`), 'utf8')));
-    renameSync(join(intermediate, 'kernels.fatbin'), output);
+    copyFileSync(join(intermediate, 'kernels.fatbin'), `${output}.new`);
+    renameSync(`${output}.new`, output);
     renameSync(`${ptx}.new`, ptx);
   } finally {
     rmSync(intermediate, { recursive: true });

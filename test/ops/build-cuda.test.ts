@@ -1,0 +1,51 @@
+// What a build of the CUDA kernels leaves behind: a script takes the place of the compiler, which few machines have.
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { until } from '../helpers/until.ts';
+
+const newFolder = temporaryFolders();
+const script = fileURLToPath(new URL('../../scripts/build-cuda.mjs', import.meta.url));
+
+/** Writes what nvcc writes, and before that does `first`. */
+function buildWith(first: string): { build: ChildProcess; folder: string } {
+  const folder = newFolder();
+  for (const name of ['out', 'tmp']) mkdirSync(join(folder, name), { recursive: true });
+  const nvcc = join(folder, 'nvcc');
+  const lines = [
+    '#!/bin/sh',
+    'if [ "$1" = --version ]; then exit 0; fi',
+    first,
+    'while [ $# -gt 0 ]; do case "$1" in --keep-dir) kept="$2";; -o) output="$2";; esac; shift; done',
+    'echo ".version 9.0" > "$kept/kernels.compute_80.ptx"',
+    'echo kernels > "$output"',
+  ];
+  writeFileSync(nvcc, `${lines.join('\n')}\n`, { mode: 0o755 });
+  const env = { ...process.env, NVCC: nvcc, TMPDIR: join(folder, 'tmp'), FOLDER: folder };
+  const args = [script, 'sm_90a', join(folder, 'out/kernels.fatbin')];
+  return { build: spawn(process.execPath, args, { env, stdio: 'inherit' }), folder };
+}
+
+it('the CUDA kernels are built into two files and nothing else', async () => {
+  const { build, folder } = buildWith(':');
+  expect(await once(build, 'close')).toEqual([0, null]);
+  expect(readdirSync(join(folder, 'out'))).toEqual(['kernels.fatbin', 'kernels.ptx']);
+  expect(readFileSync(join(folder, 'out/kernels.ptx'), 'utf8')).toBe('.version 7.0\n');
+  expect(readdirSync(join(folder, 'tmp'))).toEqual([]);
+});
+
+it('a build of them that is killed leaves nothing beside what it would have made', async () => {
+  // Ends with the build, whose pipe breaks.
+  const { build, folder } = buildWith(
+    'touch "$FOLDER/started"; while sleep 0.05 && echo .; do :; done; exit 1',
+  );
+  await until(() => existsSync(join(folder, 'started')));
+  build.kill('SIGKILL');
+  await once(build, 'close');
+  expect(readdirSync(join(folder, 'out'))).toEqual([]);
+});
