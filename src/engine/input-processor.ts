@@ -187,9 +187,12 @@ function numTop(asked: number | null, vocabSize: number): number | null {
   return asked === -1 ? vocabSize : Math.min(asked, vocabSize);
 }
 
-/** How many tokens at the end of the prompt are kept; null keeps all. */
-function numKept(
-  { truncate_prompt_tokens: wanted, max_tokens }: SamplingParams,
+/** How many tokens of the prompt are kept; null keeps all. */
+export function numKept(
+  {
+    truncate_prompt_tokens: wanted,
+    max_tokens,
+  }: Pick<SamplingParams, 'truncate_prompt_tokens' | 'max_tokens'>,
   maxModelLen: number,
 ): number | null {
   if (wanted === null) return null;

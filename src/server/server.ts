@@ -22,7 +22,7 @@ import { metricsRoute } from './routes/metrics.ts';
 import { modelsRoute } from './routes/models.ts';
 import { poolingRoute } from './routes/pooling-route.ts';
 import { renderRoute } from './routes/render.ts';
-import { responses, storedResponseRoutes } from './routes/responses.ts';
+import { inputTokensRoute, responses, storedResponseRoutes } from './routes/responses.ts';
 import { rerank, score } from './routes/scores.ts';
 import { statusRoutes } from './routes/status.ts';
 import { tokenizeRoutes, tokenizerInfoRoute } from './routes/tokenize.ts';
@@ -56,6 +56,7 @@ export class Server {
     renderRoute(app, context, chatCompletions, true);
     storedResponseRoutes(app, context);
     countTokensRoute(app, context);
+    inputTokensRoute(app, context);
     tokenizeRoutes(app, context);
     if (options.showsTokenizer) tokenizerInfoRoute(app, context);
     invocationsRoute(app, context);

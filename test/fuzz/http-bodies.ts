@@ -157,6 +157,7 @@ export const FUZZ_ROUTES: readonly FuzzRoute[] = [
       text: { format: { type: 'json_schema', name: 'x', schema } },
     })),
   ),
+  post('/v1/responses/input_tokens', response, { ...response, truncate_prompt_tokens: 2 }),
   post('/v1/responses/resp_1/cancel', {}),
   post(
     '/v1/messages',

@@ -183,6 +183,8 @@ describe('through the proxy', () => {
       max_output_tokens: 4,
     });
     expect(response.object).toBe('response');
+    const counted = await proxy.client.responses.inputTokens.count({ model: 'tiny', input: 'Hello' });
+    expect(counted).toEqual({ object: 'response.input_tokens', input_tokens: response.usage?.input_tokens });
     const streamed = proxy.client.responses.stream({ model: 'tiny', input: 'Hello', max_output_tokens: 4 });
     expect((await streamed.finalResponse()).usage?.input_tokens).toBe(input_tokens);
   });
@@ -195,6 +197,11 @@ describe('through the proxy', () => {
       await proxy.post('/v1/responses', { ...RESPONSE, previous_response_id: made.id }),
     );
     expect(next).toMatchObject({ status: 400, param: 'previous_response_id' });
+    const asked = { input: 'Hello', previous_response_id: made.id };
+    expect(await errorOf(await proxy.post('/v1/responses/input_tokens', asked))).toMatchObject({
+      status: 400,
+      param: 'previous_response_id',
+    });
     const input = [{ type: 'item_reference', id: made.output[0].id }];
     const referred = await errorOf(await proxy.post('/v1/responses', { ...RESPONSE, input }));
     expect(referred).toMatchObject({

@@ -190,6 +190,8 @@ describe('the tokens of a conversation', () => {
     const long = [{ role: 'user' as const, content: 'sea '.repeat(3000) }];
     const counted = await client.messages.countTokens({ model: 'tiny', messages: long, system: 'be brief' });
     expect(counted.input_tokens).toBeGreaterThan(512);
+    const cut = { model: 'tiny', messages: long, truncate_prompt_tokens: 9 };
+    expect((await client.messages.countTokens(cut)).input_tokens).toBe(9);
   });
 });
 

@@ -25,6 +25,8 @@ const REQUEST = {
 /** A random model would write spaces for ever where it may. */
 const DENSE = { bad_words: [' ', '\n', '\t', '\r'] };
 
+const COUNT = '/v1/responses/input_tokens';
+
 let svc: TestServer;
 beforeAll(async () => {
   svc = await startTestServer({
@@ -410,6 +412,53 @@ describe('a function', () => {
     const { output } = await stream.finalResponse();
     expect(output.find((item) => item.type === 'function_call')).toMatchObject({ arguments: written });
     expect(JSON.parse(written)).toEqual({ city: 'Oslo' });
+  });
+});
+
+describe('the tokens of a conversation of items', () => {
+  const parameters = { type: 'object', properties: { city: { type: 'string' } } };
+  const tool = { type: 'function' as const, name: 'weather', strict: false, parameters };
+
+  it('are counted as a response counts them', async () => {
+    const { client } = svc;
+    const first = await client.responses.create(REQUEST);
+    const asked = {
+      model: 'tiny',
+      input: [{ role: 'user' as const, content: 'and of the wind' }],
+      instructions: 'be brief',
+      previous_response_id: first.id,
+      tools: [tool],
+      tool_choice: 'required' as const,
+    };
+    const { usage } = await client.responses.create({ ...asked, max_output_tokens: 1 });
+    expect(usage?.input_tokens).toBeGreaterThan(first.usage!.input_tokens);
+    expect(await client.responses.inputTokens.count(asked)).toEqual({
+      object: 'response.input_tokens',
+      input_tokens: usage?.input_tokens,
+    });
+  });
+
+  it.each([4, -1])('are those that are kept where truncate_prompt_tokens is %d', async (kept) => {
+    const asked = { ...REQUEST, input: 'sea '.repeat(2000), truncate_prompt_tokens: kept };
+    const { usage } = await bodyOf(await post(asked));
+    const counted = await bodyOf(await svc.post(COUNT, asked, { authorization: `Bearer ${KEYS[0]}` }));
+    expect(counted.input_tokens).toBe(usage.input_tokens);
+  });
+
+  it('are counted where they are too many for the model', async () => {
+    const { input_tokens } = await svc.client.responses.inputTokens.count({ input: 'sea '.repeat(3000) });
+    expect(input_tokens).toBeGreaterThan(svc.engine.info.maxModelLen);
+  });
+
+  it.each([
+    [{ input: [] }, 400, 'input'],
+    [{ input: 'a', model: 'other' }, 404, null],
+    [{ input: 'a', previous_response_id: 'resp_none' }, 404, 'previous_response_id'],
+    [{ input: 'a', truncation: 'auto' }, 400, 'truncation'],
+    [{ input: 'a', tool_choice: 'required' }, 400, 'tool_choice'],
+  ])('are not counted for %j, which is refused', async (body, status, param) => {
+    const answer = await svc.post(COUNT, body, { authorization: `Bearer ${KEYS[0]}` });
+    expect(await errorOf(answer)).toMatchObject({ status, ...(param !== null && { param }) });
   });
 });
 

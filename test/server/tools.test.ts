@@ -468,7 +468,7 @@ it('a model whose template shows no calls refuses to choose, and says what to do
 });
 
 describe('what a prompt with tools is', () => {
-  it('is told by /tokenize, renderings and /v1/messages/count_tokens as the chat has it', async () => {
+  it('is told by /tokenize, renderings and the counts of other protocols as the chat has it', async () => {
     const asked = { messages: MESSAGES, tools: [WEATHER] };
     const chatted = await bodyOf(await svc.post(PATH, { ...asked, max_tokens: 1, return_token_ids: true }));
     const { tokens } = await bodyOf(await svc.post('/tokenize', asked));
@@ -479,6 +479,10 @@ describe('what a prompt with tools is', () => {
     expect(await bodyOf(await svc.post('/v1/messages/count_tokens', counted))).toEqual({
       input_tokens: tokens.length,
     });
+    const items = { input: MESSAGES, tools: [{ type: 'function', ...WEATHER.function }] };
+    expect((await bodyOf(await svc.post('/v1/responses/input_tokens', items))).input_tokens).toBe(
+      tokens.length,
+    );
     const idle = await bodyOf(await svc.post('/tokenize', { ...asked, tool_choice: 'none' }));
     expect(idle.tokens).toEqual((await bodyOf(await svc.post('/tokenize', { messages: MESSAGES }))).tokens);
     expect(idle.count).toBeLessThan(tokens.length);

@@ -4,12 +4,13 @@ import { chatCompletions } from './chat-completions.ts';
 import { completions } from './completions.ts';
 import type { EndpointAdapter } from './endpoint.ts';
 import { countTokens, messages } from './messages.ts';
-import { responses } from './responses.ts';
+import { inputTokens, responses } from './responses.ts';
 
 export const ENDPOINTS: readonly EndpointAdapter[] = [
   completions,
   chatCompletions,
   responses,
+  inputTokens,
   messages,
   countTokens,
 ];

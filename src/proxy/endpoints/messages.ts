@@ -2,6 +2,7 @@
 
 import * as z from 'zod';
 import { messagesErrorEvent, statusOfMessageType } from '../../http/error-shapes.ts';
+import { countingEndpoint } from './counting.ts';
 import type { EndpointAdapter } from './endpoint.ts';
 import { namedEventData, startsWith } from './event-bytes.ts';
 import { generationTraits } from './generation-traits.ts';
@@ -35,14 +36,4 @@ export const messages: EndpointAdapter = {
   failure: messagesErrorEvent,
 };
 
-/** Nothing is generated: one instance counts. */
-export const countTokens: EndpointAdapter = {
-  ...messages,
-  path: '/v1/messages/count_tokens',
-  readRequest: (body) => ({
-    ...messages.readRequest(body),
-    isStream: false,
-    addedFields: null,
-    prefillFields: null,
-  }),
-};
+export const countTokens = countingEndpoint(messages, '/v1/messages/count_tokens');

@@ -2,6 +2,7 @@
 
 import * as z from 'zod';
 import { responsesErrorEvent, statusOfResponseCode } from '../../http/error-shapes.ts';
+import { countingEndpoint } from './counting.ts';
 import type { EndpointAdapter } from './endpoint.ts';
 import { namedEventData, startsWith } from './event-bytes.ts';
 import { generationTraits } from './generation-traits.ts';
@@ -43,3 +44,5 @@ export const responses: EndpointAdapter = {
   /** Every event so far has a number, the first of them 0. */
   failure: responsesErrorEvent,
 };
+
+export const inputTokens = countingEndpoint(responses, '/v1/responses/input_tokens');

@@ -1,4 +1,4 @@
-// POST /v1/responses on the wire: the schema of requests, and the items of a conversation.
+// POST /v1/responses and /v1/responses/input_tokens on the wire: the schema of requests, and the items of a conversation.
 
 import * as z from 'zod';
 import {
@@ -197,6 +197,11 @@ export const ignoredResponseFields: ReadonlySet<string> = new Set([
   'stream_options',
   'max_tool_calls',
 ]);
+
+export const inputTokensAnswer = z.object({
+  object: z.literal('response.input_tokens'),
+  input_tokens: z.int(),
+});
 
 export const inputItemsQuery = z.object({
   limit: z.coerce.number().int().min(1).max(100).default(20),

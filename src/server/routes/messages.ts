@@ -4,7 +4,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { answerAdmitted } from '../admitted.ts';
-import { promptOfChat } from '../chat/chat-prompt.ts';
+import { countTokens } from '../chat/count-tokens.ts';
 import { checkOwnFields, type FieldTables } from '../field-checks.ts';
 import { FIELD_NAMES, toChatRequest } from '../messages/chat-request.ts';
 import { MessagesWriter } from '../messages/messages-writer.ts';
@@ -64,17 +64,13 @@ async function parse(
   return { ...answer, writer };
 }
 
-/** Prompts that are too long for the model are counted, too. */
 export function countTokensRoute(app: FastifyInstance, context: ServerContext): void {
   app.post('/v1/messages/count_tokens', { config: { about: COUNT_TOKENS } }, (request, reply) =>
     answerAdmitted(context, request, reply, async ({ engine }) => {
       engine.expectGenerating();
       const body = parseBody(countTokensSchema, request.body);
       checkOwnFields(context, request.body, TABLES);
-      context.adapterOf(body.model, engine);
-      const { text, tokenizer } = await promptOfChat(context, engine, toChatRequest(body)).catch(blame);
-      const tokens = await tokenizer.encode(text, { addSpecialTokens: false });
-      return { input_tokens: tokens.length };
+      return { input_tokens: await countTokens(context, engine, toChatRequest(body)).catch(blame) };
     }),
   );
 }

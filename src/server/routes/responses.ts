@@ -1,5 +1,5 @@
 // POST /v1/responses: items become a conversation through the model's template, and the answer is kept for those who come back
-// to it; the routes below /v1/responses/{id} are about what is kept.
+// to it; the routes below /v1/responses/{id} are about what is kept. POST /v1/responses/input_tokens only counts.
 
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import * as z from 'zod';
@@ -8,6 +8,8 @@ import { InvalidRequestError, NotFoundError } from '../../errors.ts';
 import { replyJson } from '../../http/json-reply.ts';
 import { preview } from '../../util/preview.ts';
 import { zodMessage } from '../../util/zod-message.ts';
+import { answerAdmitted } from '../admitted.ts';
+import { countTokens } from '../chat/count-tokens.ts';
 import { checkOwnFields, type FieldTables } from '../field-checks.ts';
 import { parseBody } from '../parse-body.ts';
 import type { ParsedRequest } from '../parsed-request.ts';
@@ -17,6 +19,7 @@ import {
   createResponseSchema,
   ignoredResponseFields,
   inputItemsQuery,
+  inputTokensAnswer,
   MAX_ITEMS,
   unavailableResponseFields,
 } from '../protocol/responses.ts';
@@ -49,6 +52,12 @@ export const responses: GenerationEndpoint = {
   },
   parse,
 };
+const blame = rethrowRenamed(FIELD_NAMES);
+const INPUT_TOKENS = {
+  summary: 'The number of tokens that a conversation of items becomes',
+  body: createResponseSchema,
+  answer: inputTokensAnswer,
+};
 
 async function parse(
   context: ServerContext,
@@ -58,16 +67,10 @@ async function parse(
   const body = storing(request, parseBody(createResponseSchema, request.body));
   checkOwnFields(context, request.body, TABLES);
   const owner = context.ownerOf(request);
-  const earlier = earlierResponse(context, owner, body);
-  const before: readonly Item[] = earlier === null ? [] : [...earlier.input, ...earlier.response.output];
-  checkNumItems(before.length, body);
-  const { items, numReferenced } = readItems(context, owner, body, request.id);
-  const input = [...before, ...items];
+  const { input, numBytesBefore } = readConversation(context, owner, body, request.id);
   const chat = toChatRequest(body, input);
-  const { answer, options, toolUse } = await prepareChat(context, engine, request, chat, PREFIX).catch(
-    rethrowRenamed(FIELD_NAMES),
-  );
-  const numBytes = (earlier?.numBytes ?? 0) + request.bodyLength + numReferenced;
+  const { answer, options, toolUse } = await prepareChat(context, engine, request, chat, PREFIX).catch(blame);
+  const numBytes = numBytesBefore + request.bodyLength;
   const keep = (response: ResponseObject, length: number): void =>
     context.responses.put(owner, { response, input, numBytes: numBytes + length });
   const writer = new ResponsesWriter({
@@ -78,6 +81,19 @@ async function parse(
     onComplete: body.store ? keep : () => {},
   });
   return { ...answer, writer };
+}
+
+export function inputTokensRoute(app: FastifyInstance, context: ServerContext): void {
+  app.post('/v1/responses/input_tokens', { config: { about: INPUT_TOKENS } }, (request, reply) =>
+    answerAdmitted(context, request, reply, async ({ engine }) => {
+      engine.expectGenerating();
+      const body = storing(request, parseBody(createResponseSchema, request.body));
+      checkOwnFields(context, request.body, TABLES);
+      const { input } = readConversation(context, context.ownerOf(request), body, request.id);
+      const input_tokens = await countTokens(context, engine, toChatRequest(body, input)).catch(blame);
+      return { object: 'response.input_tokens', input_tokens };
+    }),
+  );
 }
 
 /**
@@ -100,6 +116,23 @@ function storing(request: FastifyRequest, body: CreateResponseRequest): CreateRe
     );
   }
   return { ...body, store: false };
+}
+
+/**
+ * The whole conversation, earlier responses included; `numBytesBefore` is what of it is not in the body.
+ * @throws NotFoundError or InvalidRequestError where it refers to what is not kept, or has too many items.
+ */
+function readConversation(
+  context: ServerContext,
+  owner: string,
+  body: CreateResponseRequest,
+  answerId: string,
+): { readonly input: readonly Item[]; readonly numBytesBefore: number } {
+  const earlier = earlierResponse(context, owner, body);
+  const before: readonly Item[] = earlier === null ? [] : [...earlier.input, ...earlier.response.output];
+  checkNumItems(before.length, body);
+  const { items, numReferenced } = readItems(context, owner, body, answerId);
+  return { input: [...before, ...items], numBytesBefore: (earlier?.numBytes ?? 0) + numReferenced };
 }
 
 /** `numReferenced` are the characters that came by reference and are not part of the body. */
