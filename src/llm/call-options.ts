@@ -90,7 +90,10 @@ const useProgressBar = z.boolean().optional();
 const template = {
   addGenerationPrompt: z.boolean().optional(),
   chatTemplateKwargs: z.record(z.string(), z.unknown()).optional(),
-  tools: toolFields.tools,
+  tools: toolFields.tools.refine(
+    (tools) => tools?.every(({ type }) => type === 'function') ?? true,
+    'must be functions: custom tools are served over HTTP only',
+  ),
   toolChoice: toolFields.tool_choice,
   parallelToolCalls: toolFields.parallel_tool_calls,
 };

@@ -17,6 +17,8 @@ export interface CallDelta {
   readonly id?: string;
   readonly type?: 'function';
   readonly function: { name?: string; arguments: string };
+  /** Of a custom tool, whose input its arguments are: only over HTTP, where it gets its own form. */
+  readonly isCustom?: true;
 }
 
 /** What is new. */
@@ -33,6 +35,8 @@ export class AnswerDeltas {
   readonly #options: AnswerFieldOptions;
   readonly #choice: number;
   #numCalls = 0;
+  /** Of the last call. */
+  #kind: Pick<CallDelta, 'isCustom'> = {};
 
   constructor(options: AnswerFieldOptions, choice: number) {
     this.#options = options;
@@ -65,13 +69,15 @@ export class AnswerDeltas {
     if (part.kind === 'call') {
       const index = this.#numCalls++;
       const id = idOf(this.#options, this.#choice, index);
-      fields.tool_calls.push({ index, id, type: 'function', function: { name: part.name, arguments: '' } });
+      this.#kind = part.isCustom ? { isCustom: part.isCustom } : {};
+      const called = { name: part.name, arguments: '' };
+      fields.tool_calls.push({ index, id, type: 'function', function: called, ...this.#kind });
       return;
     }
     const index = this.#numCalls - 1;
     const last = fields.tool_calls.at(-1);
     if (last?.index === index) last.function.arguments += part.text;
-    else fields.tool_calls.push({ index, function: { arguments: part.text } });
+    else fields.tool_calls.push({ index, function: { arguments: part.text }, ...this.#kind });
   }
 }
 
@@ -81,10 +87,11 @@ export function answerFields(parts: readonly AnswerPart[], options: AnswerFieldO
   const shown = options.includesReasoning ? reasoning : null;
   return {
     content,
-    tool_calls: calls.map((call, index) => ({
+    tool_calls: calls.map(({ isCustom, ...call }, index) => ({
       id: idOf(options, choice, index),
       type: 'function' as const,
       function: call,
+      ...(isCustom && { isCustom }),
     })),
     reasoning: shown,
     // The older name of the same.

@@ -4,8 +4,13 @@ export type AnswerPart =
   | { readonly kind: 'reasoning'; readonly text: string }
   | { readonly kind: 'content'; readonly text: string }
   /** A call begins; the arguments after it are its own. */
-  | { readonly kind: 'call'; readonly name: string }
-  /** A piece of the arguments: JSON text as a whole. */
+  | {
+      readonly kind: 'call';
+      readonly name: string;
+      /** Of a custom tool. */
+      readonly isCustom?: true;
+    }
+  /** A piece of the arguments: JSON text as a whole; of a custom tool its input. */
   | { readonly kind: 'arguments'; readonly text: string };
 
 /** A function that the model may call, as a request describes it. */
@@ -20,8 +25,10 @@ export interface FunctionTool {
 
 export interface FunctionCall {
   readonly name: string;
-  /** JSON text. */
+  /** JSON text; of a custom tool its input. */
   readonly arguments: string;
+  /** Of a custom tool. */
+  readonly isCustom?: true;
 }
 
 /** The same with neighbours of one kind as one part; each call stays its own. */
@@ -45,10 +52,12 @@ export interface Answer {
 
 export function answerOf(parts: readonly AnswerPart[]): Answer {
   const texts = { content: '', reasoning: '' };
-  const calls: { name: string; arguments: string }[] = [];
+  const calls: { name: string; arguments: string; isCustom?: true }[] = [];
   for (const part of parts) {
-    if (part.kind === 'call') calls.push({ name: part.name, arguments: '' });
-    else if (part.kind === 'arguments') calls.at(-1)!.arguments += part.text;
+    if (part.kind === 'call') {
+      const { kind: _, ...called } = part;
+      calls.push({ ...called, arguments: '' });
+    } else if (part.kind === 'arguments') calls.at(-1)!.arguments += part.text;
     else texts[part.kind] += part.text;
   }
   // Only a call or a thought stands for saying nothing: an empty answer is an empty text.

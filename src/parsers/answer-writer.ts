@@ -2,6 +2,7 @@
 // content has none beside a call.
 
 import type { AnswerPart } from './answer-parts.ts';
+import { CustomInput } from './custom-tools.ts';
 
 /** Which calls an answer may have. */
 export interface CallLimits {
@@ -9,6 +10,8 @@ export interface CallLimits {
   readonly maxCalls: number;
   /** The answer must be calls, and has no content. */
   readonly isEnforced: boolean;
+  /** Tools that are called with a text. */
+  readonly customNames: ReadonlySet<string>;
 }
 
 export class AnswerWriter {
@@ -16,6 +19,9 @@ export class AnswerWriter {
   isReasoning = false;
   readonly #maxCalls: number;
   readonly #hasContent: boolean;
+  readonly #customNames: ReadonlySet<string>;
+  /** Of the call that began last; null where it is no custom tool's. */
+  #input: CustomInput | null = null;
   #parts: AnswerPart[] = [];
   #numCalls = 0;
   /** Space whose meaning what comes next decides. */
@@ -24,8 +30,9 @@ export class AnswerWriter {
   #isAfterThought = false;
   #isContentBegun = false;
 
-  constructor({ maxCalls, isEnforced }: CallLimits) {
+  constructor({ maxCalls, isEnforced, customNames }: CallLimits) {
     this.#maxCalls = maxCalls;
+    this.#customNames = customNames;
     this.#hasContent = !isEnforced;
   }
 
@@ -34,6 +41,7 @@ export class AnswerWriter {
     this.#space = space;
     const shown = this.#hasReasoning ? ready : ready.trimStart();
     if (shown === '') return;
+    this.#endCall();
     this.#hasReasoning = true;
     this.#add({ kind: 'reasoning', text: shown });
   }
@@ -51,24 +59,32 @@ export class AnswerWriter {
     const { ready, space } = heldSpace(this.#space + text);
     this.#space = space;
     if (ready === '') return;
+    this.#endCall();
     const isFirstAfterThought = this.#isAfterThought && !this.#isContentBegun;
     this.#isContentBegun = true;
     this.#add({ kind: 'content', text: isFirstAfterThought ? ready.trimStart() : ready });
   }
 
   call(name: string): void {
+    this.#endCall();
     this.#space = '';
     this.#numCalls += 1;
-    if (this.#isKept) this.#add({ kind: 'call', name });
+    if (!this.#isKept) return;
+    const isCustom = this.#customNames.has(name);
+    this.#add({ kind: 'call', name, ...(isCustom && { isCustom }) });
+    if (isCustom) this.#input = new CustomInput((text) => this.#add({ kind: 'arguments', text }));
   }
 
   /** Of the call that began last. */
   arguments(text: string): void {
-    if (this.#isKept && text !== '') this.#add({ kind: 'arguments', text });
+    if (!this.#isKept || text === '') return;
+    if (this.#input === null) this.#add({ kind: 'arguments', text });
+    else this.#input.push(text);
   }
 
   /** The answer is over. */
   end(): void {
+    this.#endCall();
     const isContent = !this.isReasoning && this.#numCalls === 0;
     if (isContent && this.#space !== '' && (this.#isContentBegun || !this.#isAfterThought)) {
       this.#add({ kind: 'content', text: this.#space });
@@ -81,6 +97,12 @@ export class AnswerWriter {
     const parts = this.#parts;
     this.#parts = [];
     return parts;
+  }
+
+  /** Before anything else is written. */
+  #endCall(): void {
+    this.#input?.end();
+    this.#input = null;
   }
 
   get #isKept(): boolean {

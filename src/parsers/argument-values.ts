@@ -153,7 +153,8 @@ function valueConstraint(schema: unknown, name: string, end: string): Constraint
   const keyword = STRING_KEYWORDS.find((one) => one in schema);
   if (keyword !== undefined) {
     throw new InvalidRequestError(
-      `tools: "${keyword}" of the parameter ${name} cannot be enforced in the way in which this model writes its calls: leave it out`,
+      `tools: "${keyword}" of the parameter ${name} cannot be enforced in the way in which this model writes its calls: leave it out; ` +
+        'in a custom tool use the format {"type": "text"}',
       { param: 'tools' },
     );
   }

@@ -1,30 +1,42 @@
-// What a request says of which functions may be called, and whether one must be.
+// What a request says of which tools may be called, and whether one must be.
 
 import { InvalidRequestError } from '../errors.ts';
 import { preview } from '../util/preview.ts';
 import type { AnswerFormats } from './answer-formats.ts';
-import type { FunctionTool } from './answer-parts.ts';
-import type { ToolFields } from './tool-fields.ts';
+import type { NamedTool, ToolFields } from './tool-fields.ts';
 
 export interface ToolChoice {
   readonly mode: 'none' | 'auto' | 'required';
-  /** The functions that may be called; null: all. */
+  /** The tools that may be called; null: all. */
   readonly names: readonly string[] | null;
-  /** One function was asked for by its name. */
+  /** One tool was asked for by its name. */
   readonly isNamed: boolean;
 }
 
-/** @throws InvalidRequestError for a choice without tools, of an unknown function, or of a model whose calls cannot be read. */
+/** A tool as a choice names it. */
+export interface ToolName {
+  readonly type: 'function' | 'custom';
+  readonly name: string;
+}
+
+/** @throws InvalidRequestError for a choice without tools, of an unknown tool, or of a model whose calls cannot be read. */
 export function readToolChoice(
   given: ToolFields['tool_choice'],
-  tools: readonly FunctionTool[],
+  tools: readonly ToolName[],
   { tools: format }: AnswerFormats,
 ): ToolChoice {
-  const choice = choiceOf(given ?? (tools.length > 0 ? 'auto' : 'none'));
+  const { named, ...asked } = choiceOf(given ?? (tools.length > 0 ? 'auto' : 'none'));
+  const choice = { ...asked, names: named?.map(({ name }) => name) ?? null };
   if (choice.mode === 'none') return choice;
   if (tools.length === 0) throw choiceError('is only for requests with tools: give tools, or leave it out');
-  const unknown = choice.names?.find((name) => !tools.some((tool) => tool.name === name));
-  if (unknown !== undefined) throw choiceError(`names ${preview(unknown)}, which is none of the tools`);
+  const unknown = named?.find(
+    ({ type, name }) => !tools.some((one) => one.type === type && one.name === name),
+  );
+  if (unknown !== undefined) {
+    throw choiceError(
+      `names the ${KINDS[unknown.type]} ${preview(unknown.name)}, which is none of the tools`,
+    );
+  }
   if (choice.mode === 'auto' && format === null) {
     throw choiceError(
       '"auto" is not served with this model, whose chat template shows no format of calls: use "required" or a ' +
@@ -34,11 +46,22 @@ export function readToolChoice(
   return choice;
 }
 
-function choiceOf(given: NonNullable<ToolFields['tool_choice']>): ToolChoice {
-  if (typeof given === 'string') return { mode: given, names: null, isNamed: false };
-  if (given.type === 'function') return { mode: 'required', names: [given.function.name], isNamed: true };
+const KINDS = { function: 'function', custom: 'custom tool' } as const;
+
+interface GivenChoice extends Omit<ToolChoice, 'names'> {
+  readonly named: readonly ToolName[] | null;
+}
+
+function choiceOf(given: NonNullable<ToolFields['tool_choice']>): GivenChoice {
+  if (typeof given === 'string') return { mode: given, named: null, isNamed: false };
+  if (given.type !== 'allowed_tools') return { mode: 'required', named: [nameOf(given)], isNamed: true };
   const { mode, tools } = given.allowed_tools;
-  return { mode, names: tools.map((tool) => tool.function.name), isNamed: false };
+  return { mode, named: tools.map(nameOf), isNamed: false };
+}
+
+function nameOf(tool: NamedTool): ToolName {
+  const { name } = tool.type === 'function' ? tool.function : tool.custom;
+  return { type: tool.type, name };
 }
 
 function choiceError(rule: string): InvalidRequestError {

@@ -1,11 +1,11 @@
-// The fields in which a request says which functions the model may call, over HTTP and in a program: one schema, one wording.
+// The fields in which a request says which tools the model may call, over HTTP and in a program: one schema, one wording.
 
 import * as z from 'zod';
 import { bounded, listOf } from '../util/bounded-schemas.ts';
 
 /** Every chat sends all of them again; their text is part of the prompt. */
 export const MAX_TOOLS = 1024;
-/** Characters of all texts and numbers of one function, about. */
+/** Characters of all texts and numbers of one tool, about. */
 const MAX_TOOL_SIZE = 262_144;
 const MAX_DEPTH = 64;
 export const MAX_NAME = 64;
@@ -30,47 +30,95 @@ export const functionFields = {
 } as const;
 
 const functionTool = z.looseObject({
-  type: z.literal('function', 'must be "function": svc knows no other tools'),
+  type: z.literal('function'),
   function: z.looseObject({ ...functionFields, parameters: functionParameters.nullish() }),
 });
+
+/** What every protocol says of a custom tool. */
+export const customFields = { name, description: z.string().nullish() } as const;
+
+/** What the input of a custom tool must be. */
+export const customGrammar = {
+  syntax: z.literal(
+    'regex',
+    'must be "regex", because grammars in the language of Lark cannot be enforced: write the grammar as a regular ' +
+      'expression, or use the format {"type": "text"} and say in the description what the input must be',
+  ),
+  definition: z
+    .string()
+    .min(1, 'must not be empty')
+    .refine(isRegex, 'must be a regular expression of ECMA-262'),
+} as const;
+
+/** By itself: it becomes a part of a longer one, in which its faults could mean something. */
+function isRegex(text: string): boolean {
+  try {
+    new RegExp(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export const customText = z.looseObject({ type: z.literal('text') });
+export const FORMAT_ERROR = { error: 'must be "text" or "grammar"' } as const;
+
+const customFormat = z.discriminatedUnion(
+  'type',
+  [customText, z.looseObject({ type: z.literal('grammar'), grammar: z.looseObject(customGrammar) })],
+  FORMAT_ERROR,
+);
+
+const customTool = z.looseObject({
+  type: z.literal('custom'),
+  custom: z.looseObject({ ...customFields, format: customFormat.nullish() }),
+});
+
+export type CustomTool = z.output<typeof customTool>['custom'];
+
+const OTHER_TOOLS = { error: 'must be "function" or "custom": svc knows no other tools' } as const;
+const tool = z.discriminatedUnion('type', [functionTool, customTool], OTHER_TOOLS);
 
 /** A tool as a protocol writes it. */
 export function boundedTool<Out, In>(tool: z.ZodType<Out, In>) {
   return bounded(tool, MAX_TOOL_SIZE, MAX_DEPTH);
 }
 
-const namedFunction = z.looseObject({
-  type: z.literal('function', 'must be "function": svc knows no other tools'),
-  function: z.looseObject({ name: z.string().max(MAX_NAME) }),
-});
+const named = z.looseObject({ name: z.string().max(MAX_NAME) });
+const namedFunction = z.looseObject({ type: z.literal('function'), function: named });
+const namedCustom = z.looseObject({ type: z.literal('custom'), custom: named });
+const namedTool = z.discriminatedUnion('type', [namedFunction, namedCustom], OTHER_TOOLS);
+
+export type NamedTool = z.output<typeof namedTool>;
 
 export const allowedMode = z.enum(['auto', 'required']);
 
 const allowedTools = z.looseObject({
   type: z.literal('allowed_tools'),
-  allowed_tools: z.looseObject({ mode: allowedMode, tools: allowedList(namedFunction) }),
+  allowed_tools: z.looseObject({ mode: allowedMode, tools: allowedList(namedTool) }),
 });
 
-/** The functions of a request that may be called. */
+/** The tools of a request that may be called. */
 export function allowedList<T extends z.ZodType>(named: T) {
   return listOf(named, MAX_TOOLS).refine(({ length }) => length > 0, 'must have at least 1 element');
 }
 
 export const toolFields = {
-  tools: listOf(boundedTool(functionTool), MAX_TOOLS)
+  tools: listOf(boundedTool(tool), MAX_TOOLS)
     .refine(({ length }) => length > 0, 'must have at least 1 element')
     .nullish(),
   tool_choice: z
     .union(
       [
         z.enum(['none', 'auto', 'required']),
-        z.discriminatedUnion('type', [namedFunction, allowedTools], {
-          error: 'must be "function" or "allowed_tools"',
+        z.discriminatedUnion('type', [namedFunction, namedCustom, allowedTools], {
+          error: 'must be "function", "custom" or "allowed_tools"',
         }),
       ],
       {
         error:
-          'must be "none", "auto", "required", {"type": "function", "function": {"name": "..."}} or ' +
+          'must be "none", "auto", "required", {"type": "function", "function": {"name": "..."}}, ' +
+          '{"type": "custom", "custom": {"name": "..."}} or ' +
           '{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [...]}}',
       },
     )

@@ -1,4 +1,4 @@
-// What a request says of functions becomes what the parts of the system need: the template, the parser, the constraint.
+// What a request says of tools becomes what the parts of the system need: the template, the parser, the constraint.
 
 import { InvalidRequestError } from '../errors.ts';
 import type { RequestConstraint } from '../sampling/structured-outputs.ts';
@@ -7,7 +7,8 @@ import { inDoubles } from '../util/exact-json.ts';
 import { preview } from '../util/preview.ts';
 import { type AnswerFormats, type AnswerReader, answerReader, thoughtTags } from './answer-formats.ts';
 import type { FunctionTool } from './answer-parts.ts';
-import { readToolChoice } from './tool-choice.ts';
+import { asFunction } from './custom-tools.ts';
+import { readToolChoice, type ToolName } from './tool-choice.ts';
 import { afterThought, optionalCalls, requiredCalls } from './tool-constraint.ts';
 import type { ToolFields } from './tool-fields.ts';
 import { sequence, type ToolFormat } from './tool-format.ts';
@@ -22,21 +23,25 @@ export interface TemplateTool {
 export class ToolUse {
   /** Null where the prompt has none. */
   readonly templateTools: readonly TemplateTool[] | null;
-  /** A function that was asked for by its name: its call is no reason to end. */
+  /** A tool that was asked for by its name: its call is no reason to end. */
   readonly isNamed: boolean;
   readonly #formats: AnswerFormats;
   /** Those that may be called. */
   readonly #tools: readonly FunctionTool[];
+  readonly #customNames: ReadonlySet<string>;
   /** The request says which of the tools in the prompt may be called. */
   readonly #isRestricted: boolean;
   readonly #isEnforced: boolean;
   readonly #isParallel: boolean;
 
-  /** @throws InvalidRequestError for two functions of one name, and as of `readToolChoice`. */
+  /** @throws InvalidRequestError for two tools of one name, and as of `readToolChoice`. */
   constructor({ tools, tool_choice, parallel_tool_calls }: ToolFields, formats: AnswerFormats) {
-    const all = (tools ?? []).map((tool) => tool.function);
-    checkNames(all);
-    const { mode, names, isNamed } = readToolChoice(tool_choice, all, formats);
+    const given = tools ?? [];
+    const all = given.map((tool) => (tool.type === 'function' ? tool.function : asFunction(tool.custom)));
+    const named = given.map(({ type }, index) => ({ type, name: all[index]!.name }));
+    checkNames(named);
+    const { mode, names, isNamed } = readToolChoice(tool_choice, named, formats);
+    this.#customNames = new Set(named.filter(({ type }) => type === 'custom').map(({ name }) => name));
     this.isNamed = isNamed;
     this.#isEnforced = mode === 'required';
     this.#isParallel = (parallel_tool_calls ?? true) && !isNamed;
@@ -61,6 +66,7 @@ export class ToolUse {
       tools: this.#tools,
       maxCalls,
       isEnforced: this.#isEnforced,
+      customNames: this.#customNames,
     });
   }
 
@@ -112,12 +118,15 @@ function templateTool({ name, description, parameters, strict: _, ...others }: F
 
 const NO_PARAMETERS = { type: 'object', properties: {} };
 
-function checkNames(tools: readonly FunctionTool[]): void {
-  const seen = new Set<string>();
-  for (const { name } of tools) {
-    if (seen.has(name))
-      throw toolsError('tools', `tools has two functions ${preview(name)}: names must differ`);
-    seen.add(name);
+function checkNames(tools: readonly ToolName[]): void {
+  const seen = new Map<string, ToolName['type']>();
+  for (const { name, type } of tools) {
+    const before = seen.get(name);
+    if (before !== undefined) {
+      const kind = before === type ? `${type === 'custom' ? 'custom tool' : 'function'}s` : 'tools';
+      throw toolsError('tools', `tools has two ${kind} ${preview(name)}: names must differ`);
+    }
+    seen.set(name, type);
   }
 }
 

@@ -17,16 +17,30 @@ const MAX_NAME = 256;
 const MAX_CALLS = 1024;
 const MAX_CALL_ID = 256;
 
+const calledName = z.string().min(1, 'must not be empty').max(MAX_NAME);
+
 const calledFunction = z.looseObject({
-  name: z.string().min(1, 'must not be empty').max(MAX_NAME),
+  name: calledName,
   /** JSON text; some clients send the object. */
   arguments: z.union([z.string(), z.record(z.string(), z.unknown())]).nullish(),
 });
 
-const toolCall = z.looseObject({
-  id: z.string().max(MAX_CALL_ID).nullish(),
+const callId = z.string().max(MAX_CALL_ID).nullish();
+
+const functionCall = z.looseObject({
+  id: callId,
   type: z.literal('function').nullish(),
   function: calledFunction,
+});
+
+const customCall = z.looseObject({
+  id: callId,
+  type: z.literal('custom'),
+  custom: z.looseObject({ name: calledName, input: z.string() }),
+});
+
+const toolCall = z.discriminatedUnion('type', [functionCall, customCall], {
+  error: 'must be "function" or "custom"',
 });
 
 const contentPart = z.looseObject({ type: z.string() });
@@ -36,7 +50,7 @@ export const chatMessageSchema = z.looseObject({
   /** Checked in detail when the messages are turned into a prompt. */
   content: z.union([z.string(), listOf(contentPart, MAX_PARTS)]).nullish(),
   name: z.string().max(MAX_NAME).nullish(),
-  /** Of an assistant: the functions that it called. */
+  /** Of an assistant: the functions and custom tools that it called. */
   tool_calls: listOf(toolCall, MAX_CALLS).nullish(),
   /** The older form of one call. */
   function_call: calledFunction.nullish(),
@@ -77,10 +91,10 @@ function toChatMessage(message: RequestMessage, path: string): ChatMessage {
 }
 
 function callsOf({ tool_calls, function_call }: RequestMessage, path: string): ToolCallMessage[] {
-  const calls = (tool_calls ?? []).map(({ id, function: called }, index) => ({
-    id: id ?? '',
+  const calls = (tool_calls ?? []).map((call, index) => ({
+    id: call.id ?? '',
     type: 'function' as const,
-    function: { name: called.name, arguments: argumentsOf(called, `${path}.tool_calls[${index}].function`) },
+    function: calledBy(call, `${path}.tool_calls[${index}].function`),
   }));
   if (function_call == null) return calls;
   const called = {
@@ -88,6 +102,12 @@ function callsOf({ tool_calls, function_call }: RequestMessage, path: string): T
     arguments: argumentsOf(function_call, `${path}.function_call`),
   };
   return [...calls, { id: '', type: 'function', function: called }];
+}
+
+function calledBy(call: z.output<typeof toolCall>, path: string): ToolCallMessage['function'] {
+  // To the model it is a function of one string.
+  if (call.type === 'custom') return { name: call.custom.name, arguments: { input: call.custom.input } };
+  return { name: call.function.name, arguments: argumentsOf(call.function, path) };
 }
 
 function argumentsOf(

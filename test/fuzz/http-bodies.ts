@@ -134,6 +134,21 @@ export const FUZZ_ROUTES: readonly FuzzRoute[] = [
     },
   ),
   post('/v1/chat/completions', {
+    messages: [
+      ...MESSAGES,
+      { role: 'assistant', tool_calls: [{ id: 'c', type: 'custom', custom: { name: 'run', input: 'a' } }] },
+      { role: 'tool', tool_call_id: 'c', content: 'd' },
+    ],
+    max_tokens: 1,
+    tools: [
+      {
+        type: 'custom',
+        custom: { name: 'run', format: { type: 'grammar', grammar: { syntax: 'regex', definition: 'a+' } } },
+      },
+    ],
+    tool_choice: { type: 'custom', custom: { name: 'run' } },
+  }),
+  post('/v1/chat/completions', {
     messages: CALLS,
     max_tokens: 1,
     functions: [{ name: 'f', parameters: SCHEMA }],
@@ -151,6 +166,17 @@ export const FUZZ_ROUTES: readonly FuzzRoute[] = [
       store: false,
     },
     { ...response, tools: [{ type: 'function', name: 'f', parameters: SCHEMA }], tool_choice: 'required' },
+    {
+      ...response,
+      input: [
+        { type: 'custom_tool_call', call_id: 'c', name: 'run', input: 'a' },
+        { type: 'custom_tool_call_output', call_id: 'c', output: 'd' },
+      ],
+      tools: [
+        { type: 'custom', name: 'run', format: { type: 'grammar', syntax: 'regex', definition: 'a+' } },
+      ],
+      tool_choice: { type: 'custom', name: 'run' },
+    },
     { ...response, previous_response_id: 'resp_1' },
     ...HOSTILE_SCHEMAS.map((schema) => ({
       ...response,

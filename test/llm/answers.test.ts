@@ -128,6 +128,11 @@ describe('calls of functions', () => {
       { toolChoice: 'required' as const },
       /tool_choice is only for requests with tools/,
     ],
+    [
+      'a custom tool',
+      { tools: JSON.parse('[{"type": "custom", "custom": {"name": "run"}}]') },
+      /tools must be functions: custom tools are served over HTTP only/,
+    ],
     ['two functions of one name', { tools: [CLOCK, CLOCK] }, /two functions "clock": names must differ/],
   ])('are refused with %s', async (_, options, message) => {
     const answer = llm.chat(MESSAGES, SAMPLING, options);

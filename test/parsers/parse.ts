@@ -19,13 +19,22 @@ export interface ParseOptions {
   readonly tools?: readonly FunctionTool[];
   readonly maxCalls?: number;
   readonly isEnforced?: boolean;
+  readonly customNames?: ReadonlySet<string>;
 }
+
+const DEFAULTS = {
+  prompt: '',
+  tools: [],
+  maxCalls: Number.POSITIVE_INFINITY,
+  isEnforced: false,
+  customNames: new Set<string>(),
+};
 
 export function parse(
   formats: AnswerFormats,
   pieces: readonly string[],
-  { prompt = '', tools = [], maxCalls = Number.POSITIVE_INFINITY, isEnforced = false }: ParseOptions = {},
+  options: ParseOptions = {},
 ): AnswerPart[] {
-  const parser = answerReader(formats, { prompt, tools, maxCalls, isEnforced })!.open();
+  const parser = answerReader(formats, { ...DEFAULTS, ...options })!.open();
   return [...pieces.flatMap((piece) => parser.push(piece)), ...parser.finish()];
 }

@@ -128,7 +128,7 @@ it.each([
   ['qwen3', '<think>Hm. '],
   ['openai_gptoss', '<|channel|>analysis<|message|>Hm. '],
 ])('a model that %s reads still thinks where its answer ends in a thought', (reasoning, text) => {
-  const options = { prompt: '', tools: [], maxCalls: 1, isEnforced: false };
+  const options = { prompt: '', tools: [], maxCalls: 1, isEnforced: false, customNames: new Set<string>() };
   const parser = answerReader(formatsOf('none', reasoning), options)!.open();
   const parts = [...parser.push(text), ...parser.finish()];
   expect(parser.isReasoning).toBe(true);

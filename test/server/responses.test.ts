@@ -502,7 +502,7 @@ describe('a request for a response is refused', () => {
     [
       { tool_choice: { type: 'file_search' } },
       'tool_choice',
-      /tool_choice\.type must be "function" or "allowed_tools"/,
+      /tool_choice\.type must be "function", "custom" or "allowed_tools"/,
     ],
     [{ background: true }, 'background', /background is not available/],
     [{ truncation: 'auto' }, 'truncation', /truncation is not available/],

@@ -361,7 +361,11 @@ describe('functions, the older form of tools', () => {
     [{ functions: FUNCTIONS, tools: TOOLS }, 'functions', /older form of tools/],
     [{ functions: [FUNCTIONS[0], FUNCTIONS[0]] }, 'functions', /^functions has two functions "get_weather"/],
     [{ functions: FUNCTIONS, function_call: 'required' }, 'function_call', /must be "none", "auto" or/],
-    [{ functions: FUNCTIONS, function_call: { name: 'x' } }, 'function_call', /^function_call names "x"/],
+    [
+      { functions: FUNCTIONS, function_call: { name: 'x' } },
+      'function_call',
+      /^function_call names the function "x"/,
+    ],
     [{ function_call: 'auto' }, 'function_call', /only for requests with functions/],
     [
       { ...NAMED, response_format: { type: 'json_object' } },
@@ -382,7 +386,7 @@ describe('tools of a request', () => {
       'tools',
       /^tools\[0\]\.function\.name must have letters/,
     ],
-    [{ tools: [{ type: 'custom', function: { name: 'a' } }] }, 'tools', /must be "function"/],
+    [{ tools: [{ type: 'search', function: { name: 'a' } }] }, 'tools', /must be "function" or "custom"/],
     [{ tools: [WEATHER, WEATHER] }, 'tools', /two functions "get_weather"/],
     [
       { tools: [{ type: 'function', function: { name: 'a', parameters: { type: 'array' } } }] },
@@ -404,9 +408,9 @@ describe('tools of a request', () => {
     [{ tools: TOOLS, tool_choice: allowed('auto', 'x') }, 'tool_choice', /"x", which is none of the tools/],
     [{ tools: TOOLS, tool_choice: allowed('auto') }, 'tool_choice', /tools must have at least 1 element/],
     [
-      { tools: TOOLS, tool_choice: { ...allowed('auto', 'clock'), type: 'custom' } },
+      { tools: TOOLS, tool_choice: { ...allowed('auto', 'clock'), type: 'some' } },
       'tool_choice',
-      /type must be "function" or "allowed_tools"/,
+      /type must be "function", "custom" or "allowed_tools"/,
     ],
     [
       { tools: TOOLS, tool_choice: 'required', response_format: { type: 'json_object' } },

@@ -11,6 +11,7 @@ import type { Usage } from '../protocol/usage.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames } from '../response-writer.ts';
 import { chatLogprobs } from './chat-logprobs.ts';
+import { withCustomCalls } from './custom-calls.ts';
 import { type CallFields, withFunctionCall } from './functions.ts';
 
 interface ChatAnswer {
@@ -89,7 +90,7 @@ export class ChatWriter extends ChunkWriter {
   }
 
   #inAskedForm<F extends CallFields>(fields: F) {
-    return this.#answer.callField === 'function_call' ? withFunctionCall(fields) : fields;
+    return this.#answer.callField === 'function_call' ? withFunctionCall(fields) : withCustomCalls(fields);
   }
 
   /** The role, then the echo: both before the first token. */

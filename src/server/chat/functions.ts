@@ -2,6 +2,7 @@
 // way out the call has its older field.
 
 import { InvalidRequestError } from '../../errors.ts';
+import type { CallDelta } from '../../parsers/answer-fields.ts';
 import type { ToolFields } from '../../parsers/tool-fields.ts';
 import type { LegacyToolFields } from '../protocol/functions.ts';
 import { rethrowRenamed } from '../read-sampling.ts';
@@ -46,7 +47,7 @@ export function toolFieldsOf(body: ToolFields & LegacyToolFields): ToolFields {
 
 /** Fields of a message, or of what is new of it. */
 export interface CallFields {
-  readonly tool_calls?: readonly { readonly function: object }[];
+  readonly tool_calls?: readonly Omit<CallDelta, 'index'>[];
 }
 
 /** The same with the one call in the older form. */

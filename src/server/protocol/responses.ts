@@ -5,6 +5,10 @@ import {
   allowedList,
   allowedMode,
   boundedTool,
+  customFields,
+  customGrammar,
+  customText,
+  FORMAT_ERROR,
   functionFields,
   functionParameters,
   MAX_TOOLS,
@@ -63,8 +67,18 @@ const outputParts = listOf(
   MAX_PARTS,
 );
 
-const functionCallOutputItem = z.looseObject({
-  type: z.literal('function_call_output'),
+const customCallItem = z.looseObject({
+  type: z.literal('custom_tool_call'),
+  id: id.nullish(),
+  call_id: id,
+  name: z.string().min(1, 'must not be empty'),
+  input: z.string(),
+  status,
+});
+
+/** What a function or a custom tool gave. */
+const callOutputItem = z.looseObject({
+  type: z.enum(['function_call_output', 'custom_tool_call_output']),
   id: id.nullish(),
   call_id: id,
   output: z.union([z.string(), outputParts]),
@@ -84,8 +98,12 @@ const itemReference = z.looseObject({ type: z.literal('item_reference'), id });
 
 const inputItem = z.discriminatedUnion(
   'type',
-  [messageItem, functionCallItem, functionCallOutputItem, reasoningItem, itemReference],
-  { error: 'must be "message", "function_call", "function_call_output", "reasoning" or "item_reference"' },
+  [messageItem, functionCallItem, customCallItem, callOutputItem, reasoningItem, itemReference],
+  {
+    error:
+      'must be "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", ' +
+      '"reasoning" or "item_reference"',
+  },
 );
 
 export type InputItem = z.output<typeof inputItem>;
@@ -96,15 +114,27 @@ const functionTool = z.looseObject({
   parameters: functionParameters.nullish(),
 });
 
-const tool = z.discriminatedUnion('type', [functionTool], {
-  error:
-    'must be "function": this server has no tools of its own, so the program that calls it must offer them as functions',
+const customTool = z.looseObject({
+  type: z.literal('custom'),
+  ...customFields,
+  format: z
+    .discriminatedUnion(
+      'type',
+      [customText, z.looseObject({ type: z.literal('grammar'), ...customGrammar })],
+      FORMAT_ERROR,
+    )
+    .nullish(),
 });
 
-export type FunctionTool = z.output<typeof functionTool>;
+const tool = z.discriminatedUnion('type', [functionTool, customTool], {
+  error:
+    'must be "function" or "custom": this server has no tools of its own, so the program that calls it must offer them as one of these',
+});
 
-const namedFunction = z.looseObject({
-  type: z.literal('function', 'must be "function": other tools are not served'),
+export type Tool = z.output<typeof tool>;
+
+const namedTool = z.looseObject({
+  type: z.enum(['function', 'custom'], 'must be "function" or "custom": other tools are not served'),
   name: z.string(),
 });
 
@@ -113,14 +143,14 @@ const toolChoice = z.union([
   z.discriminatedUnion(
     'type',
     [
-      namedFunction,
+      namedTool,
       z.looseObject({
         type: z.literal('allowed_tools'),
         mode: allowedMode,
-        tools: allowedList(namedFunction),
+        tools: allowedList(namedTool),
       }),
     ],
-    { error: 'must be "function" or "allowed_tools": other tools are not served' },
+    { error: 'must be "function", "custom" or "allowed_tools": other tools are not served' },
   ),
 ]);
 

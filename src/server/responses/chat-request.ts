@@ -2,8 +2,8 @@
 
 import type { AnswerFields } from '../protocol/answer-fields.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
-import type { CreateResponseRequest, FunctionTool, TextFormat } from '../protocol/responses.ts';
-import type { FunctionCallItem, Item } from './items.ts';
+import type { CreateResponseRequest, TextFormat, Tool } from '../protocol/responses.ts';
+import type { CallItem, Item } from './items.ts';
 
 type Message = ChatCompletionRequest['messages'][number];
 
@@ -57,7 +57,7 @@ function toMessages(items: readonly Item[]): Message[] {
 
 /** An assistant's message with one more item; null where that begins another message. */
 function withItem(message: Message, item: Item): Message | null {
-  if (item.type === 'function_call') {
+  if (item.type === 'function_call' || item.type === 'custom_tool_call') {
     return { ...message, tool_calls: [...(message.tool_calls ?? []), toolCall(item)] };
   }
   const isThought = message.content === undefined && message.tool_calls === undefined;
@@ -70,8 +70,10 @@ function messagesOf(item: Item): Message[] {
     case 'message':
       return [{ role: item.role, content: textOf(item.content) }];
     case 'function_call':
+    case 'custom_tool_call':
       return [{ role: 'assistant', tool_calls: [toolCall(item)] }];
     case 'function_call_output':
+    case 'custom_tool_call_output':
       return [{ role: 'tool', tool_call_id: item.call_id, content: item.output }];
     case 'reasoning': {
       const reasoning = textOf(item.content.length > 0 ? item.content : item.summary);
@@ -81,29 +83,45 @@ function messagesOf(item: Item): Message[] {
   }
 }
 
-function toolCall({ call_id, name, arguments: written }: FunctionCallItem) {
-  return { id: call_id, type: 'function', function: { name, arguments: written } } as const;
+function toolCall(item: CallItem) {
+  const { call_id: id, name } = item;
+  return item.type === 'function_call'
+    ? ({ id, type: 'function', function: { name, arguments: item.arguments } } as const)
+    : ({ id, type: 'custom', custom: { name, input: item.input } } as const);
 }
 
 function textOf(parts: readonly { readonly text: string }[]): string {
   return parts.map(({ text }) => text).join('\n');
 }
 
-function toChatTool({ name, description, parameters, strict }: FunctionTool) {
+function toChatTool(tool: Tool) {
+  const { name, description } = tool;
+  if (tool.type === 'custom') {
+    return { type: 'custom', custom: { name, description, format: toChatFormat(tool.format) } } as const;
+  }
+  const { parameters, strict } = tool;
   return { type: 'function', function: { name, description, parameters, strict } } as const;
+}
+
+function toChatFormat(format: Extract<Tool, { type: 'custom' }>['format']) {
+  if (format?.type !== 'grammar') return format;
+  const { type, syntax, definition } = format;
+  return { type, grammar: { syntax, definition } };
 }
 
 type Choice = NonNullable<CreateResponseRequest['tool_choice']>;
 
 function toChatChoice(choice: Choice): NonNullable<ChatCompletionRequest['tool_choice']> {
   if (typeof choice === 'string') return choice;
-  if (choice.type === 'function') return toNamedFunction(choice);
+  if (choice.type !== 'allowed_tools') return toNamedTool(choice);
   const { mode, tools } = choice;
-  return { type: 'allowed_tools', allowed_tools: { mode, tools: tools.map(toNamedFunction) } };
+  return { type: 'allowed_tools', allowed_tools: { mode, tools: tools.map(toNamedTool) } };
 }
 
-function toNamedFunction({ name }: { readonly name: string }) {
-  return { type: 'function', function: { name } } as const;
+function toNamedTool({ type, name }: { readonly type: 'function' | 'custom'; readonly name: string }) {
+  return type === 'function'
+    ? ({ type, function: { name } } as const)
+    : ({ type, custom: { name } } as const);
 }
 
 function toResponseFormat(format: TextFormat) {

@@ -20,7 +20,7 @@ export interface MessageItem extends ItemHead {
   readonly content: readonly TextPart[];
 }
 
-export interface FunctionCallItem extends ItemHead {
+interface FunctionCallItem extends ItemHead {
   readonly type: 'function_call';
   readonly call_id: string;
   readonly name: string;
@@ -28,8 +28,17 @@ export interface FunctionCallItem extends ItemHead {
   readonly arguments: string;
 }
 
-interface FunctionCallOutputItem extends ItemHead {
-  readonly type: 'function_call_output';
+interface CustomCallItem extends ItemHead {
+  readonly type: 'custom_tool_call';
+  readonly call_id: string;
+  readonly name: string;
+  readonly input: string;
+}
+
+export type CallItem = FunctionCallItem | CustomCallItem;
+
+interface CallOutputItem extends ItemHead {
+  readonly type: 'function_call_output' | 'custom_tool_call_output';
   readonly call_id: string;
   readonly output: string;
 }
@@ -40,13 +49,15 @@ export interface ReasoningItem extends ItemHead {
   readonly content: readonly TextPart[];
 }
 
-export type OutputItem = MessageItem | FunctionCallItem | ReasoningItem;
-export type Item = OutputItem | FunctionCallOutputItem;
+export type OutputItem = MessageItem | CallItem | ReasoningItem;
+export type Item = OutputItem | CallOutputItem;
 
 const PREFIXES: Readonly<Record<Item['type'], string>> = {
   message: 'msg',
   function_call: 'fc',
   function_call_output: 'fco',
+  custom_tool_call: 'ctc',
+  custom_tool_call_output: 'ctco',
   reasoning: 'rs',
 };
 
@@ -83,7 +94,10 @@ export function textLength(item: Item): number {
   switch (item.type) {
     case 'function_call':
       return item.arguments.length;
+    case 'custom_tool_call':
+      return item.input.length;
     case 'function_call_output':
+    case 'custom_tool_call_output':
       return item.output.length;
     default:
       return item.content.reduce((sum, { text }) => sum + text.length, 0);
@@ -97,7 +111,12 @@ function readItem(item: Exclude<InputItem, { type: 'item_reference' }>, id: stri
       const { type, call_id, name, arguments: written } = item;
       return { ...head, type, call_id, name, arguments: written };
     }
-    case 'function_call_output': {
+    case 'custom_tool_call': {
+      const { type, call_id, name, input } = item;
+      return { ...head, type, call_id, name, input };
+    }
+    case 'function_call_output':
+    case 'custom_tool_call_output': {
       const { type, call_id, output } = item;
       const text = typeof output === 'string' ? output : output.map((part) => part.text).join('\n');
       return { ...head, type, call_id, output: text };

@@ -5,13 +5,6 @@ import type { AnswerPart } from '../../parsers/answer-parts.ts';
 import { callId } from '../../parsers/call-id.ts';
 import { itemId, type OutputItem, outputText } from './items.ts';
 
-const TYPES = {
-  content: 'message',
-  reasoning: 'reasoning',
-  call: 'function_call',
-  arguments: 'function_call',
-} as const;
-
 export interface OutputEntry {
   readonly id: string;
   readonly index: number;
@@ -42,14 +35,13 @@ export class OutputEntries {
   /** The entry that the part belongs to: the last one from now on. */
   add(part: AnswerPart): OutputEntry {
     const last = this.all.at(-1);
-    const fits = last?.type === TYPES[part.kind] && part.kind !== 'call';
-    const entry = fits ? last : this.#begin(part);
+    const entry = last !== undefined && goesOn(part, last) ? last : this.#begin(part);
     if ('text' in part) entry.text += part.text;
     return entry;
   }
 
   #begin(part: AnswerPart): OutputEntry {
-    const type = TYPES[part.kind];
+    const type = typeOf(part);
     const index = this.all.length;
     const { answerId, idLength } = this.#ids;
     const isCall = part.kind === 'call';
@@ -60,6 +52,22 @@ export class OutputEntries {
     this.all.push(entry);
     return entry;
   }
+}
+
+/** The text of a call is a field of its item; other items have it in parts. */
+export function isCall({ type }: Pick<OutputEntry, 'type'>): boolean {
+  return type === 'function_call' || type === 'custom_tool_call';
+}
+
+/** Each call begins an entry, and its arguments follow it. */
+function goesOn(part: AnswerPart, last: OutputEntry): boolean {
+  return part.kind === 'arguments' || (part.kind !== 'call' && last.type === typeOf(part));
+}
+
+function typeOf(part: AnswerPart): OutputItem['type'] {
+  if (part.kind === 'content') return 'message';
+  if (part.kind === 'reasoning') return 'reasoning';
+  return 'isCustom' in part ? 'custom_tool_call' : 'function_call';
 }
 
 type Status = OutputItem['status'];
@@ -74,6 +82,8 @@ export function emptyItem({ id, type, call }: OutputEntry): OutputItem {
       return { id, type, status, summary: [], content: [] };
     case 'function_call':
       return { id, type, status, call_id: call.id, name: call.name, arguments: '' };
+    case 'custom_tool_call':
+      return { id, type, status, call_id: call.id, name: call.name, input: '' };
   }
 }
 
@@ -88,5 +98,7 @@ export function keptItem(entry: OutputEntry, status: Status): OutputItem {
       return { ...empty, status, content: [{ type: 'reasoning_text', text }] };
     case 'function_call':
       return { ...empty, status, arguments: text };
+    case 'custom_tool_call':
+      return { ...empty, status, input: text };
   }
 }

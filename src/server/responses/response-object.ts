@@ -2,7 +2,7 @@
 
 import type { SamplingParams } from '../../sampling/sampling-params.ts';
 import { inDoubles } from '../../util/exact-json.ts';
-import type { CreateResponseRequest } from '../protocol/responses.ts';
+import type { CreateResponseRequest, Tool } from '../protocol/responses.ts';
 import type { OutputItem } from './items.ts';
 
 /** The fields that are known before anything is made. */
@@ -45,16 +45,26 @@ export function responseFields(
     temperature: body.temperature ?? params.temperature,
     text: { format: body.text?.format ?? { type: 'text' } },
     tool_choice: body.tool_choice ?? 'auto',
-    tools: inDoubles(body.tools ?? []).map((tool) => ({
-      ...tool,
-      description: tool.description ?? null,
-      parameters: tool.parameters ?? null,
-      strict: tool.strict ?? null,
-    })),
+    tools: inDoubles(body.tools ?? []).map(repeatedTool),
     top_logprobs: body.top_logprobs ?? 0,
     top_p: body.top_p ?? params.top_p,
     truncation: 'disabled',
     ...(body.user != null && { user: body.user }),
+  };
+}
+
+/** With the defaults of what the request left out. */
+function repeatedTool(tool: Tool) {
+  if (tool.type === 'custom') {
+    const { description, format, ...others } = tool;
+    return { ...others, ...(description != null && { description }), format: format ?? { type: 'text' } };
+  }
+  const { description, parameters, strict } = tool;
+  return {
+    ...tool,
+    description: description ?? null,
+    parameters: parameters ?? null,
+    strict: strict ?? null,
   };
 }
 

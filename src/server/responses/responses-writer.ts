@@ -14,11 +14,16 @@ import { plainParts } from '../plain-parts.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames, ResponseWriter } from '../response-writer.ts';
 import { type OutputItem, outputText } from './items.ts';
-import { emptyItem, keptItem, OutputEntries, type OutputEntry } from './output-entries.ts';
+import { emptyItem, isCall, keptItem, OutputEntries, type OutputEntry } from './output-entries.ts';
 import { type ResponseFields, type ResponseObject, responseUsage } from './response-object.ts';
 
 /** Names of the events of a text, by the item that it is in. */
-const TEXT_EVENTS = { message: 'output_text', reasoning: 'reasoning_text' } as const;
+const TEXT_EVENTS = {
+  message: 'output_text',
+  reasoning: 'reasoning_text',
+  function_call: 'function_call_arguments',
+  custom_tool_call: 'custom_tool_call_input',
+} as const;
 
 interface ResponsesWriterOptions {
   readonly options: ResponseOptions;
@@ -110,37 +115,38 @@ export class ResponsesWriter implements ResponseWriter {
   #begin(entry: OutputEntry): Frames {
     const added = `"output_index":${entry.index},"item":${JSON.stringify(emptyItem(entry))}`;
     const item = this.#event('response.output_item.added', added);
-    if (entry.type === 'function_call') return [item];
+    if (isCall(entry)) return [item];
     const part = JSON.stringify(partOf(entry, ''));
     return [item, this.#event('response.content_part.added', `${placeOf(entry)},"part":${part}`)];
   }
 
   async #textDelta(entry: OutputEntry, text: string): Promise<string> {
     const said = `${placeOf(entry)},"delta":${JSON.stringify(text)}`;
-    if (entry.type === 'function_call') return this.#event('response.function_call_arguments.delta', said);
+    const name = `response.${TEXT_EVENTS[entry.type]}.delta`;
+    if (isCall(entry)) return this.#event(name, said);
     const positions = this.#positions;
     this.#positions = [];
-    if (entry.type === 'reasoning') return this.#event('response.reasoning_text.delta', said);
+    if (entry.type === 'reasoning') return this.#event(name, said);
     for (const position of positions) entry.positions.push(position);
-    return this.#event(
-      'response.output_text.delta',
-      `${said},"logprobs":${await toJson(logprobsOf(positions))}`,
-    );
+    return this.#event(name, `${said},"logprobs":${await toJson(logprobsOf(positions))}`);
   }
 
   async #close(entry: OutputEntry, status: OutputItem['status']): Promise<Frames> {
     const { type, index, call } = entry;
+    const done = `response.${TEXT_EVENTS[type]}.done`;
     const place = placeOf(entry);
     const text = JSON.stringify(entry.text);
     const frames: string[] = [];
     if (type === 'function_call') {
-      const done = `${place},"name":${JSON.stringify(call.name)},"arguments":${text}`;
-      frames.push(this.#event('response.function_call_arguments.done', done));
+      const name = JSON.stringify(call.name);
+      frames.push(this.#event(done, `${place},"name":${name},"arguments":${text}`));
+    } else if (type === 'custom_tool_call') {
+      frames.push(this.#event(done, `${place},"input":${text}`));
     } else {
       const logprobs = type === 'message' ? `,"logprobs":${await toJson(logprobsOf(entry.positions))}` : '';
       const part = await toJson(partOf(entry, entry.text, logprobsOf(entry.positions)));
       frames.push(
-        this.#event(`response.${TEXT_EVENTS[type]}.done`, `${place},"text":${text}${logprobs}`),
+        this.#event(done, `${place},"text":${text}${logprobs}`),
         this.#event('response.content_part.done', `${place},"part":${part}`),
       );
     }
@@ -208,9 +214,10 @@ function partOf({ type }: OutputEntry, text: string, logprobs: Iterable<object> 
 }
 
 /** Fields that tell where a piece of text belongs. */
-function placeOf({ id, index, type }: OutputEntry): string {
+function placeOf(entry: OutputEntry): string {
+  const { id, index } = entry;
   const place = `"item_id":${JSON.stringify(id)},"output_index":${index}`;
-  return type === 'function_call' ? place : `${place},"content_index":0`;
+  return isCall(entry) ? place : `${place},"content_index":0`;
 }
 
 function logprobsOf(positions: readonly PositionLogprobs[]): Iterable<object> {
