@@ -41,7 +41,7 @@ export const customFields = { name, description: z.string().nullish() } as const
 export const customGrammar = {
   syntax: z.literal(
     'regex',
-    'must be "regex", because grammars in the language of Lark cannot be enforced: write the grammar as a regular ' +
+    'must be "regex", because a grammar of Lark cannot be enforced within a call: write the grammar as a regular ' +
       'expression, or use the format {"type": "text"} and say in the description what the input must be',
   ),
   definition: z
