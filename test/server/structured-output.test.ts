@@ -73,6 +73,19 @@ describe('structured output', () => {
     },
   );
 
+  it('writes each of twelve items once, in the form of a set of an enum', async () => {
+    const names = Array.from({ length: 12 }, (_, index) => `item ${index}`);
+    const json = {
+      $defs: { Item: { enum: names, type: 'string' } },
+      type: 'array',
+      items: { $ref: '#/$defs/Item' },
+      uniqueItems: true,
+      minItems: 12,
+    };
+    const text = await completion({ structured_outputs: { json }, max_tokens: 200, bad_words: ['\n'] });
+    expect(JSON.parse(text).toSorted()).toEqual(names.toSorted());
+  });
+
   it('keeps a JSON object to the schema beside its type, as some clients send it', async () => {
     const schema = { $ref: '#/definitions/Pet', definitions: { Pet: { ...SCHEMA, required: ['mood'] } } };
     const asked = {

@@ -3,12 +3,15 @@ import { ByteAutomaton } from '../../src/structured-output/byte-automaton.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint, JsonStyle } from '../../src/structured-output/constraint.ts';
 import { ConstraintError } from '../../src/structured-output/limits.ts';
-import { accepts, walk } from '../helpers/byte-walk.ts';
+import { accepts, randomText, seededRandom, walk } from '../helpers/byte-walk.ts';
 
 function verdicts(constraint: Constraint, texts: readonly string[]): string[] {
   const automaton = new ByteAutomaton(compile(constraint));
   return texts.filter((text) => accepts(automaton, text));
 }
+
+/** 1, 2, ... */
+const numbersTo = (last: number): number[] => Array.from({ length: last }, (_, index) => index + 1);
 
 const json = (schema: unknown, style: JsonStyle = {}): Constraint => ({ kind: 'jsonSchema', schema, style });
 
@@ -172,6 +175,80 @@ describe('a JSON Schema', () => {
     expect(verdicts(json({ multipleOf: 0.01 }), texts([...cents, 0.001, 1.005]))).toEqual(texts(cents));
   });
 
+  describe('keeps items apart that must differ', () => {
+    const texts = (values: readonly unknown[]): string[] => values.map((value) => JSON.stringify(value));
+    const unique = (schema: object, style: JsonStyle = {}): Constraint =>
+      json({ type: 'array', uniqueItems: true, ...schema }, style);
+
+    it.each([
+      [
+        { items: { enum: ['a', 'ab', 'b'] } },
+        [[], ['ab'], ['b', 'a', 'ab']],
+        [
+          ['a', 'a'],
+          ['b', 'a', 'b'],
+        ],
+      ],
+      [
+        { items: { enum: [1, '1', true, null] } },
+        [[1, '1', true, null]],
+        [
+          [1, '1', 1],
+          [null, null],
+        ],
+      ],
+      [
+        { items: { type: 'boolean' } },
+        [[true, false], [false]],
+        [
+          [true, true],
+          [true, false, true],
+        ],
+      ],
+      [{ items: { anyOf: [{ const: 0 }, { const: 'x' }] } }, [[0, 'x'], ['x']], [['x', 0, 'x']]],
+      [
+        { prefixItems: [{ enum: [1, 2] }], items: { enum: [2, 3] } },
+        [[1], [1, 2], [2, 3], [1, 3, 2]],
+        [
+          [2, 2],
+          [1, 3, 3],
+          [2, 3, 2],
+          [1, 1],
+        ],
+      ],
+      [
+        { items: { enum: [1, 2, 3] }, minItems: 2, maxItems: 2, contains: { const: 3 } },
+        [
+          [1, 3],
+          [3, 2],
+        ],
+        [[1, 2], [3, 3], [3], [1, 2, 3]],
+      ],
+      [{ items: { type: 'string' }, maxItems: 1 }, [[], ['x']], [['x', 'y']]],
+    ])('%j', (schema, good, bad) => {
+      expect(verdicts(unique(schema), texts([...good, ...bad]))).toEqual(texts(good));
+    });
+
+    it('in every text that it leads to, up to 12 values', () => {
+      const schema = { items: { enum: numbersTo(12) }, minItems: 12 };
+      const automaton = new ByteAutomaton(compile(unique(schema, { compact: true })));
+      const random = seededRandom(7);
+      const seen = new Set<string>();
+      for (let run = 0; run < 20; run++) {
+        const text = randomText(automaton, 100, random);
+        seen.add(text);
+        expect(JSON.parse(text).toSorted((a: number, b: number) => a - b)).toEqual(numbersTo(12));
+      }
+      expect(seen.size).toBeGreaterThan(10);
+    });
+
+    it('and allows no text where there are too few', () => {
+      expect(() => compile(unique({ items: { type: 'boolean' }, minItems: 3 }))).toThrow(
+        /allows no text at all/,
+      );
+    });
+  });
+
   it('spells numbers that a schema names as a program does', () => {
     const named = ['1', '-2.5', '0', '1e+21', '5e-324'];
     const others = ['1.0', '1.00', '1e0', '-2.50', '-0', '0.0', '2', '-2', '1e21'];
@@ -186,7 +263,13 @@ describe('a JSON Schema', () => {
   it.each([
     [
       { properties: { tags: { type: 'array', uniqueItems: true }, last: { type: 'string' } } },
-      'The schema at /properties/tags asks for uniqueItems',
+      /^The schema at \/properties\/tags asks for uniqueItems, .* at most 12 values: list them by enum/,
+    ],
+    [{ uniqueItems: true, items: { enum: numbersTo(13) } }, 'The schema at / asks for uniqueItems'],
+    [{ uniqueItems: true, items: { enum: [[1], 2] } }, 'The schema at / asks for uniqueItems'],
+    [
+      { uniqueItems: true, prefixItems: [{ type: 'boolean' }], items: { type: 'integer' } },
+      'The schema at / asks for uniqueItems',
     ],
     [
       { properties: { a: { type: 'object', minProperties: 2 }, b: { items: { type: 'null' } } } },

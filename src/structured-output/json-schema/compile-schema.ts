@@ -11,14 +11,17 @@ import { Expressions } from './expressions.ts';
 import { ANY_STRING, quoted, whitespace } from './json-text.ts';
 import { keptDfa } from './kept-dfas.ts';
 import { evaluateSchema } from './keywords.ts';
+import { listedValues } from './listed-values.ts';
 import { numberDfa } from './number-text.ts';
 import { SchemaIndex } from './schema-index.ts';
-import type { ArrayShape, ExprId, NumberSet, ObjectShape, StringSet, Values } from './values.ts';
+import type { ArrayShape, Contains, ExprId, NumberSet, ObjectShape, StringSet, Values } from './values.ts';
 
 /** Keys outside the listed ones become names of their own where there are no more of them. */
 const MAX_LISTED_KEYS = 256;
 /** Points of an array that are kept apart where items are counted. */
 const MAX_POINTS = 20_000;
+/** Values of items that must differ: every set of them is a point that is kept apart. */
+const MAX_DISTINCT = 12;
 /** Patterns over the keys of one object. */
 const MAX_PATTERNS = 20;
 
@@ -125,8 +128,6 @@ class SchemaCompiler {
 
   #array(shape: ArrayShape): number | null {
     const { tables, min } = shape;
-    if (shape.isUnique && (shape.max === null || shape.max > 1))
-      this.#builder.budget.refuse('asks for uniqueItems, which cannot be enforced');
     const longest = Math.max(
       0,
       ...tables.map(({ prefix }) => prefix.length),
@@ -138,9 +139,12 @@ class SchemaCompiler {
     const end = items.findIndex((item) => this.#expressions.isEmpty(item));
     const max = end < 0 ? shape.max : Math.min(end, shape.max ?? end);
     if (max !== null && min > max) return null;
-    const contains = shape.contains.filter((part) => part.min > 0 || part.max !== null);
+    const counted = shape.contains.filter((part) => part.min > 0 || part.max !== null);
     const places = items.slice(0, max === null ? undefined : Math.max(1, max));
-    const itemKinds = this.#kindsOfItems(places, contains);
+    const mayRepeat = !shape.isUnique || (max !== null && max <= 1);
+    const distinct = mayRepeat ? [] : this.#distinctItems(places);
+    const contains = [...counted, ...distinct];
+    const itemKinds = ofEach(this.#kindsOfItems(places, counted), distinct, this.#expressions);
     const kinds = itemKinds.map(({ items: all, counts }) => ({
       places: all.map((item) => this.node(item)),
       counts,
@@ -160,6 +164,26 @@ class SchemaCompiler {
       return this.#expressions.isEmpty(all[Math.min(place, all.length - 1)]!);
     };
     return this.#builder.add({ ...node, viable: this.#viablePoints(node, isEmpty) });
+  }
+
+  /** Each value that an item may have, at most once. */
+  #distinctItems(places: readonly ExprId[]): Contains[] {
+    const listed = places.map((place) => listedValues(this.#expressions.expand(place), MAX_DISTINCT));
+    const values = new Map(
+      listed.flatMap((some) => some ?? []).map((value) => [JSON.stringify(value), value]),
+    );
+    if (listed.includes(null) || values.size > MAX_DISTINCT) {
+      this.#builder.budget.refuse(
+        `asks for uniqueItems, which can be enforced only where items are one of at most ${MAX_DISTINCT} values: ` +
+          'list them by enum (texts, numbers, booleans and null), or leave uniqueItems out and look for repetitions in the answer',
+      );
+    }
+    return [...values.values()].map((value) => ({
+      item: this.#expressions.constant(value),
+      min: 0,
+      max: 1,
+      from: 0,
+    }));
   }
 
   /** One kind for each set of counted schemas that an item may satisfy. */
@@ -194,6 +218,7 @@ class SchemaCompiler {
       for (const [kind] of node.kinds.entries()) {
         if (isEmpty(kind, count)) continue;
         const next = afterItem(node, count, kind, seen);
+        if (node.contains.some(({ max }, i) => max !== null && next.seen[i]! > max)) continue;
         const nextKey = viableKey(next.count, next.seen);
         const known = sources.get(nextKey);
         if (known === undefined) points.push(next);
@@ -368,6 +393,21 @@ class SchemaCompiler {
     const kept = product(dfa, null, this.#builder.budget, (set) => bySet.get(set) ?? -1);
     return { dfa: kept, values };
   }
+}
+
+/** Of each kind one for every value that may come once: no item is of two of them. */
+function ofEach(
+  kinds: readonly ItemKind[],
+  distinct: readonly Contains[],
+  expressions: Expressions,
+): readonly ItemKind[] {
+  if (distinct.length === 0) return kinds;
+  return kinds.flatMap(({ items, counts }) =>
+    distinct.map(({ item }, own) => ({
+      items: items.map((place) => expressions.all(place, item)),
+      counts: [...counts, ...distinct.map((_, i) => i === own)],
+    })),
+  );
 }
 
 function isFree({ dfa, min, max }: StringSet): boolean {

@@ -43,6 +43,11 @@ export class Expressions {
     return this.#register([{ schema: location }]);
   }
 
+  /** Exactly this value. */
+  constant(value: unknown): ExprId {
+    return this.of(this.index.constant(this.index.root, value));
+  }
+
   all(...parts: readonly ExprId[]): ExprId {
     const distinct = [...new Set(parts)];
     if (distinct.length === 1) return distinct[0]!;
