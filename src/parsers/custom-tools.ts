@@ -57,6 +57,8 @@ function* readInput(reader: TextReader, sink: (text: string) => void): Reading {
     // Half a character is no text.
     if (char !== '' && !HALF.test(char)) sink(char);
   }
+  // Whatever else the model writes into the call is not kept.
+  yield* reader.copyUntil([], () => {});
 }
 
 function* readBegin(reader: TextReader): Reading<true | null> {

@@ -67,6 +67,11 @@ describe('the input of a custom tool', () => {
     },
   );
 
+  it('is all that is kept of the arguments', () => {
+    const call = { name: 'run', arguments: 'a', isCustom: true };
+    expect(callsOf([called('{"input": "a", "speed": "high"}')])).toEqual([call]);
+  });
+
   it('has no half of a character', () => {
     expect(callsOf([called(String.raw`{"input": "a\ud83d-\ude00b"}`)])[0]?.arguments).toBe('a-b');
   });
