@@ -7,6 +7,7 @@
 //      the stream where it broke.
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
 import { makeRequestId } from '../cluster/request-id.ts';
 import { NotReadyError, type SvcError } from '../errors.ts';
 import { toSvcError } from '../http/errors.ts';
@@ -32,6 +33,7 @@ interface ForwarderParts {
   readonly recent: RecentTransfers;
   readonly deadlines: ProxyDeadlines;
   readonly instanceKey: InstanceKey;
+  readonly logger?: Logger | undefined;
 }
 
 type HeaderValue = ResponseHead['headers'][string];
@@ -65,8 +67,10 @@ export class Forwarder {
     try {
       while (!(await this.#attempt(request))) this.#parts.metrics.retries.inc({ leg: 'decode' });
     } catch (thrown) {
-      if (!(thrown instanceof ClientGoneError))
-        await response.fail(toSvcError(thrown), endpoint, request.progress.numEvents);
+      if (thrown instanceof ClientGoneError) return;
+      const error = toSvcError(thrown);
+      if (error.status === 500) this.#parts.logger?.error({ err: thrown }, 'request failed');
+      await response.fail(error, endpoint, request.progress.numEvents);
     } finally {
       this.#cancelTransfer(request);
     }

@@ -71,7 +71,7 @@ export class ProxyContext {
     const instanceKey = new InstanceKey({ checksClients: config.apiKey.length > 0, key, logger });
     this.instanceKey = instanceKey;
     this.forwarder = new Forwarder({
-      ...{ picker, metrics, cancels, recent, instanceKey },
+      ...{ picker, metrics, cancels, recent, instanceKey, logger },
       deadlines: this.deadlines,
     });
     this.#apiKeys = new ApiKeys(config.apiKey);
