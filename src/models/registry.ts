@@ -30,7 +30,7 @@ import { mixtral } from './architectures/mixtral.ts';
 import { modernBert } from './architectures/modernbert.ts';
 import { olmo2, olmo3, olmoe } from './architectures/olmo.ts';
 import { phi3 } from './architectures/phi3.ts';
-import { qwen2Vl, qwen3Vl } from './architectures/qwen-vl.ts';
+import { qwen2Vl, qwen3Vl, qwen3VlMoe } from './architectures/qwen-vl.ts';
 import { qwen2 } from './architectures/qwen2.ts';
 import { qwen2Moe } from './architectures/qwen2-moe.ts';
 import { qwen3 } from './architectures/qwen3.ts';
@@ -53,6 +53,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   qwen3Moe,
   qwen2Vl,
   qwen3Vl,
+  qwen3VlMoe,
   gptOss,
   deepseekV2,
   deepseekV3,

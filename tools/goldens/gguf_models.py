@@ -25,7 +25,9 @@ def read_folder(folder: Path) -> tuple[dict, dict[str, np.ndarray]]:
         for name in file.keys():
             tensor = file.get_tensor(name)
             tensors[name] = (tensor if tensor.dtype == torch.uint8 else tensor.float()).numpy()
-    return config, tensors
+    # Of a model that also sees images the part that reads text.
+    names = {name: name.replace("language_model.", "") for name in tensors}
+    return config.get("text_config", config), {names[name]: tensor for name, tensor in tensors.items()}
 
 
 def shared_keys(writer: gguf.GGUFWriter, config: dict) -> None:
@@ -237,6 +239,18 @@ def grouped(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray
             tensors[f"{bias}.bias"] = tensors.pop(f"{bias}_bias")
 
 
+def qwen3_vl_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    writer.add_expert_count(config["num_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    for layer in range(config["num_hidden_layers"]):
+        experts = f"model.layers.{layer}.mlp.experts"
+        gate, up = np.split(tensors.pop(f"{experts}.gate_up_proj").swapaxes(1, 2), 2, axis=1)
+        tensors[f"{experts}.gate_proj.weight"], tensors[f"{experts}.up_proj.weight"] = gate, up
+        tensors[f"{experts}.down_proj.weight"] = tensors.pop(f"{experts}.down_proj").swapaxes(1, 2)
+
+
 def granite_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
     usual(writer, config)
     writer.add_attention_scale(config["attention_multiplier"])
@@ -278,6 +292,8 @@ MODELS = {
     "ernie4-5-moe": ("ernie4-5-moe", MODEL_ARCH.ERNIE4_5_MOE, ernie_moe),
     "glm4-moe": ("glm4-moe", MODEL_ARCH.GLM4_MOE, grouped),
     "dots1": ("dots1", MODEL_ARCH.DOTS1, grouped),
+    "qwen3-vl": ("qwen3-vl", MODEL_ARCH.QWEN3VL, plain),
+    "qwen3-vl-moe": ("qwen3-vl-moe", MODEL_ARCH.QWEN3VLMOE, qwen3_vl_moe),
     "granite-moe-shared": ("granite-moe-shared", MODEL_ARCH.GRANITE_MOE, granite_moe),
 }
 

@@ -246,6 +246,17 @@ def qwen2_vl(config: dict) -> dict:
     return own | {"architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl", "vision_config": {"model_type": "qwen2_5_vl"}}
 
 
+def turned_experts(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """All experts in one tensor, each matrix as [inputs, outputs]."""
+    return {key: value.swapaxes(1, 2).contiguous() if ".experts." in key else value for key, value in state.items()}
+
+
+def qwen3_vl_moe(config: dict) -> dict:
+    published = qwen3_vl(config)
+    inside = {k: v for k, v in published["text_config"].items() if k != "num_local_experts"} | {"num_experts": config["num_local_experts"]}
+    return published | {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe", "text_config": inside}
+
+
 def qwen3_vl(config: dict) -> dict:
     rope = {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [2, 1, 1]}
     inside = old_rope(config, rope_theta=10000.0, rope_scaling=rope) | {"model_type": "qwen3_vl_text"}
@@ -542,5 +553,11 @@ MODELS = {
         t.Qwen3Config(**COMMON, head_dim=8),
         publish=qwen3_vl,
         rename=lambda name: name.replace("model.", "model.language_model."),
+    ),
+    "qwen3-vl-moe": Recipe(
+        t.Qwen3MoeConfig(**COMMON, moe_intermediate_size=12, num_experts=6, num_experts_per_tok=2, head_dim=8, norm_topk_prob=True),
+        publish=qwen3_vl_moe,
+        rename=lambda name: name.replace("model.", "model.language_model."),
+        reshape=turned_experts,
     ),
 }

@@ -1,5 +1,5 @@
-// Qwen2-VL, Qwen2.5-VL and Qwen3-VL: of models that see images and films, too, the part that reads text, which is Qwen 2 or Qwen 3.
-// Of the three positions that a token has for its rotation, those of text are equal.
+// Qwen2-VL, Qwen2.5-VL and Qwen3-VL: of models that see images and films, too, the part that reads text, which is Qwen 2, Qwen 3
+// or Qwen3-MoE. Of the three positions that a token has for its rotation, those of text are equal.
 // Sources: Qwen Team, "Qwen2.5-VL Technical Report" and "Qwen3-VL Technical Report", 2025.
 
 import * as z from 'zod';
@@ -10,12 +10,14 @@ import { type PublishedNames, USUAL_NAMES } from '../tensor-names.ts';
 import { IN_WHOLE, textPart } from '../text-part.ts';
 import { qwen2 } from './qwen2.ts';
 import { qwen3 } from './qwen3.ts';
+import { qwen3Moe } from './qwen3-moe.ts';
 
 export const qwen2Vl = textOf(qwen2, [
   'Qwen2VLForConditionalGeneration',
   'Qwen2_5_VLForConditionalGeneration',
 ]);
 export const qwen3Vl = textOf(qwen3, ['Qwen3VLForConditionalGeneration']);
+export const qwen3VlMoe = textOf(qwen3Moe, ['Qwen3VLMoeForConditionalGeneration']);
 
 /** Older files have the names of a model that only reads. */
 const NAMES: PublishedNames = { ...IN_WHOLE, roots: [...IN_WHOLE.roots, ...USUAL_NAMES.roots] };

@@ -79,6 +79,11 @@ export class Checkpoint {
     return this.#tensors.has(name);
   }
 
+  /** The sizes of a tensor; null where it is not there. */
+  shapeOf(name: string): readonly number[] | null {
+    return this.#tensors.get(name)?.shape ?? null;
+  }
+
   /** What was added to each number of the tensor when it was published: 0 but for what a converter has done. */
   addedTo(name: string): number {
     return this.#tensors.get(name)?.added ?? 0;

@@ -37,7 +37,7 @@ export function stackedExpert(
   };
 }
 
-/** Tensors of all experts of a layer. */
+/** Tensors of all experts of a layer; some publish each expert's matrices transposed. */
 export interface FusedNames {
   /** [experts, gate rows + up rows, hidden] */
   readonly gateUp: string;
@@ -52,19 +52,36 @@ export interface FusedNames {
 export function fusedExpert(
   checkpoint: Checkpoint,
   names: FusedNames,
-  { count, hiddenSize, intermediateSize }: StackedShape,
+  shape: StackedShape,
   expert: number,
 ): ExpertParts {
-  const rowsOf = (name: string, rows: number, k: number): TensorSource => {
-    const stack = checkpoint.find(name, [count, rows, k]);
-    return narrow(reshape(stack, [count * rows, k]), 0, expert * rows, rows);
-  };
-  const both = rowsOf(names.gateUp, 2 * intermediateSize, hiddenSize);
+  const { hiddenSize, intermediateSize } = shape;
+  const both = fusedMatrix(checkpoint, names.gateUp, shape.count, [2 * intermediateSize, hiddenSize], expert);
+  const down = fusedMatrix(checkpoint, names.down, shape.count, [hiddenSize, intermediateSize], expert);
   return {
-    gate: plainPart(narrow(both, 0, 0, intermediateSize)),
-    up: plainPart(narrow(both, 0, intermediateSize, intermediateSize)),
-    down: plainPart(rowsOf(names.down, hiddenSize, intermediateSize)),
+    gate: both(0, intermediateSize),
+    up: both(intermediateSize, intermediateSize),
+    down: down(0, hiddenSize),
   };
+}
+
+/** Rows of the matrix [n, k] of one expert, which is published as [n, k] or as [k, n]. */
+function fusedMatrix(
+  checkpoint: Checkpoint,
+  name: string,
+  count: number,
+  [n, k]: readonly [number, number],
+  expert: number,
+): (first: number, rows: number) => LinearPart {
+  const isTransposed = n !== k && checkpoint.shapeOf(name)?.[1] === k;
+  const [height, width] = isTransposed ? [k, n] : [n, k];
+  const stack = reshape(checkpoint.find(name, [count, height, width]), [count * height, width]);
+  const matrix = narrow(stack, 0, expert * height, height);
+  if (!isTransposed) return (first, rows) => plainPart(narrow(matrix, 0, first, rows));
+  return (first, rows) => ({
+    weight: { kind: 'transposed', shape: [rows, k], tensor: narrow(matrix, 1, first, rows) },
+    bias: null,
+  });
 }
 
 function partOf(
