@@ -1,7 +1,8 @@
 // From what a GGUF file says of its model to the config.json that the original would have.
 
 import { ModelLoadError } from '../../../errors.ts';
-import { GGUF_ARCHITECTURES, type GgufArchitecture } from './gguf-architectures.ts';
+import type { GgufArchitecture } from './gguf-architecture.ts';
+import { GGUF_ARCHITECTURES } from './gguf-architectures.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 
 /** @throws ModelLoadError naming an architecture that svc does not read. */

@@ -9,7 +9,7 @@ import {
   MODEL_MODULES,
   PAIRED_MODULES,
   ROPE_TENSORS,
-} from './gguf-architectures.ts';
+} from './gguf-architecture.ts';
 import { MOST_TENSORS } from './gguf-file.ts';
 
 /** Heads of queries, and the numbers of a head of queries and keys. */

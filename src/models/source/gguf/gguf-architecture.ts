@@ -1,0 +1,63 @@
+// What svc must know of an architecture to read its GGUF files, and what most of them have in common.
+
+import type { GgufKeys } from './gguf-keys.ts';
+
+export interface GgufArchitecture {
+  /** In config.json. */
+  readonly name: (keys: GgufKeys) => string;
+  /** Fields of config.json beside those that all have. */
+  readonly fields?: (keys: GgufKeys) => Readonly<Record<string, unknown>>;
+  /** What yarn says beside what all have in `rope_scaling`. */
+  readonly yarn?: (keys: GgufKeys) => Readonly<Record<string, unknown>>;
+  /** Numbers of a head, where `attention.key_length` and `attention.value_length` do not say them. */
+  readonly headDim?: (keys: GgufKeys) => number;
+  /**
+   * Modules of a layer that are named in another way than in LAYER_MODULES, or not there: GGUF's name to the original's. `*` stands for
+   * the expert, or the head, of whose matrices GGUF makes one tensor. A name that ends in .weight or .bias is that of one tensor.
+   */
+  readonly modules?: Readonly<Record<string, string>>;
+  /** Where names differ from MODEL_MODULES, and what the names of layers begin with in the place of LAYERS. */
+  readonly modelModules?: Readonly<Record<string, string>>;
+  readonly layers?: string;
+  /** Converted so that matrices, which the original publishes as [inputs, outputs], are [outputs, inputs]. */
+  readonly hasTurnedMatrices?: boolean;
+  /** Converted so that weights of norms, which the original publishes as what they differ from 1, are whole. */
+  readonly hasNormsFrom0?: boolean;
+  /** Converted so that the two halves of each head of queries and keys take turns. */
+  readonly hasPairedHeads?: boolean;
+  /** Whether files may have queries, keys and values, which the original publishes apart, in one tensor `attn_qkv`. */
+  readonly joinsQkv?: boolean;
+}
+
+/** Modules outside the layers. */
+export const MODEL_MODULES: Readonly<Record<string, string>> = {
+  token_embd: 'model.embed_tokens',
+  output_norm: 'model.norm',
+  output: 'lm_head',
+};
+
+export const LAYERS = 'model.layers';
+
+export const LAYER_MODULES: Readonly<Record<string, string>> = {
+  attn_norm: 'input_layernorm',
+  attn_q: 'self_attn.q_proj',
+  attn_k: 'self_attn.k_proj',
+  attn_v: 'self_attn.v_proj',
+  attn_output: 'self_attn.o_proj',
+  attn_q_norm: 'self_attn.q_norm',
+  attn_k_norm: 'self_attn.k_norm',
+  ffn_norm: 'post_attention_layernorm',
+  ffn_gate: 'mlp.gate_proj',
+  ffn_up: 'mlp.up_proj',
+  ffn_down: 'mlp.down_proj',
+};
+
+/** Modules whose heads have halves that take turns. */
+export const PAIRED_MODULES: readonly string[] = ['attn_q', 'attn_k'];
+
+/** Numbers that models compute their positions from, and no weights. */
+export const ROPE_TENSORS: readonly string[] = [
+  'rope_freqs.weight',
+  'rope_factors_long.weight',
+  'rope_factors_short.weight',
+];
