@@ -159,7 +159,7 @@ export interface DecoderTraits {
   readonly activation?: string;
   readonly tieWordEmbeddings?: boolean;
   /** Left out: `head_dim`, or else the width of the model divided among its heads. */
-  readonly headDim?: number;
+  readonly headDim?: number | undefined;
   /** Tokens that a layer with a window sees. */
   readonly slidingWindow?: number | null;
   /** Whether a layer has the window; `layer_types`, where config.json has it, decides instead. Left out: each has. */

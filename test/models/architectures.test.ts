@@ -7,6 +7,7 @@ import type { Architecture } from '../../src/models/architecture.ts';
 import { cohere, cohere2 } from '../../src/models/architectures/cohere.ts';
 import { deepseekV2 } from '../../src/models/architectures/deepseek.ts';
 import { dots1 } from '../../src/models/architectures/dots1.ts';
+import { ernie45, ernie45Moe } from '../../src/models/architectures/ernie4-5.ts';
 import { exaone4 } from '../../src/models/architectures/exaone4.ts';
 import { gemma } from '../../src/models/architectures/gemma.ts';
 import { gemma2 } from '../../src/models/architectures/gemma2.ts';
@@ -336,6 +337,20 @@ describe('readConfig', () => {
     expect(() => read({ no_rope_layers: [1] })).toThrow(/no_rope_layers must name 4 layers, got 1/);
   });
 
+  it('of ERNIE 4.5 has heads of 128 numbers without experts, and by its width with them', () => {
+    expect(reader(ernie45)({})).toMatchObject({
+      headDim: 128,
+      layerRopes: Array(4).fill({ theta: 500_000 }),
+    });
+    expect(reader(ernie45)({ head_dim: 32 }).headDim).toBe(32);
+    const config = reader(ernie45Moe)({
+      ...EXPERT_FIELDS,
+      moe_layer_start_index: 2,
+      moe_layer_end_index: -1,
+    });
+    expect(config).toMatchObject({ headDim: 16, experts: { layers: [false, false, true, true] } });
+  });
+
   it('of dots.llm1 slides from layer max_window_layers on', () => {
     const read = (fields: object) => reader(dots1)({ ...EXPERT_FIELDS, ...fields }).layerWindows;
     expect(read({ sliding_window: 8, max_window_layers: 3 })).toEqual([null, null, null, 8]);
@@ -403,9 +418,14 @@ describe('readConfig', () => {
       original_max_position_embeddings: 500,
       llama_4_scaling_beta: 0.1,
     };
-    const json = { text_config: { ...FIELDS, sliding_window: null, rope_parameters } };
+    const json = { text_config: { ...FIELDS, model_type: 'ministral3', rope_parameters } };
     const file = { path: 'config.json', architecture: 'Mistral3ForConditionalGeneration', json };
-    expect(mistral3.readConfig(file)).toMatchObject({ maxPositionEmbeddings: 500, longestContext: 500 });
+    expect(mistral3.readConfig(file)).toMatchObject({
+      maxPositionEmbeddings: 500,
+      longestContext: 500,
+      headDim: 128,
+      slidingWindow: null,
+    });
   });
 
   it.each([

@@ -14,7 +14,7 @@ import { biasedMixture, expertsBesideShared } from './deepseek-experts.ts';
 
 export const ernie45: Architecture = {
   architectures: ['Ernie4_5ForCausalLM'],
-  readConfig: readDense,
+  readConfig: (file) => readErnie(file, USUAL_HEAD_DIM),
   load: (context) => loadDecoder(context, { layer: preNormLayer() }),
 };
 
@@ -25,11 +25,15 @@ export const ernie45Moe: Architecture = {
     loadDecoder(context, { layer: preNormLayer({ feedForward: expertsBesideShared(mixture) }) }),
 };
 
+/** Where config.json does not say it, whatever the width of the model; with experts that decides. */
+const USUAL_HEAD_DIM = 128;
+
 const ownFields = z.object({ use_bias: z.boolean().nullish() });
 
-function readDense(file: ConfigFile): ModelConfig {
+function readErnie(file: ConfigFile, usualHeadDim?: number): ModelConfig {
   const { use_bias: bias } = checkModelJson(file.path, file.json, ownFields);
   return readDecoderConfig(file, (fields) => ({
+    headDim: fields.head_dim ?? usualHeadDim,
     normEps: fields.rms_norm_eps ?? 1e-5,
     ropeTheta: 500_000,
     ropeIsInterleaved: true,
@@ -54,7 +58,7 @@ const expertFields = z.object({
 
 function readWithExperts(file: ConfigFile): ModelConfig {
   const fields = checkModelJson(file.path, file.json, expertFields);
-  const config = readDense(file);
+  const config = readErnie(file);
   const { moe_intermediate_size: intermediateSize, moe_layer_end_index: end } = fields;
   const last = end === -1 ? config.numLayers - 1 : (end ?? config.numLayers - 1);
   const isSparse = (layer: number) =>

@@ -14,6 +14,9 @@ export const mistral3: Architecture = {
   load: mistral.load,
 };
 
+const schema = z.object({
+  text_config: z.object({ model_type: z.string().nullish() }),
+});
 const scaledFields = z.object({
   rope_parameters: z
     .object({
@@ -23,8 +26,12 @@ const scaledFields = z.object({
     .nullish(),
 });
 
+/** What Ministral 3 has where config.json does not say it. */
+const USUAL = { sliding_window: null, head_dim: 128 };
+
 function readWhole(file: ConfigFile): ModelConfig {
-  const text = textPart(file);
+  const { model_type } = checkModelJson(file.path, file.json, schema).text_config;
+  const text = textPart(file, model_type === 'ministral3' ? USUAL : {});
   const config = { ...readMistral(text), tensorNames: IN_WHOLE };
   const { rope_parameters: scaled } = checkModelJson(file.path, text.json, scaledFields);
   const original = scaled?.llama_4_scaling_beta ? scaled.original_max_position_embeddings : null;
