@@ -30,6 +30,7 @@ export const TOOL_CALL_PARSERS = [
   'hermes',
   'qwen3_coder',
   'qwen3_xml',
+  'seed_oss',
   'llama3_json',
   'llama4_json',
   'pythonic',

@@ -11,7 +11,7 @@ import { llama3Json } from './tools/llama3-json.ts';
 import { mistral, mistralNamed } from './tools/mistral.ts';
 import { phi4Mini, phi4MiniTagged } from './tools/phi4-mini.ts';
 import { pythonic } from './tools/pythonic.ts';
-import { qwen3Coder } from './tools/qwen3-coder.ts';
+import { qwen3Coder, seedOss } from './tools/qwen3-coder.ts';
 
 /** Some are read in one way, and written as the template shows it. */
 const FORMATS: Readonly<
@@ -20,6 +20,7 @@ const FORMATS: Readonly<
   hermes,
   qwen3_coder: qwen3Coder,
   qwen3_xml: qwen3Coder,
+  seed_oss: seedOss,
   llama3_json: llama3Json,
   llama4_json: llama3Json,
   pythonic,
@@ -42,6 +43,7 @@ const MARKS: readonly (readonly [name: ToolCallParserName, ...marks: string[]])[
   ['deepseek_v3', '<｜tool▁call▁begin｜>', '```json'],
   ['deepseek_v31', '<｜tool▁call▁begin｜>'],
   ['glm45', '<arg_key>'],
+  ['seed_oss', '<seed:tool_call>', '<function='],
   ['qwen3_coder', '<function='],
   ['phi4_mini_json', 'functools'],
   ['phi4_mini_json', '<|/tool_call|>'],

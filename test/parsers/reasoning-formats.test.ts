@@ -142,6 +142,7 @@ const TEMPLATES: Readonly<Record<string, readonly [tools: string | null, reasoni
   'llama.cpp/Qwen-Qwen3-0.6B': ['hermes', 'qwen3'],
   'llama.cpp/Qwen-QwQ-32B': ['hermes', 'qwen3'],
   'llama.cpp/Qwen3.5-4B': ['qwen3_coder', 'qwen3'],
+  'llama.cpp/ByteDance-Seed-OSS': ['seed_oss', 'seed_oss'],
   'llama.cpp/NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use': ['hermes', null],
   'llama.cpp/meta-llama-Llama-3.1-8B-Instruct': ['llama3_json', null],
   'vllm/tool_chat_template_llama3.2_json': ['llama3_json', null],

@@ -86,6 +86,7 @@ function fits(automaton: TokenAutomaton, text: string): boolean {
 /** Calls as no model was trained to write them, but some do, with arguments that do not fit. */
 const OTHERWISE_WRITTEN: Readonly<Record<string, readonly string[]>> = {
   qwen3_coder: ['<function=clock><parameter=x>\n1\n</parameter></function>'],
+  seed_oss: ['<function=clock><parameter=x>1</parameter></function>'],
   llama3_json: [
     '{ "name" : "clock", "parameters": {"x": 1}}',
     '<|python_tag|>{"parameters": {"x": 1}, "name": "clock"}',

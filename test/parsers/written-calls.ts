@@ -26,6 +26,15 @@ export const WRITTEN: Readonly<Record<string, Write>> = {
         return `<tool_call>\n<function=${name}>\n${values.join('')}</function>\n</tool_call>`;
       })
       .join('\n'),
+  seed_oss: (calls) =>
+    calls
+      .map(({ name, arguments: args }) => {
+        const values = Object.entries(args).map(
+          ([key, value]) => `<parameter=${key}>${bare(value)}</parameter>\n`,
+        );
+        return `<seed:tool_call>\n<function=${name}>\n${values.join('')}</function>\n</seed:tool_call>`;
+      })
+      .join('\n'),
   llama3_json: (calls) =>
     calls
       .map(({ name, arguments: args }) => `{"name": ${json(name)}, "parameters": ${json(args)}}`)

@@ -1,4 +1,4 @@
-// Qwen3-Coder: <function=name> with a tag for each parameter, in <tool_call> tags which the model leaves out at times.
+// Qwen3-Coder and Seed-OSS: <function=name> with a tag for each parameter, in tags of their own, which the model leaves out at times.
 
 import type { FunctionTool } from '../answer-parts.ts';
 import type { AnswerWriter } from '../answer-writer.ts';
@@ -6,47 +6,57 @@ import { ArgumentsWriter, taggedArguments } from '../argument-values.ts';
 import type { Reading, TextReader } from '../text-reader.ts';
 import { sequence, type ToolFormat } from '../tool-format.ts';
 
-const BEGIN = '<tool_call>';
-const END = '</tool_call>';
 const FUNCTION = '<function=';
 const FUNCTION_END = '</function>';
 const PARAMETER = '<parameter=';
 const PARAMETER_END = '</parameter>';
-/** A line end before the tag is no part of the value. */
-const VALUE_ENDS = [`\n${PARAMETER_END}`, PARAMETER_END];
 
-export const qwen3Coder: ToolFormat = {
-  tokens: [BEGIN, END],
-  *read(reader, writer, tools) {
-    for (;;) {
-      const begin = yield* reader.copyUntil([BEGIN, FUNCTION], (text) => writer.content(text));
-      if (begin === null) return;
-      const name = yield* reader.attempt(() => readName(reader, begin));
-      if (name === null) writer.content(begin);
-      else yield* readCall(reader, writer, { name, tool: tools.find((tool) => tool.name === name) });
-    }
-  },
-  writing: {
-    trigger: BEGIN,
-    alsoRead: () => [FUNCTION],
-    begin: `${BEGIN}\n`,
-    call: (tool) =>
-      sequence(
-        `${FUNCTION}${tool.name}>\n`,
-        taggedArguments(tool, {
-          before: (name) => `${PARAMETER}${name}>\n`,
-          end: `\n${PARAMETER_END}`,
-          after: '\n',
-        }),
-        FUNCTION_END,
-      ),
-    separator: `\n${END}\n${BEGIN}\n`,
-    end: `\n${END}`,
-  },
-};
+interface Tags {
+  /** Around a call. */
+  readonly begin: string;
+  readonly end: string;
+  /** On either side of a value, and no part of it. */
+  readonly padding: '\n' | '';
+}
 
-function* readName(reader: TextReader, begin: string): Reading<string | null> {
-  if (begin === BEGIN) {
+export const qwen3Coder = functionTags({ begin: '<tool_call>', end: '</tool_call>', padding: '\n' });
+export const seedOss = functionTags({ begin: '<seed:tool_call>', end: '</seed:tool_call>', padding: '' });
+
+function functionTags(tags: Tags): ToolFormat {
+  const { begin, end, padding } = tags;
+  return {
+    tokens: [begin, end],
+    *read(reader, writer, tools) {
+      for (;;) {
+        const found = yield* reader.copyUntil([begin, FUNCTION], (text) => writer.content(text));
+        if (found === null) return;
+        const name = yield* reader.attempt(() => readName(reader, found === begin));
+        if (name === null) writer.content(found);
+        else yield* readCall(reader, writer, tags, { name, tool: tools.find((tool) => tool.name === name) });
+      }
+    },
+    writing: {
+      trigger: begin,
+      alsoRead: () => [FUNCTION],
+      begin: `${begin}\n`,
+      call: (tool) =>
+        sequence(
+          `${FUNCTION}${tool.name}>\n`,
+          taggedArguments(tool, {
+            before: (name) => `${PARAMETER}${name}>${padding}`,
+            end: `${padding}${PARAMETER_END}`,
+            after: '\n',
+          }),
+          FUNCTION_END,
+        ),
+      separator: `\n${end}\n${begin}\n`,
+      end: `\n${end}`,
+    },
+  };
+}
+
+function* readName(reader: TextReader, isTagged: boolean): Reading<string | null> {
+  if (isTagged) {
     yield* reader.advanceOverSpace();
     if (!(yield* reader.takeIf(FUNCTION))) return null;
   }
@@ -65,6 +75,7 @@ function* readTagged(reader: TextReader): Reading<string | null> {
 function* readCall(
   reader: TextReader,
   writer: AnswerWriter,
+  { end, padding }: Tags,
   { name, tool }: { readonly name: string; readonly tool: FunctionTool | undefined },
 ): Reading {
   writer.call(name);
@@ -73,11 +84,11 @@ function* readCall(
     yield* reader.advanceOverSpace();
     const parameter = (yield* reader.takeIf(PARAMETER)) ? yield* readTagged(reader) : null;
     if (parameter === null) break;
-    yield* reader.takeIf('\n');
-    yield* values.read(reader, parameter, VALUE_ENDS);
+    if (padding !== '') yield* reader.takeIf(padding);
+    yield* values.read(reader, parameter, [...new Set([padding + PARAMETER_END, PARAMETER_END])]);
   }
   values.end();
   yield* reader.takeIf(FUNCTION_END);
   yield* reader.advanceOverSpace();
-  yield* reader.takeIf(END);
+  yield* reader.takeIf(end);
 }
