@@ -35,6 +35,7 @@ export const TOOL_CALL_PARSERS = [
   'llama4_json',
   'pythonic',
   'llama4_pythonic',
+  'olmo3',
   'mistral',
   'deepseek_v3',
   'deepseek_v31',

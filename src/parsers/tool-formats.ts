@@ -9,6 +9,7 @@ import { harmony } from './tools/harmony.ts';
 import { hermes } from './tools/hermes.ts';
 import { llama3Json } from './tools/llama3-json.ts';
 import { mistral, mistralNamed } from './tools/mistral.ts';
+import { olmo3 } from './tools/olmo3.ts';
 import { phi4Mini, phi4MiniTagged } from './tools/phi4-mini.ts';
 import { pythonic } from './tools/pythonic.ts';
 import { qwen3Coder, seedOss } from './tools/qwen3-coder.ts';
@@ -25,6 +26,7 @@ const FORMATS: Readonly<
   llama4_json: llama3Json,
   pythonic,
   llama4_pythonic: pythonic,
+  olmo3,
   mistral: (template) => (template.includes('[ARGS]') ? mistralNamed : mistral),
   deepseek_v3: deepseekV3,
   deepseek_v31: deepseekV31,
@@ -45,6 +47,7 @@ const MARKS: readonly (readonly [name: ToolCallParserName, ...marks: string[]])[
   ['glm45', '<arg_key>'],
   ['seed_oss', '<seed:tool_call>', '<function='],
   ['qwen3_coder', '<function='],
+  ['olmo3', '<function_calls>'],
   ['phi4_mini_json', 'functools'],
   ['phi4_mini_json', '<|/tool_call|>'],
   ['granite', '<|tool_call|>'],

@@ -92,6 +92,7 @@ const OTHERWISE_WRITTEN: Readonly<Record<string, readonly string[]>> = {
     '<|python_tag|>{"parameters": {"x": 1}, "name": "clock"}',
   ],
   pythonic: ['[clock(x=1)]', ' [ clock(x=1)]', '<|python_start|>[clock(x=1)]<|python_end|>'],
+  olmo3: ['<function_calls>\n clock( x=1 )\n</function_calls>'],
   openai: [
     '<|channel|>commentary to=clock<|message|>{"x": 1}',
     ' to=functions.clock<|channel|>commentary<|message|>{"x": 1}',

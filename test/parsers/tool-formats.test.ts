@@ -145,6 +145,8 @@ const NO_CALLS: readonly (readonly [format: string, text: string])[] = [
   ['pythonic', '<|python_start|>print(1)<|python_end|>'],
   ['pythonic', '[other(city=1)]'],
   ['pythonic', '[get_weather(=1)]'],
+  ['olmo3', '<function_calls>print(1)</function_calls>'],
+  ['olmo3', 'Write <function_calls> before calls'],
   ['mistral', '[TOOL_CALLS]f[ARGS]none'],
   ['deepseek_v3', '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\nnone'],
   ['deepseek_v31', '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>none'],

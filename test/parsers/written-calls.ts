@@ -14,6 +14,11 @@ const asObject = ({ name, arguments: args }: SampleCall): string =>
   `{"name": ${json(name)}, "arguments": ${json(args)}}`;
 const bare = (value: unknown): string => (typeof value === 'string' ? value : json(value));
 
+const asPython = ({ name, arguments: args }: SampleCall): string => {
+  const values = Object.entries(args).map(([key, value]) => `${key}=${python(value)}`);
+  return `${name}(${values.join(', ')})`;
+};
+
 /** By the name of the parser. */
 export const WRITTEN: Readonly<Record<string, Write>> = {
   hermes: (calls) => calls.map((call) => `<tool_call>\n${asObject(call)}\n</tool_call>`).join('\n'),
@@ -39,13 +44,8 @@ export const WRITTEN: Readonly<Record<string, Write>> = {
     calls
       .map(({ name, arguments: args }) => `{"name": ${json(name)}, "parameters": ${json(args)}}`)
       .join('; '),
-  pythonic: (calls) =>
-    `[${calls
-      .map(({ name, arguments: args }) => {
-        const values = Object.entries(args).map(([key, value]) => `${key}=${python(value)}`);
-        return `${name}(${values.join(', ')})`;
-      })
-      .join(', ')}]`,
+  pythonic: (calls) => `[${calls.map(asPython).join(', ')}]`,
+  olmo3: (calls) => `<function_calls>${calls.map(asPython).join('\n')}</function_calls>`,
   mistral: (calls) => `[TOOL_CALLS][${calls.map(asObject).join(', ')}]`,
   'mistral from version 11 on': (calls) =>
     calls.map(({ name, arguments: args }) => `[TOOL_CALLS]${name}[ARGS]${json(args)}`).join(''),

@@ -20,8 +20,8 @@ export const pythonic: ToolFormat = {
     if (first === null) {
       if (isTagged) writer.content(BEGIN);
     } else {
-      for (let head: CallHead | null = first; head !== null; head = yield* readNext(reader, names)) {
-        yield* readArguments(reader, writer, head);
+      for (let head: PythonCallHead | null = first; head !== null; head = yield* readNext(reader, names)) {
+        yield* readPythonArguments(reader, writer, head);
       }
       if (isTagged) yield* reader.takeIf(END);
     }
@@ -31,26 +31,34 @@ export const pythonic: ToolFormat = {
     trigger: null,
     otherAnswers: '\\s*([^\\s[<][\\s\\S]*|<([^|][\\s\\S]*)?)?',
     begin: '[',
-    call: writtenCall,
+    call: pythonCall,
     separator: ', ',
     end: ']',
   },
 };
 
-interface CallHead {
+interface PythonCallHead {
   readonly name: string;
   /** Null where it has no arguments. */
   readonly argument: string | null;
 }
 
-/** `[name(argument=`, or `[name()` as a whole. */
+/** `[name(argument=`, or `[name()` as a whole; behind another call with a comma in the place of the bracket. */
 function* readHead(
   reader: TextReader,
   names: ReadonlySet<string>,
   isFirst: boolean,
-): Reading<CallHead | null> {
+): Reading<PythonCallHead | null> {
   yield* reader.advanceOverSpace();
   if (!(yield* reader.takeIf(isFirst ? '[' : ','))) return null;
+  return yield* readPythonHead(reader, names);
+}
+
+/** `name(argument=`, or `name()` as a whole; null for what is no call of one of `names`. */
+export function* readPythonHead(
+  reader: TextReader,
+  names: ReadonlySet<string>,
+): Reading<PythonCallHead | null> {
   yield* reader.advanceOverSpace();
   const name = yield* readWord(reader);
   if (!names.has(name) || !(yield* reader.takeIf('('))) return null;
@@ -61,7 +69,7 @@ function* readHead(
 }
 
 /** The call after another one, or the end of the list. */
-function* readNext(reader: TextReader, names: ReadonlySet<string>): Reading<CallHead | null> {
+function* readNext(reader: TextReader, names: ReadonlySet<string>): Reading<PythonCallHead | null> {
   const head = yield* reader.attempt(() => readHead(reader, names, false));
   if (head !== null) return head;
   yield* reader.advanceOverSpace();
@@ -69,7 +77,12 @@ function* readNext(reader: TextReader, names: ReadonlySet<string>): Reading<Call
   return null;
 }
 
-function* readArguments(reader: TextReader, writer: AnswerWriter, head: CallHead): Reading {
+/** What follows the head of a call, to its end. */
+export function* readPythonArguments(
+  reader: TextReader,
+  writer: AnswerWriter,
+  head: PythonCallHead,
+): Reading {
   writer.call(head.name);
   if (head.argument === null) {
     writer.arguments('{}');
@@ -108,7 +121,7 @@ function* readWord(reader: TextReader): Reading<string> {
 }
 
 /** Values are written as JSON, which is read as well; those that may be left out come last. */
-function writtenCall(tool: FunctionTool): Constraint {
+export function pythonCall(tool: FunctionTool): Constraint {
   const written = parametersOf(tool).map(({ name, schema, isRequired }) => ({
     isRequired,
     argument: sequence(`${name}=`, json(schema)),
