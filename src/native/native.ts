@@ -142,6 +142,10 @@ export interface NativeBackend {
     headDim: number,
     dtype: 'f32' | 'bf16' | 'fp8' | 'int8',
     keysAreValues: boolean,
+    /** Numbers that layers without keys and values keep of a sequence: see `StateShape`. */
+    stateLayers: number,
+    stateSlots: number,
+    stateWidth: number,
     /** Whether other processes of this host may be given the memory to read. */
     isShared: boolean,
   ): number;
@@ -195,6 +199,12 @@ export interface NativeBackend {
     activation: NativeActivation,
     isBf16: boolean,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  gate(
+    opening: 'silu' | 'sigmoid' | 'identity',
+    isBf16Input: boolean,
+    isBf16: boolean,
+    ...rest: [...x: TensorArgs, ...gate: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   cast(isBf16: boolean, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
   addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
@@ -253,7 +263,38 @@ export interface NativeBackend {
     sends: Int32Array,
     /** Of each sequence, -1 for none; empty where no sequence has one. */
     adapters: Int32Array,
+    /** Of each sequence, -1 for none; empty where the cache has no states. */
+    stateSlots: Int32Array,
   ): number;
+  /** `bias` -1 is none. */
+  convolve(
+    step: number,
+    layer: number,
+    first: number,
+    weight: number,
+    bias: number,
+    isSilu: boolean,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  gatedDelta(
+    step: number,
+    layer: number,
+    first: number,
+    keyHeads: number,
+    keyDim: number,
+    heads: number,
+    valueDim: number,
+    rates: number,
+    rateBias: number,
+    ...rest: [
+      ...q: TensorArgs,
+      ...k: TensorArgs,
+      ...v: TensorArgs,
+      ...forgetting: TensorArgs,
+      ...writing: TensorArgs,
+      ...out: TensorArgs,
+    ]
+  ): StreamPosition;
   rope(
     table: number,
     headDim: number,

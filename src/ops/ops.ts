@@ -41,10 +41,21 @@ export interface KvCacheShape {
    * one group: it has a row for each layer of the largest one. Left out: all layers are one group.
    */
   readonly layerGroups?: readonly number[];
+  /** Of layers that keep a state in the place of keys and values, which `layers` does not count. Left out: there are none. */
+  readonly states?: StateShape | undefined;
+}
+
+/** What layers keep of each sequence from step to step where they have no keys and values: numbers that ops give a meaning to. */
+export interface StateShape {
+  readonly layers: number;
+  /** Sequences that have one at the same time. */
+  readonly slots: number;
+  /** Numbers of f32 that one layer keeps of one sequence. */
+  readonly width: number;
 }
 
 /**
- * The paged KV memory of all layers. A layer block, one row of one block, is `layerBlockBytes` contiguous bytes: its
+ * The paged KV memory of all layers, and their states. A layer block, one row of one block, is `layerBlockBytes` contiguous bytes: its
  * keys, then its values where they are others; the order inside is the backend's own.
  */
 export interface KvCache {
@@ -69,7 +80,7 @@ export interface AttentionBatch {
   readonly maxBlocks: number;
 }
 
-/** Of a token whose keys and values are not kept: a row that fills a batch up. */
+/** Of a token whose keys and values are not kept, and of a sequence whose state is not: a row that fills a batch up. */
 export const NO_SLOT = -1;
 
 /** The arrays of one step over the flattened batch, the tokens of all sequences in a row. */
@@ -86,6 +97,11 @@ export interface StepArrays {
   readonly sends?: Int32Array | undefined;
   /** [numSequences] the adapter that computes each sequence, or NO_ADAPTER. Left out where the model alone computes all. */
   readonly adapters?: Int32Array | undefined;
+  /**
+   * [numSequences] the slot of each sequence's state, another one for each. A sequence whose rows are all of its context begins with a
+   * state of zeros, whatever the slot has; such a one may have NO_SLOT. Left out where the cache has no states.
+   */
+  readonly stateSlots?: Int32Array | undefined;
 }
 
 /**
@@ -147,6 +163,66 @@ export interface HeadPreparation {
   /** As by `rope`; left out, none. */
   readonly rotation?: { readonly table: Vector; readonly heads: RopeHeads } | undefined;
 }
+
+/** Where a layer keeps its state of a sequence. */
+export interface StatePlace {
+  /** Among the layers that keep states. */
+  readonly layer: number;
+  /** The first number of the op's own state among those that the layer keeps. */
+  readonly first: number;
+}
+
+/** A convolution over time of each channel by itself. Its state is [taps - 1, channels]: the inputs before, the oldest first. */
+export interface Convolution extends StatePlace {
+  /** [taps, channels]; the last tap is that of the token itself. */
+  readonly weight: Vector;
+  /** [channels] */
+  readonly bias?: Vector | null;
+  readonly activation: 'silu' | 'identity';
+}
+
+/**
+ * A rule by which the state of a head, a matrix [keyDim, valueDim], follows its tokens. Its state has `deltaStateWidth` numbers; their
+ * order is the backend's own.
+ */
+export interface DeltaRule extends StatePlace {
+  /** Heads of queries and keys; each is that of as many neighbouring heads of values. */
+  readonly keyHeads: number;
+  readonly keyDim: number;
+  readonly heads: number;
+  readonly valueDim: number;
+  /** [heads], below 0: how fast a head forgets. */
+  readonly rates: Vector;
+  /** [heads] */
+  readonly rateBias: Vector;
+}
+
+/** What the tokens of a step bring to a delta rule, all f32. */
+export interface DeltaTokens {
+  /** [tokens, keyHeads * keyDim] */
+  readonly q: Tensor;
+  readonly k: Tensor;
+  /** [tokens, heads * valueDim] */
+  readonly v: Tensor;
+  /** [tokens, heads] */
+  readonly forgetting: Tensor;
+  readonly writing: Tensor;
+}
+
+/** Columns of values that a state has side by side. */
+const STATE_COLUMNS = 16;
+
+/** Numbers of the state of `gatedDelta`: heads have whole vectors of columns. */
+export function deltaStateWidth({
+  heads,
+  keyDim,
+  valueDim,
+}: Pick<DeltaRule, 'heads' | 'keyDim' | 'valueDim'>): number {
+  return heads * keyDim * STATE_COLUMNS * Math.ceil(valueDim / STATE_COLUMNS);
+}
+
+/** What lets numbers through: x * sigmoid(x), sigmoid(x), x. */
+export type Gate = 'silu' | 'sigmoid' | 'identity';
 
 /** silu: x * sigmoid(x). gelu: x * P(X <= x) of a normal X; gelu_tanh: its approximation by a tanh. relu: max(x, 0). */
 export type Activation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu';
@@ -361,6 +437,9 @@ export interface Ops {
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor;
 
+  /** x [tokens, cols], f32 or bf16, and gate [tokens, cols] f32 -> [tokens, cols] in `dtype`: x * opening(gate). */
+  gate(x: Tensor, gate: Tensor, opening: Gate, dtype: ComputeDType): Tensor;
+
   /** x [tokens, cols] f32 -> [tokens, cols], rounded to `dtype`. */
   cast(x: Tensor, dtype: ComputeDType): Tensor;
 
@@ -421,6 +500,19 @@ export interface Ops {
    * sequence are the last of its `contextLengths` positions; each sees those up to its own, unless it is told otherwise.
    */
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor;
+
+  /**
+   * x [tokens, channels] f32 -> [tokens, channels] f32: activation(bias + the sum over taps of weight * x), the tokens of a
+   * sequence one after the other; before the first one there are zeros.
+   */
+  convolve(x: Tensor, step: StepInputs, how: Convolution): Tensor;
+
+  /**
+   * The gated delta rule (Yang, Kautz and Hatamizadeh, 2024) -> [tokens, heads * valueDim] f32. With the decay
+   * d = exp(rate * softplus(forgetting + rateBias)) a token changes the state S to d S + k (v - d kᵀS) sigmoid(writing), and
+   * reads qᵀS.
+   */
+  gatedDelta(tokens: DeltaTokens, step: StepInputs, rule: DeltaRule): Tensor;
 
   /**
    * Means of rows of x [tokens, cols] f32 -> [starts.length - 1, cols]: row i is that of rows starts[i] up to starts[i + 1] - 1,

@@ -8,4 +8,7 @@ enum class Activation : int { Silu = 0, Gelu = 1, GeluTanh = 2, Relu = 3 };
 /// What becomes of a gate and what it lets through: an activation of the gate times the other, or a function of both.
 enum class GatedActivation : int { Silu = 0, Gelu = 1, GeluTanh = 2, Relu = 3, ClampedSwiglu = 4 };
 
+/// How a gate lets numbers through.
+enum class Gate : int { Silu = 0, Sigmoid = 1, Identity = 2 };
+
 }  // namespace svc

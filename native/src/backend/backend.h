@@ -90,6 +90,21 @@ struct HeadWeights {
   bool keepsRest;
 };
 
+/// What layers keep of each sequence where they have no keys and values: numbers of f32.
+struct StateShape {
+  int layers = 0;
+  int slots = 0;
+  int64_t width = 0;
+
+  int64_t numbers() const { return layers * slots * width; }
+};
+
+/// Where a layer keeps what an op remembers of a sequence: its numbers of the slot from `first` on.
+struct StatePlace {
+  int layer;
+  int64_t first;
+};
+
 struct KvCacheShape {
   LayerPlaces layers;
   int blocks;
@@ -99,6 +114,7 @@ struct KvCacheShape {
   KvFormat format;
   /// Whether values are the keys themselves, and only keys are kept.
   bool keysAreValues;
+  StateShape states;
 };
 
 struct KvCache {
@@ -141,6 +157,37 @@ struct HeadPreparation {
   /// Of their rotation; null is none.
   const Vector* table;
   RopeHeads rope;
+};
+
+/// A convolution of each channel over time; its state is [taps - 1, channels], the oldest inputs first.
+struct Convolution {
+  StatePlace place;
+  /// [taps, channels]
+  const Vector* weight;
+  int taps;
+  /// [channels]; null is none.
+  const Vector* bias;
+  /// Else nothing follows the sum.
+  bool isSilu;
+};
+
+/// The gated delta rule: a head has a state [keyDim, valueDim], in panels of `kStateColumns` columns.
+struct DeltaRule {
+  StatePlace place;
+  int keyHeads;
+  int keyDim;
+  int heads;
+  int valueDim;
+  /// [heads] each
+  const Vector* rates;
+  const Vector* rateBias;
+};
+
+constexpr int kStateColumns = 16;
+
+/// What the tokens of a step bring to a delta rule.
+struct DeltaTokens {
+  Rows q, k, v, forgetting, writing;
 };
 
 /// Launches of steps that are recorded as graphs, and launched again as such.
@@ -224,6 +271,8 @@ class Backend {
     return storeKv(step, how.layer, k, v);
   }
   virtual StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) = 0;
+  virtual StreamPosition convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) = 0;
+  virtual StreamPosition gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) = 0;
 
   virtual StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) = 0;
   virtual StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) = 0;
@@ -239,6 +288,7 @@ class Backend {
   virtual StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight,
                                     GatedActivation activation, Rows x, Rows out) = 0;
   virtual StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) = 0;
+  virtual StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;
   virtual StreamPosition scale(float factor, Rows x, int64_t cols) = 0;

@@ -32,9 +32,15 @@ struct StepInputs {
   int32_t lastPosition;
   /// Empty where the model alone computes all rows.
   std::vector<AdapterRows> adapterRows = {};
+  /// [sequences] of those whose state is not kept, -1; empty where the cache has no states.
+  std::vector<int32_t> stateSlots = {};
 
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
   int sequences() const { return static_cast<int>(contextLengths.size()); }
+  /// Whether nothing of a sequence was computed before.
+  bool begins(int sequence) const {
+    return contextLengths[sequence] == queryStarts[sequence + 1] - queryStarts[sequence];
+  }
   const int32_t* slotsOf(int group) const { return slots.data() + group * tokens(); }
   const int32_t* tableOf(int group, int sequence) const {
     return blockTables.data() + (static_cast<size_t>(group) * sequences() + sequence) * maxBlocks;

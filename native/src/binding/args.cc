@@ -43,6 +43,14 @@ Activation Args::activation() {
   fail("silu, gelu, gelu_tanh or relu", name);
 }
 
+Gate Args::gate() {
+  const std::string name = info_[next_++].ToString();
+  if (name == "silu") return Gate::Silu;
+  if (name == "sigmoid") return Gate::Sigmoid;
+  if (name == "identity") return Gate::Identity;
+  fail("silu, sigmoid or identity", name);
+}
+
 GatedActivation Args::gatedActivation() {
   if (std::string(info_[next_].ToString()) != "clamped_swiglu") return static_cast<GatedActivation>(activation());
   ++next_;

@@ -57,6 +57,8 @@ class Args {
   Activation activation();
   /// The same or clamped_swiglu.
   GatedActivation gatedActivation();
+  /// silu, sigmoid or identity.
+  Gate gate();
   /// The number that comes next.
   int64_t peekInteger() const { return info_[next_].ToNumber().Int64Value(); }
   /// Columns of the tensor whose four numbers come next.

@@ -100,6 +100,11 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   void checkRope(const Args&, const RopeHeads&, const Vector& table, int64_t cols) const;
   StreamPosition stored(int layer, StreamPosition position);
 
+  // recurrent.cc
+  Napi::Value convolve(const Info&);
+  Napi::Value gatedDelta(const Info&);
+  StatePlace statePlaceAt(Args&, const Backend::Step&);
+
   // elementwise.cc
   Napi::Value embedding(const Info&);
   Napi::Value rmsNorm(const Info&);
@@ -107,6 +112,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value qkNorm(const Info&);
   Napi::Value headLayerNorm(const Info&);
   Napi::Value activate(const Info&);
+  Napi::Value gate(const Info&);
   Napi::Value cast(const Info&);
   Napi::Value addScaled(const Info&);
   Napi::Value scale(const Info&);

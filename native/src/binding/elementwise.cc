@@ -80,6 +80,19 @@ Napi::Value BackendObject::activate(const Info& info) {
   return recorded(info, a, backend().activate(activation, x, cols, dtype, out));
 }
 
+/// gate(opening, isBf16 of x, isBf16, x[4], gate[4], out[4])
+Napi::Value BackendObject::gate(const Info& info) {
+  Args a = args("gate", info);
+  const Gate opening = a.gate();
+  const DType inputDType = a.dtypeFlag(), dtype = a.dtypeFlag();
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(inputDType, cols), gate = a.rows(DType::F32, cols);
+  const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
+  a.expectEqual("rows of the gate", x.rows, gate.rows);
+  a.expectEqual("rows of the output", x.rows, out.rows);
+  return recorded(info, a, backend().gate(opening, inputDType, x, gate, cols, dtype, out));
+}
+
 /// cast(isBf16, x[4], out[4])
 Napi::Value BackendObject::cast(const Info& info) {
   Args a = args("cast", info);

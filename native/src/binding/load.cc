@@ -127,6 +127,16 @@ LayerPlaces layerPlacesFrom(Span<const int32_t> layerGroups) {
   return LayerPlaces(groups);
 }
 
+/// What stands behind keysAreValues.
+StateShape stateShapeFrom(const Napi::CallbackInfo& info) {
+  const auto number = [&](size_t index, const char* what) {
+    const int64_t value = info[index].ToNumber().Int64Value();
+    if (value < 0 || value > INT32_MAX) throw ArgumentError("makeKvCache", std::string(what) + " of 0 or more", std::to_string(value));
+    return static_cast<int>(value);
+  };
+  return {number(7, "stateLayers"), number(8, "stateSlots"), number(9, "stateWidth")};
+}
+
 /// Sums of int8 stay within 32 bits up to this k.
 constexpr int kMostInt8K = 1 << 16;
 
@@ -299,17 +309,17 @@ Napi::Value BackendObject::makeVector(const Info& info) {
   return addTo(vectors_, backend().makeVector(args("makeVector", info).float32s(0).copy()), info.Env());
 }
 
-/// makeKvCache(layerGroups, blocks, blockSize, kvHeads, headDim, format, keysAreValues, isShared)
+/// makeKvCache(layerGroups, blocks, blockSize, kvHeads, headDim, format, keysAreValues, stateLayers, stateSlots, stateWidth, isShared)
 Napi::Value BackendObject::makeKvCache(const Info& info) {
   const Span<const int32_t> layerGroups = args("makeKvCache", info).int32s(0);
   const KvCacheShape shape{layerPlacesFrom(layerGroups),  sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
                            sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), kvFormatFrom(info[5]),
-                           info[6].ToBoolean()};
+                           info[6].ToBoolean(),          stateShapeFrom(info)};
   if (shape.blockSize % 16 != 0) {
     throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(shape.blockSize));
   }
   if (shape.headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(shape.headDim));
-  return addTo(caches_, backend().makeKvCache(shape, info[7].ToBoolean()), info.Env());
+  return addTo(caches_, backend().makeKvCache(shape, info[10].ToBoolean()), info.Env());
 }
 
 /// freeKvCache(cache): no op may be called with it, or with a step of it, any more.

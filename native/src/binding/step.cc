@@ -44,6 +44,19 @@ std::vector<AdapterRows> adapterRowsOf(const std::vector<int32_t>& queryStarts, 
   return all;
 }
 
+/// A slot of its own for each sequence, or none; one without begins, since nothing was kept of it.
+void checkStateSlots(const Args& a, const StepInputs& step) {
+  const StateShape& states = step.cache->shape.states;
+  const std::vector<int32_t>& slots = step.stateSlots;
+  a.expectEqual("state slots", states.layers == 0 ? 0 : step.sequences(), static_cast<int64_t>(slots.size()));
+  a.expectWithin("state slots", {slots.data(), static_cast<int64_t>(slots.size())}, -1, states.slots);
+  std::vector<bool> isTaken(states.slots);
+  for (int i = 0; i < static_cast<int>(slots.size()); ++i) {
+    if (slots[i] < 0 ? !step.begins(i) : isTaken[slots[i]]) a.fail("a state slot for each sequence", "another one");
+    if (slots[i] >= 0) isTaken[slots[i]] = true;
+  }
+}
+
 /// Of a token whose keys and values are not kept.
 constexpr int64_t kNoSlot = -1;
 
@@ -51,7 +64,8 @@ std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return
 
 }  // namespace
 
-/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends, adapters): its number.
+/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends, adapters, stateSlots):
+/// its number.
 Napi::Value BackendObject::beginStep(const Info& info) {
   Args a = args("beginStep", info);
   const KvCache& cache = cacheAt(a);
@@ -59,7 +73,7 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   const int64_t sequences = a.integerIn(0, 1 << 20, "sequences");
   const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
-  const Span<const int32_t> sends = a.int32s(0), adapters = a.int32s(0);
+  const Span<const int32_t> sends = a.int32s(0), adapters = a.int32s(0), stateSlots = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
   a.expectEqual("slots", positions.length * cache.shape.layers.groups, slots.length);
   a.expectWithin("slots", slots, kNoSlot, int64_t{cache.shape.blocks} * cache.shape.blockSize);
@@ -81,6 +95,8 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
   if (adapters.length > 0) a.expectEqual("adapters", sequences, adapters.length);
   step.adapterRows = adapterRowsOf(step.queryStarts, adapters);
+  step.stateSlots = stateSlots.copy();
+  checkStateSlots(a, step);
   const bool isSending = sends.length > 0;
   if (isSending && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
   step_ = backend().beginStep(std::move(step));

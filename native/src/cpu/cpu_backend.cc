@@ -75,6 +75,15 @@ StreamPosition CpuBackend::attention(const Step& step, const AttentionOptions& o
   });
 }
 
+StreamPosition CpuBackend::convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) {
+  return stream_.record([this, step, how, x, channels, out] { runConvolve(pool_, kernels_, *step, how, x, channels, out); });
+}
+
+StreamPosition CpuBackend::gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) {
+  return stream_.record(
+      [this, step, rule, tokens, out] { runGatedDelta(pool_, kernels_, deltaMemory_, *step, rule, tokens, out); });
+}
+
 StreamPosition CpuBackend::embedding(const Weight& table, TokenIds tokens, Rows out) {
   return stream_.record([this, &table = packed(table), tokens = std::move(tokens), out] {
     runEmbedding(pool_, table, tokens.first, tokens.resolve(), out);
@@ -146,6 +155,12 @@ StreamPosition CpuBackend::experts(const Experts& experts, Rows logits, Rows x, 
 StreamPosition CpuBackend::activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) {
   return stream_.record(
       [this, activation, x, cols, dtype, out] { runActivate(pool_, kernels_, activation, x, cols, dtype, out); });
+}
+
+StreamPosition CpuBackend::gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) {
+  return stream_.record([this, opening, inputDType, x, gate, cols, dtype, out] {
+    runGate(pool_, kernels_, opening, inputDType, x, gate, cols, dtype, out);
+  });
 }
 
 StreamPosition CpuBackend::cast(Rows x, int64_t cols, DType dtype, Rows out) {

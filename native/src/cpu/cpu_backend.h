@@ -18,6 +18,7 @@
 #include "cpu/packed_weight.h"
 #include "cpu/paged_attention.h"
 #include "cpu/rank_ops.h"
+#include "cpu/recurrent.h"
 #include "memory/arena.h"
 #include "threads/pool.h"
 #include "threads/stream.h"
@@ -66,6 +67,9 @@ class CpuBackend final : public Backend {
   StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) override;
   StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) override;
 
+  StreamPosition convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) override;
+  StreamPosition gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) override;
+
   StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
   StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) override;
@@ -78,6 +82,7 @@ class CpuBackend final : public Backend {
   StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
                             Rows x, Rows out) override;
   StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) override;
   StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) override;
   StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
   StreamPosition scale(float factor, Rows x, int64_t cols) override;
@@ -122,6 +127,7 @@ class CpuBackend final : public Backend {
   std::deque<Experts> experts_;
   std::list<HostKvCache> caches_;
   AttentionMemory attentionMemory_;
+  DeltaMemory deltaMemory_;
   ProductMemory productMemory_;
   ExpertsMemory expertsMemory_;
   LoraMemory loraMemory_;

@@ -58,12 +58,14 @@ bool hasAmx() {
 
 constexpr Candidate kCandidates[] = {
 #if defined(__x86_64__)
-    {"amx-bf16", hasAmx, make<avx512::addMatmul, avx512::addAttention, avx512::addElementwise, amx::addMatmul, amx::addAttention>},
-    {"avx512-bf16", hasAvx512Bf16, make<avx512::addMatmul, avx512::addAttention, avx512::addElementwise>},
-    {"avx2", hasAvx2, make<avx2::addMatmul, avx2::addAttention, avx2::addElementwise>},
+    {"amx-bf16", hasAmx,
+     make<avx512::addMatmul, avx512::addAttention, avx512::addElementwise, avx512::addRecurrent, amx::addMatmul, amx::addAttention>},
+    {"avx512-bf16", hasAvx512Bf16,
+     make<avx512::addMatmul, avx512::addAttention, avx512::addElementwise, avx512::addRecurrent>},
+    {"avx2", hasAvx2, make<avx2::addMatmul, avx2::addAttention, avx2::addElementwise, avx2::addRecurrent>},
 #endif
     {"portable", [] { return true; },
-     make<portable::addMatmul, portable::addAttention, portable::addElementwise>},
+     make<portable::addMatmul, portable::addAttention, portable::addElementwise, portable::addRecurrent>},
 };
 
 }  // namespace

@@ -19,16 +19,19 @@ namespace portable {
 void addMatmul(KernelSet&);
 void addAttention(KernelSet&);
 void addElementwise(KernelSet&);
+void addRecurrent(KernelSet&);
 }  // namespace portable
 namespace avx2 {
 void addMatmul(KernelSet&);
 void addAttention(KernelSet&);
 void addElementwise(KernelSet&);
+void addRecurrent(KernelSet&);
 }  // namespace avx2
 namespace avx512 {
 void addMatmul(KernelSet&);
 void addAttention(KernelSet&);
 void addElementwise(KernelSet&);
+void addRecurrent(KernelSet&);
 }  // namespace avx512
 namespace amx {
 /// Replaces the bf16 and int8 products of the AVX-512 set.

@@ -98,6 +98,16 @@ void runActivate(ThreadPool& pool, const KernelSet& set, Activation activation, 
   });
 }
 
+void runGate(ThreadPool& pool, const KernelSet& set, Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols,
+             DType dtype, Rows out) {
+  const auto kernel = set.gate[static_cast<int>(inputDType)][static_cast<int>(dtype)];
+  eachRow(pool, x.rows, cols, [&](int64_t row) {
+    char* to = rowAt(out, row, dtype);
+    kernel(opening, rowAt(x, row, inputDType), floatsAt(gate, row), static_cast<int>(cols), to);
+    clearPadding(to, dtype, cols);
+  });
+}
+
 void runCast(ThreadPool& pool, const KernelSet& set, Rows x, int64_t cols, DType dtype, Rows out) {
   eachRow(pool, x.rows, cols, [&](int64_t row) { convertRow(set, floatsAt(x, row), cols, dtype, rowAt(out, row, dtype)); });
 }

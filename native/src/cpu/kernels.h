@@ -297,6 +297,8 @@ struct KernelSet {
   void (*ropeInterleaved)(float* head, const float* table, int dims);
   /// By DType of the output, F32 and Bf16.
   void (*activate[2])(Activation, const float* x, int cols, void* out);
+  /// By DType of x and of the output, F32 and Bf16: out = x * opening(gate)
+  void (*gate[2][2])(Gate opening, const void* x, const float* gate, int cols, void* out);
   /// residual += x * factor
   void (*addScaled)(float* residual, const float* x, float factor, int cols);
   void (*scale)(float* x, float factor, int cols);
@@ -305,6 +307,17 @@ struct KernelSet {
   /// By DType of the source, all three.
   void (*widen[3])(const void* in, float* out, int64_t count);
   void (*narrow)(const float* in, uint16_t* out, int64_t count);
+
+  /// One token of `cols` channels: out = bias + the sum of weight * inputs over `taps` rows of each, the weights' `stride` apart; then
+  /// silu, where that follows.
+  void (*convolve)(const float* const* inputs, int taps, const float* weight, int64_t stride, const float* bias, int cols,
+                   bool isSilu, float* out);
+  /// Of one token: decays = exp(rates * softplus(forgetting + rateBias)), shares = sigmoid(writing).
+  void (*deltaGates)(const float* forgetting, const float* writing, const float* rates, const float* rateBias, int heads,
+                     float* decays, float* shares);
+  /// state [keyDim, 16] = decay * state + k * change, of which out [columns] = q · state; change = (v - decay * k · state) * share.
+  void (*deltaStep)(float* state, const float* q, const float* k, int keyDim, const float* v, int columns, float decay,
+                    float share, float* out);
 
   /// Whether one of them is NaN or above all numbers; minus infinity is a token that is forbidden.
   bool (*hasBroken)(const float* logits, int count);

@@ -74,7 +74,7 @@ void storeScale(const KvLayout& kv, char* tile, size_t tileBytes, int lane, floa
 }  // namespace
 
 HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
-  const auto& [layers, blocks, blockSize, kvHeads, headDim, format, keysAreValues] = shape;
+  const auto& [layers, blocks, blockSize, kvHeads, headDim, format, keysAreValues, states] = shape;
   KvLayout kv{};
   kv.format = format;
   kv.headDim = headDim;
@@ -92,12 +92,13 @@ HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
   LayerBlockShape layerBlock{static_cast<uint32_t>(kvHeads), static_cast<uint32_t>(blockSize), kLanes, {kv.keyTileBytes}};
   if (!keysAreValues) layerBlock.tileBytes.push_back(kv.valueTileBytes);
   const size_t bytes = kv.layerBlockBytes * blocks * layers.rows;
+  const size_t stateBytes = states.numbers() * sizeof(float);
   if (isShared) {
     auto pages = std::make_shared<SharedPages>(bytes);
-    return {{shape, kv.layerBlockBytes, std::move(layerBlock), {pages, nullptr}}, kv, pages->data(), Pages()};
+    return {{shape, kv.layerBlockBytes, std::move(layerBlock), {pages, nullptr}}, kv, pages->data(), Pages(), Pages(stateBytes)};
   }
   Pages pages(bytes);
-  return {{shape, kv.layerBlockBytes, std::move(layerBlock), {}}, kv, pages.data(), std::move(pages)};
+  return {{shape, kv.layerBlockBytes, std::move(layerBlock), {}}, kv, pages.data(), std::move(pages), Pages(stateBytes)};
 }
 
 void runStoreKv(ThreadPool& pool, const KernelSet& set, const HostKvCache& cache, int layer, Rows k, Rows v,

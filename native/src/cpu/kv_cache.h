@@ -14,10 +14,18 @@ struct HostKvCache : KvCache {
   /// or in `own`.
   char* data;
   Pages own;
+  /// [layer][slot][width], the same way.
+  Pages states;
 
   /// The row of a layer, [block].
   char* layer(int index) const {
     return data + static_cast<size_t>(shape.layers.of[index].row) * shape.blocks * layerBlockBytes;
+  }
+
+  /// What a layer keeps of the sequence in a slot, for an op.
+  float* state(const StatePlace& place, int slot) const {
+    float* const numbers = reinterpret_cast<float*>(states.data());
+    return numbers + (int64_t{place.layer} * shape.states.slots + slot) * shape.states.width + place.first;
   }
 };
 

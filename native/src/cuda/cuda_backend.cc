@@ -16,6 +16,7 @@ void expectServed(const KvCacheShape& shape) {
   };
   const bool isKnown = shape.format == KvFormat::F32 ||
                        (shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1));
+  if (shape.states.layers > 0) refuse("layers with states are");
   if (!isKnown) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");
 }
 

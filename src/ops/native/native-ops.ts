@@ -12,7 +12,11 @@ import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
   AttentionOptions,
+  Convolution,
+  DeltaRule,
+  DeltaTokens,
   DeviceMemory,
+  Gate,
   GatedActivation,
   HeadPreparation,
   IdLists,
@@ -284,6 +288,16 @@ export class NativeOps implements Ops {
     return out;
   }
 
+  gate(x: Tensor, gate: Tensor, opening: Gate, dtype: ComputeDType): Tensor {
+    const { rows, cols } = x;
+    const input = expectTensor('gate', 'x', x, {});
+    const by = expectTensor('gate', 'gate', gate, { rows, cols, dtype: 'f32' });
+    const out = this.#arena.allocate(rows, cols, dtype);
+    const tensors = [...argsOf(input), ...argsOf(by), ...argsOf(out)] as const;
+    this.#guard(() => this.#native.gate(opening, x.dtype === 'bf16', dtype === 'bf16', ...tensors));
+    return out;
+  }
+
   cast(x: Tensor, dtype: ComputeDType): Tensor {
     const input = expectTensor('cast', 'x', x, { dtype: 'f32' });
     const out = this.#arena.allocate(x.rows, x.cols, dtype);
@@ -343,7 +357,8 @@ export class NativeOps implements Ops {
 
   beginStep(cache: KvCache, arrays: StepArrays): StepInputs {
     const { index } = this.#own('beginStep', cache, NativeKvCache);
-    const { positions, slotMapping, batch, sends = NO_INTEGERS, adapters = NO_INTEGERS } = arrays;
+    const { positions, slotMapping, batch } = arrays;
+    const { sends = NO_INTEGERS, adapters = NO_INTEGERS, stateSlots = NO_INTEGERS } = arrays;
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
     const id = this.#guard(() =>
       this.#native.beginStep(
@@ -357,6 +372,7 @@ export class NativeOps implements Ops {
         maxBlocks,
         sends,
         adapters,
+        stateSlots,
       ),
     );
     return new NativeStepInputs(this.#native, id, cache, arrays);
@@ -421,6 +437,38 @@ export class NativeOps implements Ops {
     const numbers = [layer, isBidirectional, scale, window ?? 0, softcap ?? 0, sinksIndex] as const;
     const out = this.#arena.allocate(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype));
     this.#guard(() => this.#native.attention(id, ...numbers, ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  convolve(x: Tensor, step: StepInputs, how: Convolution): Tensor {
+    const { layer, first, weight, bias, activation } = how;
+    const { id, numTokens: rows } = this.#own('convolve', step, NativeStepInputs);
+    const input = expectTensor('convolve', 'x', x, { rows, dtype: 'f32' });
+    const { index } = this.#own('convolve', weight, NativeVector);
+    const biasIndex = bias ? this.#own('convolve', bias, NativeVector).index : NO_VECTOR;
+    const out = this.#arena.allocate(rows, x.cols, 'f32');
+    const numbers = [layer, first, index, biasIndex, activation === 'silu'] as const;
+    this.#guard(() => this.#native.convolve(id, ...numbers, ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  gatedDelta(tokens: DeltaTokens, step: StepInputs, rule: DeltaRule): Tensor {
+    const { layer, first, keyHeads, keyDim, heads, valueDim } = rule;
+    const { id, numTokens: rows } = this.#own('gatedDelta', step, NativeStepInputs);
+    const argsOfInput = (name: keyof DeltaTokens, cols: number) =>
+      argsOf(expectTensor('gatedDelta', name, tokens[name], { rows, cols, dtype: 'f32' }));
+    const inputs = [
+      ...argsOfInput('q', keyHeads * keyDim),
+      ...argsOfInput('k', keyHeads * keyDim),
+      ...argsOfInput('v', heads * valueDim),
+      ...argsOfInput('forgetting', heads),
+      ...argsOfInput('writing', heads),
+    ] as const;
+    const rates = this.#own('gatedDelta', rule.rates, NativeVector).index;
+    const rateBias = this.#own('gatedDelta', rule.rateBias, NativeVector).index;
+    const out = this.#arena.allocate(rows, heads * valueDim, 'f32');
+    const numbers = [layer, first, keyHeads, keyDim, heads, valueDim, rates, rateBias] as const;
+    this.#guard(() => this.#native.gatedDelta(id, ...numbers, ...inputs, ...argsOf(out)));
     return out;
   }
 

@@ -2,7 +2,7 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
-import type { Activation, GatedActivation, Tensor } from '../ops.ts';
+import type { Activation, Gate, GatedActivation, Tensor } from '../ops.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
 /** Of one number. */
@@ -28,6 +28,26 @@ export const GATED_ACTIVATIONS: Readonly<Record<GatedActivation, (gate: number, 
 /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */
 export function activate(x: Tensor, activation: Activation, dtype: ComputeDType): RefTensor {
   return map('activate', x, dtype, ACTIVATIONS[activation]);
+}
+
+const GATES: Readonly<Record<Gate, (x: number) => number>> = {
+  silu: ACTIVATIONS.silu,
+  sigmoid: (x) => 1 / (1 + Math.exp(-x)),
+  identity: (x) => x,
+};
+
+/** x, gate [tokens, cols] -> [tokens, cols] in `dtype`: x * opening(gate). */
+export function gate(x: Tensor, by: Tensor, opening: Gate, dtype: ComputeDType): RefTensor {
+  const { rows, cols } = x;
+  const input = expectTensor('gate', 'x', x, {});
+  const gates = expectTensor('gate', 'gate', by, { rows, cols, dtype: 'f32' });
+  const open = GATES[opening];
+  const out = RefTensor.zeros(rows, cols, dtype);
+  for (let row = 0; row < rows; row++) {
+    const own = gates.row(row);
+    out.row(row).set(input.row(row).map((value, i) => value * open(own[i]!)));
+  }
+  return roundToDType(out);
 }
 
 export function cast(x: Tensor, dtype: ComputeDType): RefTensor {

@@ -4,7 +4,7 @@ import { ShapeError } from '../../errors.ts';
 import { type KvDType, kvHeadBytes } from '../dtype.ts';
 import { packE4m3, roundToBf16, unpackE4m3 } from '../float-formats.ts';
 import { type LayerPlace, layerPlaces, numKvGroups, numKvRows, vectorsPerToken } from '../kv-rows.ts';
-import type { KvCache, KvCacheShape } from '../ops.ts';
+import { type KvCache, type KvCacheShape, NO_SLOT } from '../ops.ts';
 import { quantizeRow } from './quantize.ts';
 
 /**
@@ -18,6 +18,8 @@ export class RefKvCache implements KvCache {
   readonly numGroups: number;
   readonly #places: readonly LayerPlace[];
   readonly #rows: Float32Array[];
+  /** [layers, slots] of those that keep states. */
+  readonly #states: Float32Array[][];
 
   constructor(shape: KvCacheShape) {
     const { blocks, blockSize, kvHeads, headDim, dtype } = shape;
@@ -29,10 +31,15 @@ export class RefKvCache implements KvCache {
     this.numGroups = numKvGroups(shape);
     this.#places = layerPlaces(shape);
     this.#rows = Array.from({ length: numKvRows(shape) }, () => new Float32Array(blocks * heads * headDim));
+    const { layers, slots, width } = shape.states ?? { layers: 0, slots: 0, width: 0 };
+    this.#states = Array.from({ length: layers }, () =>
+      Array.from({ length: slots }, () => new Float32Array(width)),
+    );
   }
 
   free(): void {
     this.#rows.length = 0;
+    this.#states.length = 0;
   }
 
   /** Index of the first number of a token's vector of one head. */
@@ -46,6 +53,14 @@ export class RefKvCache implements KvCache {
   expectLayer(op: string, layer: number): void {
     if (layer < 0 || layer >= this.shape.layers)
       throw new ShapeError(op, `a layer below ${this.shape.layers}`, `${layer}`);
+  }
+
+  /** What a layer keeps of the sequence in a slot; of one that has none, zeros that nobody keeps. */
+  stateOf(op: string, layer: number, slot: number): Float32Array {
+    const { layers, width } = this.shape.states ?? { layers: 0, width: 0 };
+    if (layer < 0 || layer >= layers)
+      throw new ShapeError(op, `a layer with states below ${layers}`, `${layer}`);
+    return slot === NO_SLOT ? new Float32Array(width) : this.#states[layer]![slot]!;
   }
 
   /** The group whose block tables lead to the keys and values of a layer. */

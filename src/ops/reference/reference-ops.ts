@@ -11,6 +11,10 @@ import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
   AttentionOptions,
+  Convolution,
+  DeltaRule,
+  DeltaTokens,
+  Gate,
   GatedActivation,
   HeadPreparation,
   IdLists,
@@ -37,9 +41,11 @@ import { ALONE } from '../ranks.ts';
 import { readTensor } from '../read-tensor.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { attention } from './attention.ts';
-import { activate, addScaled, cast, scale, softcap } from './elementwise.ts';
+import { convolve } from './convolve.ts';
+import { activate, addScaled, cast, gate, scale, softcap } from './elementwise.ts';
 import { embedding } from './embedding.ts';
 import { experts, RefExperts } from './experts.ts';
+import { gatedDelta } from './gated-delta.ts';
 import { RefKvCache } from './kv-cache.ts';
 import { addLinear, gateUp, headLinear, linear, RefGateUp, RefLinear } from './linear.ts';
 import { editLogits, logprobs, maskLogits, restrictLogits } from './logits.ts';
@@ -198,6 +204,10 @@ export class ReferenceOps implements Ops {
     return this.#keep(activate(x, activation, dtype));
   }
 
+  gate(x: Tensor, by: Tensor, opening: Gate, dtype: ComputeDType): Tensor {
+    return this.#keep(gate(x, by, opening, dtype));
+  }
+
   cast(x: Tensor, dtype: ComputeDType): Tensor {
     return this.#keep(cast(x, dtype));
   }
@@ -260,6 +270,14 @@ export class ReferenceOps implements Ops {
 
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {
     return this.#keep(attention(q, this.#current('attention', step), options));
+  }
+
+  convolve(x: Tensor, step: StepInputs, how: Convolution): Tensor {
+    return this.#keep(convolve(x, this.#current('convolve', step), how));
+  }
+
+  gatedDelta(tokens: DeltaTokens, step: StepInputs, rule: DeltaRule): Tensor {
+    return this.#keep(gatedDelta(tokens, this.#current('gatedDelta', step), rule));
   }
 
   #current(op: string, step: StepInputs): RefStepInputs {

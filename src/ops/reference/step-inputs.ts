@@ -7,10 +7,19 @@ import {
   type KvCache,
   type KvCacheShape,
   NO_SLOT,
+  type StatePlace,
+  type StateShape,
   type StepArrays,
   type StepInputs,
 } from '../ops.ts';
 import { RefKvCache } from './kv-cache.ts';
+
+/** The rows of a sequence, and what a layer keeps of it. */
+interface SequenceState {
+  readonly firstRow: number;
+  readonly endRow: number;
+  readonly state: Float32Array;
+}
 
 export class RefStepInputs implements StepInputs {
   readonly cache: RefKvCache;
@@ -20,8 +29,9 @@ export class RefStepInputs implements StepInputs {
   readonly #adapters: Int32Array | undefined;
   /** [groups, tokens] */
   readonly #slots: Int32Array;
+  readonly #stateSlots: Int32Array | undefined;
 
-  constructor(cache: KvCache, { positions, slotMapping, batch, adapters }: StepArrays) {
+  constructor(cache: KvCache, { positions, slotMapping, batch, adapters, stateSlots }: StepArrays) {
     if (!(cache instanceof RefKvCache))
       throw new ShapeError('beginStep', 'a KV cache of this backend', 'another');
     const numTokens = positions.length;
@@ -32,6 +42,8 @@ export class RefStepInputs implements StepInputs {
     checkBatch(batch, numTokens, cache);
     if (adapters && adapters.length !== batch.numSequences)
       throw new ShapeError('beginStep', `adapters [${batch.numSequences}]`, `[${adapters.length}]`);
+    checkStateSlots(stateSlots, batch, cache.shape.states);
+    this.#stateSlots = stateSlots?.slice();
     this.#adapters = adapters?.slice();
     this.adapters = distinctAdapters(adapters);
     this.cache = cache;
@@ -58,6 +70,22 @@ export class RefStepInputs implements StepInputs {
   /** The blocks of a sequence in which the keys and values of a layer are. */
   tableOf(layer: number, sequence: number): Int32Array {
     return tableAt(this.batch, this.cache.groupOf(layer), sequence);
+  }
+
+  /**
+   * The sequences of the step with so many numbers of what a layer keeps of each; of a sequence that begins they are zeros.
+   * @throws ShapeError where the cache keeps no such states.
+   */
+  statesOf(op: string, { layer, first }: StatePlace, width: number): SequenceState[] {
+    const { queryStarts } = this.batch;
+    return Array.from(this.#stateSlots ?? [], (slot, sequence) => {
+      const [firstRow, endRow] = [queryStarts[sequence]!, queryStarts[sequence + 1]!];
+      const kept = this.cache.stateOf(op, layer, slot).subarray(first, first + width);
+      if (kept.length !== width)
+        throw new ShapeError(op, `a state of ${first + width} numbers`, 'a shorter one');
+      if (begins(this.batch, sequence)) kept.fill(0);
+      return { firstRow, endRow, state: kept };
+    });
   }
 
   adapterOfRow(row: number): number {
@@ -107,6 +135,28 @@ function checkSequence(batch: AttentionBatch, sequence: number, shape: KvCacheSh
     const expected = `sequence ${sequence} with 0 <= rows <= contextLength <= ${room}`;
     throw new ShapeError('beginStep', expected, `${rows} rows, contextLength ${context}`);
   }
+}
+
+/** Whether nothing of a sequence was computed before. */
+function begins({ queryStarts, contextLengths }: AttentionBatch, sequence: number): boolean {
+  return contextLengths[sequence] === queryStarts[sequence + 1]! - queryStarts[sequence]!;
+}
+
+/** Each sequence has a slot of its own, where the cache has states at all; one without begins, since nothing was kept of it. */
+function checkStateSlots(
+  slots: Int32Array | undefined,
+  batch: AttentionBatch,
+  states: StateShape | undefined,
+): void {
+  const numWanted = states === undefined ? 0 : batch.numSequences;
+  if ((slots?.length ?? 0) !== numWanted)
+    throw new ShapeError('beginStep', `stateSlots [${numWanted}]`, `[${slots?.length ?? 0}]`);
+  if (slots === undefined) return;
+  expectIndices('stateSlots', slots, states!.slots, NO_SLOT);
+  const kept = slots.filter((slot) => slot !== NO_SLOT);
+  const isLost = slots.some((slot, sequence) => slot === NO_SLOT && !begins(batch, sequence));
+  if (isLost || new Set(kept).size !== kept.length)
+    throw new ShapeError('beginStep', 'a state slot for each sequence', 'another one');
 }
 
 function expectIndices(what: string, values: Int32Array, end: number, first = 0): void {

@@ -31,6 +31,10 @@ void addElementwise(KernelSet& set) {
   set.ropeInterleaved = &ropeInterleaved;
   set.activate[0] = &activate<float>;
   set.activate[1] = &activate<uint16_t>;
+  set.gate[0][0] = &gate<float, float>;
+  set.gate[0][1] = &gate<float, uint16_t>;
+  set.gate[1][0] = &gate<uint16_t, float>;
+  set.gate[1][1] = &gate<uint16_t, uint16_t>;
   set.addScaled = &addScaled;
   set.scale = &scale;
   set.softcap = &softcap;

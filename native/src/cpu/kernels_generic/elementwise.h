@@ -62,6 +62,29 @@ void activate(Activation activation, const float* x, int cols, void* out) {
   });
 }
 
+inline V16 loadActivation(const float* p, int count) { return loadFirst(p, count); }
+inline V16 loadActivation(const uint16_t* p, int count) {
+  if (count >= kLanes) return loadBf16(p);
+  alignas(64) uint16_t rest[kLanes] = {};
+  __builtin_memcpy(rest, p, static_cast<size_t>(count) * sizeof(uint16_t));
+  return loadBf16(rest);
+}
+
+template <class In, class Out>
+void gate(Gate opening, const void* x, const float* gates, int cols, void* out) {
+  const In* from = static_cast<const In*>(x);
+  Out* to = static_cast<Out*>(out);
+  for (int i = 0; i < cols; i += kLanes) {
+    const int count = smaller(kLanes, cols - i);
+    const V16 value = loadActivation(from + i, count), by = loadFirst(gates + i, count);
+    switch (opening) {
+      case Gate::Silu: storeFirstOf(to + i, value * silu(by), count); break;
+      case Gate::Sigmoid: storeFirstOf(to + i, timesSigmoid(value, by), count); break;
+      case Gate::Identity: storeFirstOf(to + i, value * by, count); break;
+    }
+  }
+}
+
 /// x[0, cols) = change(x[0, cols)), 16 at a time.
 template <class Change>
 void changeRow(float* x, int cols, const Change& change) {

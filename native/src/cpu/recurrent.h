@@ -1,0 +1,21 @@
+// Ops of layers that keep a state of each sequence: convolutions over time, and the gated delta rule.
+#pragma once
+
+#include "cpu/elementwise.h"
+#include "cpu/kv_cache.h"
+
+namespace svc::cpu {
+
+/// Scratch of gatedDelta.
+struct DeltaMemory {
+  /// [tokens, heads] how much of its state a head keeps, and how much of what is new it takes.
+  std::vector<float> decays, shares;
+  /// [threads, panel of a head] for sequences whose state is not kept.
+  std::vector<float> unkept;
+};
+
+void runConvolve(ThreadPool&, const KernelSet&, const StepInputs&, const Convolution&, Rows x, int64_t channels, Rows out);
+void runGatedDelta(ThreadPool&, const KernelSet&, DeltaMemory&, const StepInputs&, const DeltaRule&, const DeltaTokens&,
+                   Rows out);
+
+}  // namespace svc::cpu
