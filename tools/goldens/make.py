@@ -2,11 +2,12 @@
 
     python make.py ../../test/fixtures/goldens [name ...]
 
-writes a folder for each model: config.json, model.safetensors (bfloat16), golden.json (prompts, greedy continuations) and
+writes a folder for each model: config.json, model.safetensors (bfloat16 but for `in_float32`), golden.json (prompts, greedy continuations) and
 golden.safetensors (logits in float32 of the last rows of each prompt). The same names give the same files.
 """
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from models import MODELS
+from models import MODELS, Recipe
 
 VOCAB = 96
 PROMPTS = {"short": 5, "long": 45}
@@ -25,18 +26,34 @@ CLEAR_GAP = 2e-3
 """Least difference of the two best logits at each greedy token: rounding must not decide which is taken."""
 
 
-def random_weights(model: torch.nn.Module, spread: float) -> None:
-    biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+ZERO_CENTRED = ("Gemma", "Qwen3Next", "Qwen3_5")
+"""Implementations whose norms add one to their weights, but for those of what linear attention gives."""
+
+
+def random_weights(model: torch.nn.Module, recipe: Recipe) -> None:
+    biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
+    zero_centred = any(one in type(model).__name__ for one in ZERO_CENTRED)
     for name, parameter in [*model.named_parameters(), *biases]:
         is_norm = "norm" in name or ".ln_" in name
-        if parameter.dim() > 1:
-            values = torch.randn_like(parameter) * spread
-        elif is_norm and name.endswith("weight") and "Gemma" not in type(model).__name__:
+        if name.endswith(("conv.weight", "conv1d.weight")):
+            values = torch.randn_like(parameter) * 0.5
+        elif parameter.dim() > 1:
+            values = torch.randn_like(parameter) * recipe.spread
+        elif name.endswith("A_log"):
+            values = log_uniform(parameter, 0.01, 4)
+        elif name.endswith("dt_bias"):
+            values = torch.randn_like(parameter)
+        elif is_norm and name.endswith("weight") and (not zero_centred or "linear_attn" in name):
             values = 1 + torch.randn_like(parameter) * 0.1
         else:
             values = torch.randn_like(parameter) * 0.1
-        parameter.data = values.to(torch.bfloat16).to(torch.float32)
+        parameter.data = values if name.endswith(recipe.in_float32) else values.to(torch.bfloat16).to(torch.float32)
     model.tie_weights()
+
+
+def log_uniform(like: torch.Tensor, least: float, most: float) -> torch.Tensor:
+    """Logarithms of rates of forgetting, from those that keep all to those that keep next to nothing."""
+    return math.log(least) + torch.rand_like(like) * math.log(most / least)
 
 
 def greedy(model: torch.nn.Module, ids: list[int]) -> tuple[list[int], float]:
@@ -71,7 +88,7 @@ def make_model(folder: Path, name: str) -> None:
     config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager")
     model.eval()
-    random_weights(model, recipe.spread)
+    random_weights(model, recipe)
     codes = recipe.quantise(model)
     cases, logits = [], {}
     for case, length in (PROMPTS | recipe.prompts).items():
@@ -85,7 +102,10 @@ def make_model(folder: Path, name: str) -> None:
     (folder / "golden.json").write_text(json.dumps({"made_with": made_with, "cases": cases}, separators=(",", ":")) + "\n")
     save_file(logits, folder / "golden.safetensors")
     tied = config.tie_word_embeddings
-    state = {key: value.to(torch.bfloat16).contiguous() for key, value in model.state_dict().items()}
+    state = {
+        key: (value if key.endswith(recipe.in_float32) else value.to(torch.bfloat16)).contiguous()
+        for key, value in model.state_dict().items()
+    }
     if tied:
         state.pop("lm_head.weight", None)
     state = recipe.reshape(state) | codes

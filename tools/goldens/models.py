@@ -45,6 +45,8 @@ class Recipe:
     quantise: Callable[[torch.nn.Module], dict[str, torch.Tensor]] = lambda model: {}
     """Puts numbers that codes encode in the place of weights; returns the codes under their published names."""
     reshape: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]] = lambda state: state
+    in_float32: tuple[str, ...] = ()
+    """How the names of the tensors end that releases hold in float32."""
     prompts: dict[str, int] = field(default_factory=dict)
     """Further prompts, by their lengths."""
 
@@ -261,6 +263,24 @@ def qwen3_vl(config: dict) -> dict:
     rope = {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [2, 1, 1]}
     inside = old_rope(config, rope_theta=10000.0, rope_scaling=rope) | {"model_type": "qwen3_vl_text"}
     return whole("Qwen3VLForConditionalGeneration", "qwen3_vl")(inside)
+
+
+LINEAR = COMMON | {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_conv_kernel_dim": 4}
+LINEAR_FLOATS = ("linear_attn.A_log", "linear_attn.norm.weight")
+MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_interleaved": True}
+GATED_ROPE = MROPE | {"partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0]}
+
+
+def qwen3_5(architecture: str, model_type: str) -> Callable[[dict], dict]:
+    """As the model that also sees images publishes its text part."""
+
+    def publish(config: dict) -> dict:
+        inside = {k: v for k, v in config.items() if k not in ("architectures", "partial_rotary_factor")}
+        inside |= {"attn_output_gate": True, "mamba_ssm_dtype": "float32", "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False}
+        own = {"architectures": [architecture], "model_type": model_type, "tie_word_embeddings": config["tie_word_embeddings"]}
+        return own | {"text_config": inside, "vision_config": {"model_type": model_type}}
+
+    return publish
 
 
 MODELS = {
@@ -559,5 +579,17 @@ MODELS = {
         publish=qwen3_vl_moe,
         rename=lambda name: name.replace("model.", "model.language_model."),
         reshape=turned_experts,
+    ),
+    "qwen3.5": Recipe(
+        t.Qwen3_5TextConfig(
+            **LINEAR | {"num_hidden_layers": 3, "intermediate_size": 24, "tie_word_embeddings": True},
+            linear_value_head_dim=24,
+            layer_types=["linear_attention", "linear_attention", "full_attention"],
+            head_dim=8,
+            rope_parameters=GATED_ROPE,
+        ),
+        publish=qwen3_5("Qwen3_5ForConditionalGeneration", "qwen3_5"),
+        rename=lambda name: name.replace("model.", "model.language_model."),
+        in_float32=LINEAR_FLOATS,
     ),
 }
