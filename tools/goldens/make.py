@@ -38,7 +38,8 @@ def random_weights(model: torch.nn.Module, recipe: Recipe) -> None:
         if name.endswith(("conv.weight", "conv1d.weight")):
             values = torch.randn_like(parameter) * 0.5
         elif parameter.dim() > 1:
-            values = torch.randn_like(parameter) * recipe.spread
+            is_embedding = recipe.embeddings is not None and "embed_tokens" in name
+            values = torch.randn_like(parameter) * (recipe.embeddings if is_embedding else recipe.spread)
         elif name.endswith("A_log"):
             values = log_uniform(parameter, 0.01, 4)
         elif name.endswith("dt_bias"):

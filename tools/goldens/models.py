@@ -39,6 +39,8 @@ class Recipe:
     config: t.PreTrainedConfig
     spread: float = 0.2
     """Standard deviation of the matrices."""
+    embeddings: float | None = None
+    """That of the embeddings, where it is another: the larger, the less rounded weights change the logits."""
     publish: Callable[[dict], dict] = lambda config: config
     """What releases on the hub write in the place of what transformers writes today."""
     rename: Callable[[str], str] = lambda name: name
@@ -591,5 +593,22 @@ MODELS = {
         publish=qwen3_5("Qwen3_5ForConditionalGeneration", "qwen3_5"),
         rename=lambda name: name.replace("model.", "model.language_model."),
         in_float32=LINEAR_FLOATS,
+    ),
+    "qwen3-next": Recipe(
+        t.Qwen3NextConfig(
+            **LINEAR | {"num_hidden_layers": 4, "hidden_size": 16},
+            linear_value_head_dim=16,
+            head_dim=16,
+            moe_intermediate_size=8,
+            shared_expert_intermediate_size=12,
+            num_experts=4,
+            num_experts_per_tok=2,
+            norm_topk_prob=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
+        ),
+        spread=0.15,
+        embeddings=0.6,
+        publish=lambda c: old_rope(c, rope_theta=10000.0, rope_scaling=None, partial_rotary_factor=0.25, full_attention_interval=4),
+        reshape=USUAL_EXPERTS,
     ),
 }
