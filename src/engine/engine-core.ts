@@ -145,9 +145,12 @@ function maxStepsInFlight({
   return Math.max(1, numStages - 1);
 }
 
-/** A prompt that is computed whole fits into a step, and leaves nothing in the cache that another could begin with. */
+/**
+ * A prompt that is computed whole fits into a step. Neither it nor one whose states are not kept leaves anything in the cache that another
+ * could begin with.
+ */
 function limitsOf(
-  { computesWholePrompts, maxModelLen }: EngineInfo,
+  { computesWholePrompts, keepsStates, maxModelLen, maxNumSeqs }: EngineInfo,
   {
     maxNumBatchedTokens,
     enablePrefixCaching,
@@ -158,6 +161,7 @@ function limitsOf(
     maxNumBatchedTokens: computesWholePrompts
       ? Math.max(maxNumBatchedTokens, maxModelLen)
       : maxNumBatchedTokens,
-    enablePrefixCaching: enablePrefixCaching && !computesWholePrompts,
+    maxNumSeqs,
+    enablePrefixCaching: enablePrefixCaching && !computesWholePrompts && !keepsStates,
   };
 }

@@ -26,12 +26,13 @@ export class EngineGroup {
 
   private constructor(clients: readonly [EngineClient, ...EngineClient[]], config: EngineConfig) {
     this.#clients = clients;
-    const { blockSize, numBlocks, computesWholePrompts } = this.info;
+    const { blockSize, numBlocks, computesWholePrompts, keepsStates } = this.info;
     this.#router = new EngineRouter({
       numEngines: clients.length,
       blockSize,
       numBlocks,
-      enablePrefixCaching: clients.length > 1 && config.enablePrefixCaching && !computesWholePrompts,
+      enablePrefixCaching:
+        clients.length > 1 && config.enablePrefixCaching && !computesWholePrompts && !keepsStates,
     });
     this.died = Promise.race(clients.map(({ died }) => died)).then((death) => {
       for (const client of clients) client.end(death);

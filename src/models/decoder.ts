@@ -11,11 +11,12 @@ import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
 import { ropeTables, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
-import type { ForwardInputs, Model } from './model.ts';
+import type { CacheSize, ForwardInputs, Model } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
 import { type RankShare, WHOLE } from './rank-share.ts';
+import { cacheLayerOf, numKvLayers, stateShape } from './recurrent-config.ts';
 import type { RopeConfig } from './rope-config.ts';
 import { wantedRows } from './wanted-rows.ts';
 
@@ -37,9 +38,12 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const { maxModelLen, servedLength } = context;
   // First: threads of the backend may be reading packed weights already.
   const ropeTables = servedLength === null ? makeRopeTables(context, maxModelLen) : new Map();
-  // Layers of an encoder share the memory of one.
-  const kvLayerOf = (layer: number): number => (config.encoder === null ? layer - first : 0);
-  const layerContext: LayerContext = { config, weights, ropeTables, kvLayerOf };
+  const layerContext: LayerContext = {
+    config,
+    weights,
+    ropeTables,
+    cacheLayerOf: (layer) => cacheLayerOf(config, context.layers, layer),
+  };
   const table = { name: names.embedding, n: vocabSize };
   const loadTable = () => (isTied ? weights.head(table, hiddenSize) : weights.embedding(table, hiddenSize));
   const embedding = isFirst ? loadTable() : null;
@@ -113,16 +117,24 @@ interface DecoderParts {
 }
 
 export function kvCacheShape(
-  { numLayers, numKvHeads, headDim, encoder, latent }: ModelConfig,
+  config: ModelConfig,
   dtype: KvDType,
-  blocks: number,
-  blockSize: number,
+  { blocks, blockSize, sequences }: CacheSize,
   share: RankShare = WHOLE,
 ): KvCacheShape {
+  const { numKvHeads, headDim, latent } = config;
   const kvHeads = latent === null ? share.of(numKvHeads).count : numKvHeads;
-  // Nothing reads what a layer of an encoder stored once the layer is computed: all share the memory of one.
-  const layers = encoder === null ? numLayers : 1;
-  return { layers, blocks, blockSize, kvHeads, headDim, dtype, keysAreValues: latent !== null };
+  const states = stateShape(config, sequences, share);
+  return {
+    layers: numKvLayers(config),
+    blocks,
+    blockSize,
+    kvHeads,
+    headDim,
+    dtype,
+    keysAreValues: latent !== null,
+    ...(states && { states }),
+  };
 }
 
 class Decoder implements Model {
@@ -157,8 +169,8 @@ class Decoder implements Model {
     this.poolingHead = parts.poolingHead;
   }
 
-  kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
-    return kvCacheShape(this.config, this.kvDType, blocks, blockSize, this.#share);
+  kvCacheShape(size: CacheSize): KvCacheShape {
+    return kvCacheShape(this.config, this.kvDType, size, this.#share);
   }
 
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {

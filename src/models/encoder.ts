@@ -9,7 +9,7 @@ import { kvCacheShape, makeRopeTables } from './decoder.ts';
 import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
 import { type LoadNorm, layerNormInPlace, type Norm } from './layers/norm.ts';
 import type { Step } from './layers/step.ts';
-import type { ForwardInputs, Model } from './model.ts';
+import type { CacheSize, ForwardInputs, Model } from './model.ts';
 import type { EncoderConfig, ModelConfig } from './model-config.ts';
 import { loadDense, type PoolingHead } from './pooling/pooling-head.ts';
 import type { RankShare } from './rank-share.ts';
@@ -42,7 +42,7 @@ export async function loadEncoder(context: LoadContext, design: EncoderDesign): 
     weights,
     ropeTables: makeRopeTables(context, context.maxModelLen),
     // All share the memory of one.
-    kvLayerOf: () => 0,
+    cacheLayerOf: () => 0,
   };
   const root = names.layers.slice(0, -config.tensorNames.layers.length);
   const embeddings = first === 0 ? loadEmbeddings(context, layerContext, root, design) : null;
@@ -126,8 +126,8 @@ class Encoder implements Model {
     this.poolingHead = parts.poolingHead;
   }
 
-  kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
-    return kvCacheShape(this.config, this.kvDType, blocks, blockSize, this.#share);
+  kvCacheShape(size: CacheSize): KvCacheShape {
+    return kvCacheShape(this.config, this.kvDType, size, this.#share);
   }
 
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {

@@ -4,15 +4,20 @@
 import type { ModelConfig } from './model-config.ts';
 
 export interface LayerGroups {
-  /** [layers] the group of each. */
+  /** [layers with keys and values] the group of each. */
   readonly ofLayers: readonly number[];
   /** [groups] So many tokens, itself included, does a token see; null is all. Those that see furthest come first. */
   readonly windows: readonly (number | null)[];
 }
 
 /** One group where all layers see as far, and where prompts are computed at once, which takes all their blocks. */
-export function groupLayers(config: Pick<ModelConfig, 'layerWindows' | 'encoder'>): LayerGroups {
-  const layerWindows = config.encoder === null ? config.layerWindows : config.layerWindows.map(() => null);
+export function groupLayers(
+  config: Pick<ModelConfig, 'layerWindows' | 'encoder' | 'recurrent'>,
+): LayerGroups {
+  const { encoder, recurrent } = config;
+  const layerWindows = config.layerWindows
+    .filter((_, layer) => !recurrent?.layers[layer])
+    .map((window) => (encoder === null ? window : null));
   const kinds = new Map<number | null, number[]>();
   for (const [layer, window] of layerWindows.entries()) {
     kinds.set(window, [...(kinds.get(window) ?? []), layer]);

@@ -86,7 +86,7 @@ async function loadFrom(
     config,
     dtype,
     kvDType,
-    kvCacheShape: (blocks, size) => kvCacheShape(config, kvDType, blocks, size, share),
+    kvCacheShape: (size) => kvCacheShape(config, kvDType, size, share),
   };
   options.onOpen?.(shape);
   const layers = options.layers ?? allLayers(config);

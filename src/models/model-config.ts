@@ -10,6 +10,7 @@ import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
 import type { PooledRows, PoolingConfig } from './pooling/pooling-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
+import type { RecurrentConfig } from './recurrent-config.ts';
 import { contextLengths, type RopeConfig, type RopeFields, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
 
@@ -77,6 +78,8 @@ export interface ModelConfig {
   readonly latent: LatentConfig | null;
   /** Of models whose tokens see those after them, too; null where they do not. */
   readonly encoder: EncoderConfig | null;
+  /** Of layers that keep a state of each sequence; null where all have keys and values. */
+  readonly recurrent: RecurrentConfig | null;
   /** What it makes of a sequence in the place of tokens; null where it generates. */
   readonly pooling: PoolingConfig | null;
   /** Layers of the checkpoint behind the last: they guess the tokens after the next, and are not computed. */
@@ -106,7 +109,7 @@ export interface LatentConfig {
 
 const size = z.int().positive();
 /** More than any model has: a number beyond is a mistake, and would keep the loader busy for hours. */
-const MAX_LAYERS = 10_000;
+export const MAX_LAYERS = 10_000;
 const MAX_HEADS = 10_000;
 /** Of a head: the widest published ones have some hundred. */
 export const MAX_HEAD_DIM = 8192;
@@ -227,6 +230,7 @@ export function readDecoderConfig(
     experts: null,
     latent: null,
     encoder: null,
+    recurrent: null,
     pooling: null,
     numDraftLayers: 0,
   };

@@ -18,13 +18,21 @@ export interface ForwardInputs extends StepArrays {
   readonly onLayer?: ((layer: number) => void) | undefined;
 }
 
+/** How much a cache holds. */
+export interface CacheSize {
+  readonly blocks: number;
+  readonly blockSize: number;
+  /** That have a state at the same time, where layers keep one. */
+  readonly sequences: number;
+}
+
 /** What is known of a model before its weights are. */
 export interface ModelShape {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
   /** Of keys and values in the cache. */
   readonly kvDType: KvDType;
-  kvCacheShape(blocks: number, blockSize: number): KvCacheShape;
+  kvCacheShape(size: CacheSize): KvCacheShape;
 }
 
 export interface Model extends ModelShape {

@@ -74,13 +74,17 @@ function refusal(size: number, why: string): ConfigError {
 
 /** Why a model cannot be shared by so many ranks; null where it can. */
 function obstacleTo(
-  { numHeads, numKvHeads, latent, experts, hiddenSize, intermediateSize, vocabSize }: ModelConfig,
+  { numHeads, numKvHeads, latent, recurrent, experts, hiddenSize, intermediateSize, vocabSize }: ModelConfig,
   size: number,
 ): string | null {
   if (numHeads % size !== 0) return `does not divide the model's ${numHeads} attention heads`;
   // The keys of latent attention are of all heads.
   if (latent === null && numKvHeads % size !== 0)
     return `does not divide the model's ${numKvHeads} heads of keys and values`;
+  const delta = recurrent?.delta;
+  // Each of them goes with as many heads of values.
+  if (delta && delta.keyHeads % size !== 0)
+    return `does not divide the ${delta.keyHeads} heads of keys of the model's linear attention`;
   if (experts !== null && experts.count < size) return `is more than the model's ${experts.count} experts`;
   const least = Math.min(hiddenSize, intermediateSize, vocabSize);
   return least < size ? `is more than the ${least} numbers that ranks would share` : null;

@@ -34,7 +34,9 @@ import { qwen2Vl, qwen3Vl, qwen3VlMoe } from './architectures/qwen-vl.ts';
 import { qwen2 } from './architectures/qwen2.ts';
 import { qwen2Moe } from './architectures/qwen2-moe.ts';
 import { qwen3 } from './architectures/qwen3.ts';
+import { qwen35, qwen35Moe } from './architectures/qwen3-5.ts';
 import { qwen3Moe } from './architectures/qwen3-moe.ts';
+import { qwen3Next } from './architectures/qwen3-next.ts';
 import { seedOss } from './architectures/seed-oss.ts';
 import { smollm3 } from './architectures/smollm3.ts';
 import { starcoder2 } from './architectures/starcoder2.ts';
@@ -54,6 +56,9 @@ export const ARCHITECTURES: readonly Architecture[] = [
   qwen2Vl,
   qwen3Vl,
   qwen3VlMoe,
+  qwen3Next,
+  qwen35,
+  qwen35Moe,
   gptOss,
   deepseekV2,
   deepseekV3,

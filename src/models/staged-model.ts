@@ -6,9 +6,10 @@ import type { KvCache, KvCacheShape, Ops, StageLink, Tensor } from '../ops/ops.t
 import type { LoraTarget } from './adapters/lora-target.ts';
 import { divideLayers, type LayerRange } from './layer-range.ts';
 import { type LoadOptions, loadModel } from './load-model.ts';
-import type { ForwardInputs, Model, ModelShape } from './model.ts';
+import type { CacheSize, ForwardInputs, Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingHead } from './pooling/pooling-head.ts';
+import { ofKind } from './recurrent-config.ts';
 import type { ModelSource } from './source/model-source.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
 
@@ -40,14 +41,22 @@ export class StagedKvCache implements KvCache {
 }
 
 /** The part of a cache that a stage has: its layers, in those of the groups that these are of. */
-export function stageShape(shape: KvCacheShape, layers: LayerRange): KvCacheShape {
-  const groups = groupsOf(shape, layers);
-  const layerGroups = ofStage(shape, layers).map((group) => groups.indexOf(group));
+export function stageShape(config: ModelConfig, shape: KvCacheShape, layers: LayerRange): KvCacheShape {
+  const own = ofKind(config, layers, false);
+  const groups = groupsOf(shape, own);
+  const layerGroups = ofStage(shape, own).map((group) => groups.indexOf(group));
+  const keeping = ofKind(config, layers, true);
+  const states = shape.states && { ...shape.states, layers: keeping.end - keeping.first };
   // Those of an encoder share the memory of one.
-  return { ...shape, layers: Math.min(shape.layers, layers.end - layers.first), layerGroups };
+  return {
+    ...shape,
+    layers: Math.min(shape.layers, own.end - own.first),
+    layerGroups,
+    ...(states && { states }),
+  };
 }
 
-/** The groups of all layers that a stage has layers of, in order. */
+/** The groups of all layers with keys and values that a stage has layers of, in order. */
 function groupsOf(shape: KvCacheShape, layers: LayerRange): number[] {
   return [...new Set(ofStage(shape, layers))].sort((a, b) => a - b);
 }
@@ -172,13 +181,13 @@ export class StagedModel implements Model {
     return this.#stages;
   }
 
-  kvCacheShape(blocks: number, blockSize: number): KvCacheShape {
-    return this.#stages[0]!.model.kvCacheShape(blocks, blockSize);
+  kvCacheShape(size: CacheSize): KvCacheShape {
+    return this.#stages[0]!.model.kvCacheShape(size);
   }
 
   makeKvCache(shape: KvCacheShape, isShared: boolean): StagedKvCache {
     const caches = this.#stages.map(({ ops, layers }) =>
-      ops.makeKvCache(stageShape(shape, layers), isShared),
+      ops.makeKvCache(stageShape(this.config, shape, layers), isShared),
     );
     return new StagedKvCache(shape, caches);
   }
@@ -204,7 +213,7 @@ export class StagedModel implements Model {
     const { ops, model, layers, link } = stage;
     const numRows = inputs.positions.length;
     const hidden = link === null ? undefined : ops.receiveHidden(link, numRows, this.config.hiddenSize);
-    const own = ofGroups(inputs, groupsOf(cache.shape, layers));
+    const own = ofGroups(inputs, groupsOf(cache.shape, ofKind(this.config, layers, false)));
     return model.forward({ ...own, hidden }, cache.stages[index]!);
   }
 }

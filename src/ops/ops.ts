@@ -99,7 +99,7 @@ export interface StepArrays {
   readonly adapters?: Int32Array | undefined;
   /**
    * [numSequences] the slot of each sequence's state, another one for each. A sequence whose rows are all of its context begins with a
-   * state of zeros, whatever the slot has; such a one may have NO_SLOT. Left out where the cache has no states.
+   * state of zeros, whatever the slot has; such a one may have NO_SLOT. Not read where the cache has no states.
    */
   readonly stateSlots?: Int32Array | undefined;
 }

@@ -61,7 +61,17 @@ export function buildForwardInputs(
     ),
   );
   const tokens = { ids, sampled: requests.latestSampled };
-  return { tokens, positions, slotMapping, batch, sends, adapters: adaptersOf(sequences, numFilling) };
+  const stateSlots = new Int32Array(batchSize).fill(NO_SLOT);
+  for (const [index, { requestId }] of sequences.entries()) stateSlots[index] = requests.slotOf(requestId);
+  return {
+    tokens,
+    positions,
+    slotMapping,
+    batch,
+    sends,
+    adapters: adaptersOf(sequences, numFilling),
+    stateSlots,
+  };
 }
 
 /** Undefined where no sequence has one. */

@@ -47,6 +47,10 @@ export interface EngineInfo {
   /** Contexts of up to so many tokens are computed otherwise than longer ones; null where all are alike. */
   readonly shortContext: number | null;
   readonly maxModelLen: number;
+  /** Sequences that may run at the same time. */
+  readonly maxNumSeqs: number;
+  /** Whether a prompt cannot go on from another one's blocks, since layers keep a state of each sequence. */
+  readonly keepsStates: boolean;
   /** Null where it generates. */
   readonly pooling: PoolingConfig | null;
   /** Whether a prompt is computed in one step, of any length. */

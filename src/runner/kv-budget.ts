@@ -3,7 +3,7 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
 import { longestSequence, mostBlocks } from '../kv-cache/block-groups.ts';
-import { kvHeadBytes } from '../ops/dtype.ts';
+import { BYTES_PER_ELEMENT, kvHeadBytes } from '../ops/dtype.ts';
 import { numKvRows, vectorsPerToken } from '../ops/kv-rows.ts';
 import type { DeviceMemory, KvCacheShape, Ops } from '../ops/ops.ts';
 import { bytes as shown } from '../util/bytes.ts';
@@ -131,18 +131,20 @@ export function chooseNumBlocks(
   const fitting = fittingBlocks(design, memory);
   const numBlocks =
     config.kvCacheMemoryBytes === null ? Math.min(fitting, perRequest * config.maxNumSeqs) : fitting;
+  const statesOfAll = stateBytes(design, { ...memory, stage: null });
   if (numBlocks < perRequest) {
-    const ofAll = designBytes(design) * memory.numRanks;
+    const ofAll = perRequest * designBytes(design) * memory.numRanks + statesOfAll;
     const room = longestSequence(groups, Math.max(0, numBlocks), maxNumBatchedTokens);
     throw new ConfigError(
       `the KV cache has room for ${room} tokens, one request of max_model_len needs ` +
-        `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${perRequest * ofAll * config.dataParallelSize} ` +
+        `${maxModelLen}: raise --kv-cache-memory-bytes to at least ${ofAll * config.dataParallelSize} ` +
         `(or --gpu-memory-utilization)${room === 0 ? '' : `, or lower --max-model-len to at most ${room}`}${memory.account}`,
       { param: 'kv-cache-memory-bytes' },
     );
   }
   if (numBlocks > MOST_BLOCKS) {
-    const most = MOST_BLOCKS * designBytes(design) * memory.numRanks * config.dataParallelSize;
+    const most =
+      (MOST_BLOCKS * designBytes(design) * memory.numRanks + statesOfAll) * config.dataParallelSize;
     throw new ConfigError(
       `the KV cache would have ${numBlocks} blocks, more than ${MOST_BLOCKS}: lower --kv-cache-memory-bytes to at most ${most}`,
       { param: 'kv-cache-memory-bytes' },
@@ -187,9 +189,22 @@ export function overcommitNotice(
   );
 }
 
-function fittingBlocks(design: CacheDesign, { bytes, numRanks, stage }: CacheMemory): number {
+function fittingBlocks(design: CacheDesign, memory: CacheMemory): number {
   const { shape, stages = [shape] } = design;
-  return Math.floor(bytes / (stage === null ? designBytes(design) * numRanks : kvBlockBytes(stages[stage]!)));
+  const { bytes, numRanks, stage } = memory;
+  const ofBlock = stage === null ? designBytes(design) * numRanks : kvBlockBytes(stages[stage]!);
+  return Math.floor((bytes - stateBytes(design, memory)) / ofBlock);
+}
+
+/** Bytes of the states that a cache has in so much memory: those of all ranks and stages, or of one. */
+export function stateBytes(
+  { shape, stages = [shape] }: CacheDesign,
+  { numRanks, stage }: Pick<CacheMemory, 'numRanks' | 'stage'>,
+): number {
+  const bytesOf = ({ states }: KvCacheShape): number =>
+    states === undefined ? 0 : states.layers * states.slots * states.width * BYTES_PER_ELEMENT.f32;
+  if (stage !== null) return bytesOf(stages[stage]!);
+  return numRanks * stages.reduce((sum, one) => sum + bytesOf(one), 0);
 }
 
 /** Bytes of one block in all stages. */

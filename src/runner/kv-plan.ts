@@ -13,6 +13,7 @@ import {
   kvBlockBytes,
   longestFitting,
   type MemoryOps,
+  stateBytes,
 } from './kv-budget.ts';
 import { cutsOf } from './kv-memory.ts';
 
@@ -27,6 +28,9 @@ export class KvPlan {
   weightBytes = 0;
   /** [stages] What the largest steps took of a device's own memory. */
   activationBytes: readonly number[] = [];
+
+  /** See `fittingStates`; null as long as that may still change. */
+  numStates: number | null = null;
 
   /** @param stages what the stages of the model are computed on; one where it is in one piece */
   constructor(config: EngineConfig, stages: readonly MemoryOps[]) {
@@ -61,10 +65,28 @@ export class KvPlan {
 
   /** Of a cache with one block. */
   design(model: ModelShape): StagedDesign {
+    return this.#designFor(model, this.numStates ?? this.fittingStates(model));
+  }
+
+  /**
+   * So many sequences may have a state at the same time: as many as may run, where these take half of the memory at most; one at least.
+   */
+  fittingStates(model: ModelShape): number {
+    const { maxNumSeqs } = this.#config;
+    if (model.config.recurrent === null) return maxNumSeqs;
+    const one = this.#designFor(model, 1);
+    const fitting = this.#memories(model, one).map((memory) =>
+      Math.floor(memory.bytes / 2 / stateBytes(one, memory)),
+    );
+    return Math.max(1, Math.min(maxNumSeqs, ...fitting));
+  }
+
+  #designFor(model: ModelShape, sequences: number): StagedDesign {
+    const { blockSize, pipelineParallelSize } = this.#config;
     const { ofLayers: layerGroups, windows } = groupLayers(model.config);
-    const shape = { ...model.kvCacheShape(1, this.#config.blockSize), layerGroups };
-    const ranges = divideLayers(model.config, this.#config.pipelineParallelSize);
-    return { shape, windows, stages: ranges.map((layers) => stageShape(shape, layers)) };
+    const shape = { ...model.kvCacheShape({ blocks: 1, blockSize, sequences }), layerGroups };
+    const ranges = divideLayers(model.config, pipelineParallelSize);
+    return { shape, windows, stages: ranges.map((layers) => stageShape(model.config, shape, layers)) };
   }
 
   /** That of each stage's GPU, or the one that all stages share. */

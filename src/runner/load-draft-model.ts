@@ -32,7 +32,14 @@ export function openDraftSource(
 ): ModelSource | null {
   if (speculative?.method !== 'draft_model') return null;
   const source = openModelSource(speculative.model);
-  const own = readModelConfig(source, GENERATING).vocabSize;
+  const { vocabSize: own, recurrent } = readModelConfig(source, GENERATING);
+  if (recurrent !== null) {
+    throw new ConfigError(
+      `--speculative-config: model: layers of ${speculative.model} keep a state of each sequence (linear attention), which cannot go ` +
+        'back where a guess was wrong: give a draft model without',
+      { param: 'speculative-config' },
+    );
+  }
   const wanted = readModelConfig(target, GENERATING).vocabSize;
   if (own === wanted) return source;
   throw new ConfigError(
@@ -60,12 +67,13 @@ export async function loadDraftModel(
     onProgress: (fraction, what) => onProgress?.(fraction, `draft model: ${what}`),
     ...(onWarning && { onWarning }),
   });
-  const blockBytes = kvBlockBytes(model.kvCacheShape(1, config.blockSize));
+  const { blockSize } = config;
+  const blockBytes = kvBlockBytes(model.kvCacheShape({ blocks: 1, blockSize, sequences: 1 }));
   const budget = Math.max(0, cacheMemory(config, ops).bytes);
-  const perSequence = Math.ceil(maxLength / config.blockSize);
+  const perSequence = Math.ceil(maxLength / blockSize);
   const most = perSequence * Math.min(MAX_SEQUENCES, config.maxNumSeqs);
   const numBlocks = Math.max(perSequence, Math.min(most, Math.floor((budget * KV_SHARE) / blockBytes)));
-  const cache = ops.makeKvCache(model.kvCacheShape(numBlocks, config.blockSize), false);
+  const cache = ops.makeKvCache(model.kvCacheShape({ blocks: numBlocks, blockSize, sequences: 1 }), false);
   const limits = { maxLength, maxBatchedTokens: config.maxNumBatchedTokens };
   return {
     draftModel: new DraftModel(ops, model, cache, limits),

@@ -114,6 +114,9 @@ async function loadOn(
   plan.draftBytes = draft?.kvBytes ?? 0;
   plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
   const adapters = loadAdapters(config, model, onProgress);
+  const maxNumSeqs = await agree(() => plan.fittingStates(model));
+  if (maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, maxNumSeqs));
+  plan.numStates = maxNumSeqs;
   if (config.kvCacheMemoryBytes === null) {
     // The first ops of all ranks are among those of the largest steps: by now all have loaded.
     const maxModelLen = await agree(() => plan.maxModelLen(model));
@@ -132,6 +135,7 @@ async function loadOn(
   const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows };
   const info: EngineInfo = {
     ...describe(about, numBlocks),
+    maxNumSeqs,
     ...describeStages(stages, model, kv),
     backendReason: reason,
     isFromPackedCache: places.every(({ packedCache }) => packedCache?.hasAllWeights ?? false),
@@ -142,6 +146,13 @@ async function loadOn(
   const { pooling } = model.config;
   if (pooling !== null) return new PoolingRunner(info, stages, model, kv, pooling);
   return new ModelRunner(info, stages, model, kv, draft?.draftModel ?? null, adapters, tell);
+}
+
+function fewStatesNotice({ maxNumSeqs }: EngineConfig, numStates: number): string {
+  return (
+    `${numStates} sequences run at the same time at most, fewer than --max-num-seqs ${maxNumSeqs}: layers of this model keep a state of ` +
+    'each, which may take half of the memory of the KV cache; raise --kv-cache-memory-bytes (or --gpu-memory-utilization) for more'
+  );
 }
 
 /** Those of the configuration, known by their places. */

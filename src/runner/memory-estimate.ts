@@ -84,7 +84,10 @@ function cacheTokens(
   const { ofLayers: layerGroups, windows } = groupLayers(config);
   return Object.fromEntries(
     formats.map((format) => {
-      const perToken = kvBlockBytes({ ...kvCacheShape(config, format, 1, 1), layerGroups });
+      const perToken = kvBlockBytes({
+        ...kvCacheShape(config, format, { blocks: 1, blockSize: 1, sequences: 1 }),
+        layerGroups,
+      });
       const numBlocks = Math.floor(bytes / perToken);
       return [format, longestSequence({ blockSize: 1, windows }, numBlocks, maxStepTokens)];
     }),

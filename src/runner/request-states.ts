@@ -7,6 +7,8 @@ import { numSampledRows, type ScheduledStep } from '../scheduler/scheduled-step.
 interface RequestState {
   /** [groups] */
   readonly tables: number[][];
+  /** Where layers keep their states of it, where they do; no other request has the same at the same time. */
+  readonly slot: number;
   /** The tokens of a step, its newest one in row `row`; null before a step has sampled one. */
   sampled: SampledTokens | null;
   row: number;
@@ -14,6 +16,8 @@ interface RequestState {
 
 export class RequestStates {
   readonly #states = new Map<number, RequestState>();
+  /** Below the number of all that were ever taken, those that nobody has, the one that was given back last at the end. */
+  readonly #freeSlots: number[] = [];
   #latestSampled: SampledTokens | null = null;
 
   /** The tokens of the latest sampling step. `pendingToken` gives rows of them. */
@@ -23,16 +27,29 @@ export class RequestStates {
 
   /** Brings the block tables up to `step`. */
   apply({ releasedRequestIds, sequences }: ScheduledStep): void {
-    for (const requestId of releasedRequestIds) this.#states.delete(requestId);
+    for (const requestId of releasedRequestIds) this.#release(requestId);
     for (const { requestId, newBlocks } of sequences) {
       const known = this.#states.get(requestId);
       if (known === undefined) {
         const tables = newBlocks.map((blocks) => [...blocks]);
-        this.#states.set(requestId, { tables, sampled: null, row: 0 });
+        const slot = this.#freeSlots.pop() ?? this.#states.size;
+        this.#states.set(requestId, { tables, slot, sampled: null, row: 0 });
       } else {
         for (const [group, blocks] of newBlocks.entries()) known.tables[group]!.push(...blocks);
       }
     }
+  }
+
+  #release(requestId: number): void {
+    const known = this.#states.get(requestId);
+    if (known === undefined) return;
+    this.#states.delete(requestId);
+    this.#freeSlots.push(known.slot);
+  }
+
+  /** Where the states of a request are: below the number of requests that run at the same time. */
+  slotOf(requestId: number): number {
+    return this.#stateOf(requestId).slot;
   }
 
   /** The block tables of a request, one a group: block ids in the order of its tokens. */

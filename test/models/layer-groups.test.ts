@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { groupLayers } from '../../src/models/layer-groups.ts';
 
 function grouped(layerWindows: readonly (number | null)[]) {
-  const { ofLayers, windows } = groupLayers({ layerWindows, encoder: null });
+  const { ofLayers, windows } = groupLayers({ layerWindows, encoder: null, recurrent: null });
   return { ofLayers: [...ofLayers], windows: [...windows] };
 }
 

@@ -23,7 +23,9 @@ export class MixedBatches {
   run(chunks: readonly number[]): Float32Array[] {
     const { ranks } = this.model;
     const blocks = this.prompts.length * this.blocksOfEach;
-    const caches = ranks.map(({ ops, model }) => ops.makeKvCache(model.kvCacheShape(blocks, BLOCK_SIZE)));
+    const caches = ranks.map(({ ops, model }) =>
+      ops.makeKvCache(model.kvCacheShape({ blocks, blockSize: BLOCK_SIZE, sequences: this.prompts.length })),
+    );
     const done = this.prompts.map(() => 0);
     const results: Float32Array[] = [];
     for (let turn = 0; done.some((count, i) => count < this.prompts[i]!.length); turn++) {
@@ -83,6 +85,7 @@ export class MixedBatches {
         blockTables: Int32Array.from(tables),
         maxBlocks: this.blocksOfEach,
       },
+      stateSlots: Int32Array.from(sequences, ({ prompt }) => prompt),
     };
   }
 }

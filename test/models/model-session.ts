@@ -20,7 +20,9 @@ export class ModelSession {
     const count = Math.ceil(maxTokens / BLOCK_SIZE);
     this.ops = ops;
     this.model = model;
-    this.cache = ops.makeKvCache(model.kvCacheShape(count + 1, BLOCK_SIZE));
+    this.cache = ops.makeKvCache(
+      model.kvCacheShape({ blocks: count + 1, blockSize: BLOCK_SIZE, sequences: 2 }),
+    );
     // From the last block down: no test passes because position and slot happen to be the same number.
     this.blocks = Int32Array.from({ length: count }, (_, index) => count - index);
   }
@@ -62,6 +64,7 @@ export class ModelSession {
             maxBlocks: blocks.length,
           },
           adapters: this.adapters,
+          stateSlots: Int32Array.of(1),
         },
         this.cache,
       );

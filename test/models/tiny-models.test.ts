@@ -128,7 +128,7 @@ describe.each(availableBackends)('a tiny model on the %s backend', (backend) => 
         maxModelLen: null,
       });
       expect(model.dtype).toBe(expected);
-      expect(model.kvCacheShape(3, 16)).toEqual({
+      expect(model.kvCacheShape({ blocks: 3, blockSize: 16, sequences: 1 })).toEqual({
         layers: 3,
         blocks: 3,
         blockSize: 16,
@@ -154,7 +154,10 @@ describe.each(availableBackends)('a tiny model on the %s backend', (backend) => 
       ['int8', 'int8'],
     ] as const) {
       const model = await load('bf16', kvCacheDtype);
-      expect([model.dtype, model.kvCacheShape(1, 16).dtype]).toEqual(['bf16', expected]);
+      expect([model.dtype, model.kvCacheShape({ blocks: 1, blockSize: 16, sequences: 1 }).dtype]).toEqual([
+        'bf16',
+        expected,
+      ]);
     }
     await expect(load('f32', 'fp8')).rejects.toThrow(
       '--kv-cache-dtype fp8 is for models in bfloat16, and this one is computed in float32: leave it out, or give --dtype bfloat16',

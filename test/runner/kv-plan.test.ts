@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest';
 import { kvCacheShape } from '../../src/models/decoder.ts';
+import type { CacheSize } from '../../src/models/model.ts';
 import { RankShare } from '../../src/models/rank-share.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
@@ -22,8 +23,7 @@ it.each([
   writeTinyModel(folder, { architecture });
   const config = readModelConfig(openModelSource(folder));
   const ranks = { rank: 1, size: 2 };
-  const shapeOf = (blocks: number, blockSize: number) =>
-    kvCacheShape(config, 'bf16', blocks, blockSize, new RankShare(ranks));
+  const shapeOf = (size: CacheSize) => kvCacheShape(config, 'bf16', size, new RankShare(ranks));
   const model = { config, dtype: 'bf16', kvDType: 'bf16', kvCacheShape: shapeOf } as const;
   const device = { totalBytes: 1e8, takenBytes: 0, reservedBytes: 0 };
   const ops = { freeMemory: () => 1e8, deviceMemory: () => device, ranks };
@@ -32,6 +32,6 @@ it.each([
     const options = { kvCacheMemoryBytes: null, gpuMemoryUtilization: 1, maxNumSeqs: 1e6, kvTransfer };
     return new KvPlan({ ...ENGINE_DEFAULTS, ...options }, [ops]).numBlocks(model, 64);
   };
-  const ownBytes = kvBlockBytes(shapeOf(1, ENGINE_DEFAULTS.blockSize));
+  const ownBytes = kvBlockBytes(shapeOf({ blocks: 1, blockSize: ENGINE_DEFAULTS.blockSize, sequences: 1 }));
   expect(numBlocks(0) - numBlocks(1000 * ownBytes * numCuts)).toBe(1000);
 });

@@ -24,7 +24,7 @@ describe.each([
   it('take their memory once, and nothing that they leave unused', needsCudaEmulator, async () => {
     const ops = openCuda(isScheduled);
     const model = await loadModel(openModelSource(QWEN3.folder), ops, { dtype: 'bfloat16', maxModelLen: 64 });
-    const design = { shape: model.kvCacheShape(1, 16), windows: [null] };
+    const design = { shape: model.kvCacheShape({ blocks: 1, blockSize: 16, sequences: 1 }), windows: [null] };
     const taken = Array.from({ length: 8 }, () => takeActivations([ops], model, design, LIMITS)[0]!);
     expect(taken[0]).toBeGreaterThan(0);
     // A few times it may still be room for more numbers on their way to the device at once.

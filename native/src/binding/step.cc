@@ -44,21 +44,23 @@ std::vector<AdapterRows> adapterRowsOf(const std::vector<int32_t>& queryStarts, 
   return all;
 }
 
-/// A slot of its own for each sequence, or none; one without begins, since nothing was kept of it.
-void checkStateSlots(const Args& a, const StepInputs& step) {
-  const StateShape& states = step.cache->shape.states;
-  const std::vector<int32_t>& slots = step.stateSlots;
-  a.expectEqual("state slots", states.layers == 0 ? 0 : step.sequences(), static_cast<int64_t>(slots.size()));
-  a.expectWithin("state slots", {slots.data(), static_cast<int64_t>(slots.size())}, -1, states.slots);
-  std::vector<bool> isTaken(states.slots);
-  for (int i = 0; i < static_cast<int>(slots.size()); ++i) {
-    if (slots[i] < 0 ? !step.begins(i) : isTaken[slots[i]]) a.fail("a state slot for each sequence", "another one");
-    if (slots[i] >= 0) isTaken[slots[i]] = true;
-  }
-}
-
-/// Of a token whose keys and values are not kept.
+/// Of a token whose keys and values are not kept, and of a sequence whose state is not.
 constexpr int64_t kNoSlot = -1;
+
+/// A slot of its own for each sequence, or none; one without begins, since nothing was kept of it.
+std::vector<int32_t> stateSlotsOf(const Args& a, const StepInputs& step, Span<const int32_t> slots) {
+  const StateShape& states = step.cache->shape.states;
+  if (states.layers == 0) return {};
+  a.expectEqual("state slots", step.sequences(), slots.length);
+  a.expectWithin("state slots", slots, kNoSlot, states.slots);
+  std::vector<bool> isTaken(states.slots);
+  for (int i = 0; i < step.sequences(); ++i) {
+    const int32_t slot = slots.data[i];
+    if (slot == kNoSlot ? !step.begins(i) : isTaken[slot]) a.fail("a state slot for each sequence", "another one");
+    if (slot != kNoSlot) isTaken[slot] = true;
+  }
+  return slots.copy();
+}
 
 std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return {values.data, values.data + count}; }
 
@@ -95,8 +97,7 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
   if (adapters.length > 0) a.expectEqual("adapters", sequences, adapters.length);
   step.adapterRows = adapterRowsOf(step.queryStarts, adapters);
-  step.stateSlots = stateSlots.copy();
-  checkStateSlots(a, step);
+  step.stateSlots = stateSlotsOf(a, step, stateSlots);
   const bool isSending = sends.length > 0;
   if (isSending && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
   step_ = backend().beginStep(std::move(step));

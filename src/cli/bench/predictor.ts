@@ -21,7 +21,9 @@ export class Predictor {
     this.model = model;
     this.#ops = ops;
     this.#numBlocks = numBlocks;
-    this.#cache = ops.makeKvCache(model.kvCacheShape(numBlocks, BLOCK_SIZE));
+    this.#cache = ops.makeKvCache(
+      model.kvCacheShape({ blocks: numBlocks, blockSize: BLOCK_SIZE, sequences: 1 }),
+    );
   }
 
   /** @param maxTokens longest text that `predict` will be given. */
@@ -49,6 +51,7 @@ export class Predictor {
     const { vocabSize } = model.config;
     const positions = upTo(tokens.length);
     const inputs = {
+      stateSlots: Int32Array.of(0),
       tokens: { ids: Int32Array.from(tokens), sampled: null },
       positions,
       slotMapping: positions,

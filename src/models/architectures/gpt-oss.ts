@@ -62,6 +62,9 @@ const feedForward: LoadBlock = ({ config, weights }, _layer, prefix) => {
       : weights.stackedExpert(`${prefix}.experts`, shape, index),
   );
   const experts = weights.mixture(parts, routing, 'clamped_swiglu');
-  const router = weights.router({ name: `${prefix}.router`, n: count, bias: true }, hiddenSize);
+  const router = weights.deciders(
+    [{ name: `${prefix}.router`, n: count, bias: true, shared: null }],
+    hiddenSize,
+  );
   return new Mixture(router, experts);
 };

@@ -40,10 +40,14 @@ const schema = z.looseObject({
 /** The fields of the text part, which older files have beside those of the whole, with a rotation by one position. */
 function readText(file: ConfigFile): ConfigFile {
   const whole = checkModelJson(file.path, file.json, schema);
-  const text = whole.text_config === undefined ? file : textPart(file);
-  const json = checkModelJson(file.path, text.json, schema);
+  return withOnePosition(whole.text_config === undefined ? file : textPart(file));
+}
+
+/** A rotation by one position in the place of one by three that are equal. */
+export function withOnePosition(file: ConfigFile): ConfigFile {
+  const json = checkModelJson(file.path, file.json, schema);
   return {
-    ...text,
+    ...file,
     json: { ...json, rope_scaling: byOne(json.rope_scaling), rope_parameters: byOne(json.rope_parameters) },
   };
 }

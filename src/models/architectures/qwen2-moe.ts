@@ -42,7 +42,8 @@ export const qwen2Moe: Architecture = {
   load: (context) => loadDecoder(context, { layer: preNormLayer({ feedForward: expertsOrMlp(withShared) }) }),
 };
 
-const withShared: LoadBlock = (context, _layer, prefix) => {
+/** Experts beside one for every token, whose gate is a product of its own. */
+export const withShared: LoadBlock = (context, _layer, prefix) => {
   const expert = loadGatedExpert(context, `${prefix}.shared_expert`, {
     gateName: `${prefix}.shared_expert_gate`,
     intermediateSize: context.config.experts!.sharedIntermediateSize!,

@@ -12,8 +12,10 @@ import type { Step } from './step.ts';
 export type QueryKeyNorm = (step: Step, x: Tensor) => Tensor;
 
 interface AttentionParts {
-  /** Queries, keys, values of this rank: [tokens, heads * headDim], [tokens, kvHeads * headDim] twice. */
+  /** Queries, keys, values of this rank: [tokens, heads * headDim], [tokens, kvHeads * headDim] twice; then gates, if there are any. */
   readonly qkv: ColumnParallelLinears;
+  /** Whether what the heads saw passes gates, [tokens, heads * headDim], which open by their sigmoid. */
+  readonly hasGates?: boolean;
   readonly output: RowParallelLinear;
   /** Of each head by itself, with one weight for all queries and one for all keys. */
   readonly headNorms?: HeadNorms | undefined;
@@ -85,19 +87,24 @@ class AttentionHeads {
   constructor(context: LayerContext, layer: number, parts: AttentionParts) {
     this.#context = context;
     this.#layer = layer;
-    this.#kvLayer = context.kvLayerOf(layer);
+    this.#kvLayer = context.cacheLayerOf(layer);
     this.#parts = parts;
     this.#rope = context.config.layerRopes[layer] ?? null;
   }
 
   /** What the heads saw: -> [tokens, heads * headDim] in the format of the output projection. */
   apply(step: Step, h: Tensor): Tensor {
-    const { qkv, queryNorm, keyNorm } = this.#parts;
+    const { qkv, queryNorm, keyNorm, hasGates, output } = this.#parts;
     const { config, weights } = this.#context;
     const [heads, kvHeads] = [config.numHeads, config.numKvHeads].map((all) => weights.share.of(all).count);
-    const widths = [heads!, kvHeads!, kvHeads!].map((count) => count * config.headDim);
-    const [q, k, v] = qkv.apply(step, h, widths);
-    return this.#attend(step, queryNorm?.(step, q!) ?? q!, keyNorm?.(step, k!) ?? k!, v!);
+    const counts = [heads!, kvHeads!, kvHeads!, ...(hasGates ? [heads!] : [])];
+    const [q, k, v, gates] = qkv.apply(
+      step,
+      h,
+      counts.map((count) => count * config.headDim),
+    );
+    const seen = this.#attend(step, queryNorm?.(step, q!) ?? q!, keyNorm?.(step, k!) ?? k!, v!);
+    return gates === undefined ? seen : step.ops.gate(seen, gates, 'sigmoid', output.inputDType);
   }
 
   /** Norms of heads, rotation, storing k and v; and attends. */

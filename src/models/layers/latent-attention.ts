@@ -80,14 +80,14 @@ class LatentHeads {
   readonly #ropeTables: LayerContext['ropeTables'];
 
   constructor(
-    { config, ropeTables, kvLayerOf }: LayerContext,
+    { config, ropeTables, cacheLayerOf }: LayerContext,
     layer: number,
     latent: LatentConfig,
     parts: LatentParts,
   ) {
     this.#config = config;
     this.#layer = layer;
-    this.#kvLayer = kvLayerOf(layer);
+    this.#kvLayer = cacheLayerOf(layer);
     this.#latent = latent;
     this.#parts = parts;
     this.#ropeTables = ropeTables;

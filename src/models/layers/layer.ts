@@ -14,8 +14,8 @@ export interface LayerContext {
   readonly weights: WeightReader;
   /** One table for each kind of rotation that the layers have, before the first step. */
   readonly ropeTables: ReadonlyMap<RopeConfig, Vector>;
-  /** Which layer of the cache has the keys and values of a layer. */
-  readonly kvLayerOf: (layer: number) => number;
+  /** Which layer of the cache has the keys and values, or the state, of a layer. */
+  readonly cacheLayerOf: (layer: number) => number;
 }
 
 /** One layer: x [tokens, hidden] f32, the residual stream, is updated in place. */

@@ -28,7 +28,7 @@ import {
   RowParallelLinear,
 } from '../layers/linear.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
-import { RankShare } from '../rank-share.ts';
+import { RankShare, type Share } from '../rank-share.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import {
   type ExpertParts,
@@ -146,9 +146,12 @@ export class WeightReader {
     return new GateUpLinear(this.#gateUp(first!, second!), activation, this.#target(own, k, true));
   }
 
-  /** The router of a mixture stays in the format to compute in: it decides, and is small. */
-  router(projection: Projection, k: number): ColumnParallelLinear {
-    const parts = [this.#part(projection, k)];
+  /** Routers of mixtures, and gates of heads, stay in the format to compute in: they decide, and are small. */
+  deciders(projections: readonly Projection[], k: number): ColumnParallelLinear {
+    const parts = this.#parts(
+      projections.flatMap((projection) => this.#ownRows(projection)),
+      k,
+    );
     return new ColumnParallelLinear(
       this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype))),
     );
@@ -275,10 +278,43 @@ export class WeightReader {
     return this.#ops.loadVector(narrow(all, 0, first * headDim, count * headDim));
   }
 
-  /** A number of each head of this rank. */
-  headNumbers(name: string, numHeads: number): Vector {
+  /**
+   * A number of each head of this rank.
+   * @param of what is made of it
+   */
+  headNumbers(name: string, numHeads: number, of?: (published: number) => number): Vector {
     const { first, count } = this.share.of(numHeads);
-    return this.#ops.loadVector(narrow(this.#checkpoint.find(name, [numHeads]), 0, first, count));
+    const source = narrow(this.#checkpoint.find(name, [numHeads]), 0, first, count);
+    return of ? this.#ops.makeVector(readTensor(source, 'f32').map(of)) : this.#ops.loadVector(source);
+  }
+
+  /**
+   * The weights [channels, 1, taps] of a convolution over time -> [taps, channels] of this rank.
+   * @param shared channels, one range after the other, of which ranks share each by itself
+   */
+  taps(name: string, shared: readonly number[], taps: number): Vector {
+    const channels = sum(shared);
+    const all = reshape(this.#checkpoint.find(name, [channels, 1, taps]), [channels, taps]);
+    const own = this.#ownChannels(shared).flatMap(({ first, count }) => [
+      ...readTensor(narrow(all, 0, first, count), 'f32'),
+    ]);
+    const numOwn = own.length / taps;
+    const turned = new Float32Array(own.length);
+    for (const [i, weight] of own.entries()) turned[(i % taps) * numOwn + Math.floor(i / taps)] = weight;
+    return this.#ops.makeVector(turned);
+  }
+
+  /** Of ranges one after the other, what is this rank's of each. */
+  #ownChannels(shared: readonly number[]): Share[] {
+    return shared.map((length, index) => {
+      const { first, count } = this.share.of(length);
+      return { first: sum(shared.slice(0, index)) + first, count };
+    });
+  }
+
+  /** As many times the same number. */
+  constant(length: number, value: number): Vector {
+    return this.#ops.makeVector(new Float32Array(length).fill(value));
   }
 
   /** [vocab, hidden], of which a step reads no more than a row a token. */
@@ -429,6 +465,10 @@ export class WeightReader {
     this.#packedBytes += weight.byteLength;
     return weight;
   }
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, one) => total + one, 0);
 }
 
 /** Whether some are blocks, and not all of them of one format. */

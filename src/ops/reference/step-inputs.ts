@@ -148,11 +148,10 @@ function checkStateSlots(
   batch: AttentionBatch,
   states: StateShape | undefined,
 ): void {
-  const numWanted = states === undefined ? 0 : batch.numSequences;
-  if ((slots?.length ?? 0) !== numWanted)
-    throw new ShapeError('beginStep', `stateSlots [${numWanted}]`, `[${slots?.length ?? 0}]`);
-  if (slots === undefined) return;
-  expectIndices('stateSlots', slots, states!.slots, NO_SLOT);
+  if (states === undefined) return;
+  if (slots?.length !== batch.numSequences)
+    throw new ShapeError('beginStep', `stateSlots [${batch.numSequences}]`, `[${slots?.length ?? 0}]`);
+  expectIndices('stateSlots', slots, states.slots, NO_SLOT);
   const kept = slots.filter((slot) => slot !== NO_SLOT);
   const isLost = slots.some((slot, sequence) => slot === NO_SLOT && !begins(batch, sequence));
   if (isLost || new Set(kept).size !== kept.length)

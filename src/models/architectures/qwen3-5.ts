@@ -1,0 +1,78 @@
+// Qwen3.5: the layers of Qwen3-Next with other cuts of their projections, with an MLP or with experts. Of models that see images and
+// films, too, the part that reads text.
+// Source: Qwen Team, "Qwen3.5: Towards Native Multimodal Agents", 2026.
+
+import * as z from 'zod';
+import { checkModelJson } from '../../util/model-file.ts';
+import type { Architecture } from '../architecture.ts';
+import { loadDecoder } from '../decoder.ts';
+import type { DeltaProjections } from '../layers/gated-delta-net.ts';
+import type { LayerContext, LoadBlock } from '../layers/layer.ts';
+import { expertsOrMlp } from '../layers/mixture.ts';
+import { gatedMlp } from '../layers/mlp.ts';
+import { rmsNormAround1 } from '../layers/norm.ts';
+import type { ConfigFile, ModelConfig } from '../model-config.ts';
+import { IN_WHOLE, textPart } from '../text-part.ts';
+import { withOnePosition } from './qwen-vl.ts';
+import { withShared } from './qwen2-moe.ts';
+import { hybridLayer, readHybrid, withSharedExperts } from './qwen3-next.ts';
+
+export const qwen35 = architecture(
+  ['Qwen3_5ForConditionalGeneration', 'Qwen3_5ForCausalLM'],
+  (file) => readHybrid(file),
+  gatedMlp,
+);
+
+const expertFields = z.looseObject({ moe_intermediate_size: z.unknown() });
+
+export const qwen35Moe = architecture(
+  ['Qwen3_5MoeForConditionalGeneration', 'Qwen3_5MoeForCausalLM'],
+  (file) => {
+    const fields = checkModelJson(file.path, file.json, expertFields);
+    // No layer has an MLP, and files do not say how wide one would be.
+    const json = { intermediate_size: fields.moe_intermediate_size, ...fields };
+    return withSharedExperts(file, readHybrid({ ...file, json }));
+  },
+  expertsOrMlp(withShared),
+);
+
+function architecture(
+  architectures: readonly string[],
+  readText: (file: ConfigFile) => ModelConfig,
+  feedForward: LoadBlock,
+): Architecture {
+  return {
+    architectures,
+    readConfig: (file) => {
+      const isWhole = file.architecture.endsWith('ForConditionalGeneration');
+      if (!isWhole) return readText(withOnePosition(file));
+      return { ...readText(withOnePosition(textPart(file))), tensorNames: IN_WHOLE };
+    },
+    load: (context) =>
+      loadDecoder(context, { layer: hybridLayer(projections, feedForward), norm: rmsNormAround1 }),
+  };
+}
+
+/** Queries, keys and values of all heads in one tensor, the others in one each. */
+function projections({ config, weights }: LayerContext, prefix: string): DeltaProjections {
+  const { keyHeads, keyDim, heads, valueDim } = config.recurrent!.delta!;
+  const { hiddenSize } = config;
+  const [keys, values] = [keyHeads * keyDim, heads * valueDim];
+  const shared = [keys, keys, values];
+  return {
+    values: weights.columns(
+      [
+        { name: `${prefix}.in_proj_qkv`, n: 2 * keys + values, shared },
+        { name: `${prefix}.in_proj_z`, n: values },
+      ],
+      hiddenSize,
+    ),
+    gates: weights.deciders(
+      [
+        { name: `${prefix}.in_proj_b`, n: heads },
+        { name: `${prefix}.in_proj_a`, n: heads },
+      ],
+      hiddenSize,
+    ),
+  };
+}
