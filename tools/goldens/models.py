@@ -285,6 +285,28 @@ def qwen3_5(architecture: str, model_type: str) -> Callable[[dict], dict]:
     return publish
 
 
+def first_lfm2(config: dict) -> dict:
+    """As the first releases spell it: a width of feed-forward layers that is adjusted, and the layers that attend."""
+    own = {
+        "block_dim": config["hidden_size"],
+        "block_ff_dim": config["intermediate_size"],
+        "block_norm_eps": config["norm_eps"],
+        "block_use_swiglu": True,
+        "conv_dim": config["hidden_size"],
+        "conv_dim_out": config["hidden_size"],
+        "full_attn_idxs": [i for i, kind in enumerate(config["layer_types"]) if kind == "full_attention"],
+        "num_heads": config["num_attention_heads"],
+        "theta": 1000000.0,
+        "use_pos_enc": True,
+    }
+    kept = {k: v for k, v in config.items() if k not in ("intermediate_size", "tie_word_embeddings")}
+    return old_rope(kept, rope_theta=1000000.0) | own
+
+
+def lfm2(config: dict) -> dict:
+    return {k: v for k, v in config.items() if k != "tie_word_embeddings"} | {"tie_embedding": config["tie_word_embeddings"]}
+
+
 MODELS = {
     "gemma": Recipe(t.GemmaConfig(**COMMON, head_dim=8), publish=lambda c: c | {"hidden_act": "gelu"}),
     "gemma-256": Recipe(t.GemmaConfig(**COMMON | {"hidden_size": 16, "num_key_value_heads": 1, "num_attention_heads": 2, "num_hidden_layers": 1}, head_dim=256)),
@@ -610,5 +632,15 @@ MODELS = {
         embeddings=0.6,
         publish=lambda c: old_rope(c, rope_theta=10000.0, rope_scaling=None, partial_rotary_factor=0.25, full_attention_interval=4),
         reshape=USUAL_EXPERTS,
+    ),
+    "lfm2": Recipe(
+        t.Lfm2Config(
+            **COMMON | {"num_hidden_layers": 4},
+            layer_types=["conv", "conv", "full_attention", "conv"],
+            block_auto_adjust_ff_dim=True,
+            block_ffn_dim_multiplier=1.2,
+            block_multiple_of=8,
+        ),
+        publish=first_lfm2,
     ),
 }
