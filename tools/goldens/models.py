@@ -643,4 +643,20 @@ MODELS = {
         ),
         publish=first_lfm2,
     ),
+    "qwen3.5-moe": Recipe(
+        t.Qwen3_5MoeTextConfig(
+            **{k: v for k, v in LINEAR.items() if k != "intermediate_size"} | {"linear_num_value_heads": 6},
+            linear_value_head_dim=16,
+            layer_types=["linear_attention", "full_attention"],
+            head_dim=16,
+            moe_intermediate_size=12,
+            shared_expert_intermediate_size=20,
+            num_experts=4,
+            num_experts_per_tok=2,
+            rope_parameters=GATED_ROPE | {"mrope_section": [2, 1, 1]},
+        ),
+        publish=qwen3_5("Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe"),
+        rename=lambda name: name.replace("model.", "model.language_model."),
+        in_float32=LINEAR_FLOATS,
+    ),
 }
