@@ -659,4 +659,16 @@ MODELS = {
         rename=lambda name: name.replace("model.", "model.language_model."),
         in_float32=LINEAR_FLOATS,
     ),
+    "qwen3.5-text": Recipe(
+        t.Qwen3_5TextConfig(
+            **LINEAR | {"num_hidden_layers": 3, "intermediate_size": 24, "linear_num_value_heads": 2, "linear_conv_kernel_dim": 3},
+            linear_value_head_dim=16,
+            layer_types=["linear_attention", "full_attention", "linear_attention"],
+            head_dim=16,
+            rope_parameters=GATED_ROPE | {"mrope_section": [2, 1, 1]},
+        ),
+        spread=0.15,
+        embeddings=0.6,
+        publish=lambda c: {key: value for key, value in c.items() if key != "partial_rotary_factor"},
+    ),
 }
