@@ -671,4 +671,29 @@ MODELS = {
         embeddings=0.6,
         publish=lambda c: {key: value for key, value in c.items() if key != "partial_rotary_factor"},
     ),
+    "lfm2-bias": Recipe(
+        t.Lfm2Config(
+            **COMMON | {"num_hidden_layers": 3, "tie_word_embeddings": False},
+            layer_types=["conv", "full_attention", "conv"],
+            conv_bias=True,
+            conv_L_cache=4,
+            block_auto_adjust_ff_dim=False,
+        ),
+        publish=lfm2,
+    ),
+    "lfm2-moe": Recipe(
+        t.Lfm2MoeConfig(
+            **COMMON | {"num_hidden_layers": 3},
+            layer_types=["conv", "full_attention", "conv"],
+            moe_intermediate_size=12,
+            num_dense_layers=1,
+            num_experts=6,
+            num_experts_per_tok=2,
+            routed_scaling_factor=1.5,
+            norm_topk_prob=True,
+        ),
+        publish=lambda c: old_rope(lfm2(c), layer_types=c["layer_types"], rope_theta=1000000.0),
+        reshape=one_by_one(("w1", "w3", "w2")),
+        in_float32=("expert_bias",),
+    ),
 }
