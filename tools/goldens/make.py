@@ -44,6 +44,8 @@ def random_weights(model: torch.nn.Module, recipe: Recipe) -> None:
             values = log_uniform(parameter, 0.01, 4)
         elif name.endswith("dt_bias"):
             values = torch.randn_like(parameter)
+        elif name.endswith(".D"):
+            values = 1 + torch.randn_like(parameter) * 0.1
         elif is_norm and name.endswith("weight") and (not zero_centred or "linear_attn" in name):
             values = 1 + torch.randn_like(parameter) * 0.1
         else:

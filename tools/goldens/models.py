@@ -307,6 +307,56 @@ def lfm2(config: dict) -> dict:
     return {k: v for k, v in config.items() if k != "tie_word_embeddings"} | {"tie_embedding": config["tie_word_embeddings"]}
 
 
+MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2}
+ENDLESS = ("time_step_limit", "mamba_chunk_size", "chunk_size")
+"""Fields of no effect; the first has no end, which JSON has no word for."""
+
+
+def granite_hybrid(config: dict) -> dict:
+    kinds = ["mamba" if kind == "linear_attention" else "attention" for kind in config["layer_types"]]
+    kept = {k: v for k, v in config.items() if k not in ENDLESS}
+    return old_rope(kept, rope_theta=10000.0, layer_types=kinds, position_embedding_type="nope")
+
+
+FALCON_H1 = MAMBA | {
+    "mamba_n_heads": 6,
+    "mamba_d_head": 12,
+    "mamba_d_ssm": 72,
+    "mamba_n_groups": 2,
+    "lm_head_multiplier": 0.5,
+    "embedding_multiplier": 3.0,
+    "mlp_multipliers": [0.8, 0.6],
+    "key_multiplier": 0.7,
+    "attention_in_multiplier": 1.2,
+    "attention_out_multiplier": 0.9,
+    "ssm_in_multiplier": 1.25,
+    "ssm_out_multiplier": 0.7,
+    "ssm_multipliers": [0.9, 0.8, 0.7, 1.1, 1.3],
+}
+
+
+def falcon_h1(config: dict) -> dict:
+    return old_rope({k: v for k, v in config.items() if k not in ENDLESS}, rope_theta=10000.0)
+
+
+def nemotron_h(config: dict) -> dict:
+    letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+    pattern = "".join(letters[kind] for kind in config["layers_block_type"])
+    kept = {k: v for k, v in config.items() if k not in (*ENDLESS, "layers_block_type", "mtp_layers_block_type", "rope_parameters")}
+    return kept | {"hybrid_override_pattern": pattern, "num_hidden_layers": len(pattern)}
+
+
+def nemotron_experts(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    published = {}
+    for key, value in state.items():
+        prefix, _, name = key.rpartition(".")
+        if name not in ("up_proj", "down_proj") or value.dim() != 3:
+            published[key] = value
+            continue
+        published |= {f"{prefix}.{index}.{name}.weight": expert.contiguous() for index, expert in enumerate(value)}
+    return published
+
+
 MODELS = {
     "gemma": Recipe(t.GemmaConfig(**COMMON, head_dim=8), publish=lambda c: c | {"hidden_act": "gelu"}),
     "gemma-256": Recipe(t.GemmaConfig(**COMMON | {"hidden_size": 16, "num_key_value_heads": 1, "num_attention_heads": 2, "num_hidden_layers": 1}, head_dim=256)),
@@ -695,5 +745,19 @@ MODELS = {
         publish=lambda c: old_rope(lfm2(c), layer_types=c["layer_types"], rope_theta=1000000.0),
         reshape=one_by_one(("w1", "w3", "w2")),
         in_float32=("expert_bias",),
+    ),
+    "granite-hybrid-mamba": Recipe(
+        t.GraniteMoeHybridConfig(
+            **COMMON | {"num_hidden_layers": 3, "intermediate_size": 12},
+            **MAMBA,
+            **GRANITE_FACTORS,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            shared_intermediate_size=12,
+            layer_types=["mamba", "attention", "mamba"],
+            tie_word_embeddings=True,
+        ),
+        publish=granite_hybrid,
+        rename=granite_experts,
     ),
 }
