@@ -14,6 +14,8 @@ export interface RecurrentConfig {
   readonly layers: readonly boolean[];
   /** Tokens that the convolution of such a layer sees, the newest among them. */
   readonly taps: number;
+  /** Whether the convolution, and the products around it, have biases. */
+  readonly convBias: boolean;
   /** The delta rule behind it; null where the convolution, as wide as the model, is all. */
   readonly delta: DeltaConfig | null;
 }

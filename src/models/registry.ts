@@ -23,6 +23,7 @@ import { gptOss } from './architectures/gpt-oss.ts';
 import { gpt2 } from './architectures/gpt2.ts';
 import { granite } from './architectures/granite.ts';
 import { graniteMoe } from './architectures/granite-moe.ts';
+import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { llama } from './architectures/llama.ts';
 import { mistral } from './architectures/mistral.ts';
 import { mistral3 } from './architectures/mistral3.ts';
@@ -45,6 +46,8 @@ import { BY_FILES, type PoolingChoice } from './pooling/pooling-config.ts';
 import { type NamedTask, withPooling } from './pooling/resolve-pooling.ts';
 
 export const ARCHITECTURES: readonly Architecture[] = [
+  lfm2,
+  lfm2Moe,
   llama,
   mistral,
   mistral3,

@@ -47,7 +47,7 @@ const attention: LoadBlock = (context, layer, prefix) =>
   attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
     output: outputProjection(context, `${prefix}.o_proj`),
-    sinks: context.weights.headNumbers(`${prefix}.sinks`, context.config.numHeads),
+    sinks: context.weights.ownNumbers(`${prefix}.sinks`, context.config.numHeads),
   });
 
 const feedForward: LoadBlock = ({ config, weights }, _layer, prefix) => {

@@ -53,7 +53,7 @@ export function readHybrid(file: ConfigFile): ModelConfig {
     heads: own.linear_num_value_heads,
     valueDim: own.linear_value_head_dim,
   };
-  return { ...config, recurrent: { layers, taps: own.linear_conv_kernel_dim, delta } };
+  return { ...config, recurrent: { layers, taps: own.linear_conv_kernel_dim, convBias: false, delta } };
 }
 
 const sharedFields = z.object({ shared_expert_intermediate_size: size.default(512) });

@@ -35,8 +35,8 @@ export function gatedDeltaNet(
   const net = new DeltaHeads(context, layer, {
     ...projections,
     convolution: weights.taps(`${prefix}.conv1d.weight`, shared, config.recurrent!.taps),
-    rates: weights.headNumbers(`${prefix}.A_log`, heads, (log) => -Math.exp(log)),
-    rateBias: weights.headNumbers(`${prefix}.dt_bias`, heads),
+    rates: weights.ownNumbers(`${prefix}.A_log`, heads, (log) => -Math.exp(log)),
+    rateBias: weights.ownNumbers(`${prefix}.dt_bias`, heads),
     norm: weights.vector(`${prefix}.norm.weight`, valueDim),
     // A query is divided by the square root of its width, too.
     queryLength: weights.constant(keyDim, 1 / keyDim),

@@ -1,19 +1,25 @@
 // The feed-forward blocks of dense models: with a gate, and without.
 
+import type { ExpertNames } from '../weights/weight-reader.ts';
 import type { Block, LoadBlock } from './layer.ts';
 import type { GateUpLinear, RowParallelLinear } from './linear.ts';
 import { productBlock } from './product-block.ts';
 
 /** down(activation(gate(h)) * up(h)) */
-export const gatedMlp: LoadBlock = ({ config, weights }, _layer, prefix) => {
-  const { hiddenSize, intermediateSize, mlpBias: bias, activation } = config;
-  const gate = { name: `${prefix}.gate_proj`, n: intermediateSize, bias };
-  const up = { name: `${prefix}.up_proj`, n: intermediateSize, bias };
-  return gated(
-    weights.gateUp(gate, up, hiddenSize, activation),
-    weights.row({ name: `${prefix}.down_proj`, n: hiddenSize, bias }, intermediateSize),
-  );
-};
+export function gatedMlpOf(names: ExpertNames): LoadBlock {
+  return ({ config, weights }, _layer, prefix) => {
+    const { hiddenSize, intermediateSize, mlpBias: bias, activation } = config;
+    const gate = { name: `${prefix}.${names.gate}`, n: intermediateSize, bias };
+    const up = { name: `${prefix}.${names.up}`, n: intermediateSize, bias };
+    return gated(
+      weights.gateUp(gate, up, hiddenSize, activation),
+      weights.row({ name: `${prefix}.${names.down}`, n: hiddenSize, bias }, intermediateSize),
+    );
+  };
+}
+
+/** The same under the names that most checkpoints use. */
+export const gatedMlp = gatedMlpOf({ gate: 'gate_proj', up: 'up_proj', down: 'down_proj' });
 
 /** The same where gate and up are published as one tensor, gate first. */
 export function fusedGatedMlp(gateUp = 'gate_up_proj', down = 'down_proj'): LoadBlock {

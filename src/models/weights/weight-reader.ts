@@ -279,12 +279,12 @@ export class WeightReader {
   }
 
   /**
-   * A number of each head of this rank.
-   * @param of what is made of it
+   * Of as many numbers, as of heads or channels, those of this rank.
+   * @param of what is made of each
    */
-  headNumbers(name: string, numHeads: number, of?: (published: number) => number): Vector {
-    const { first, count } = this.share.of(numHeads);
-    const source = narrow(this.#checkpoint.find(name, [numHeads]), 0, first, count);
+  ownNumbers(name: string, length: number, of?: (published: number) => number): Vector {
+    const { first, count } = this.share.of(length);
+    const source = narrow(this.#checkpoint.find(name, [length]), 0, first, count);
     return of ? this.#ops.makeVector(readTensor(source, 'f32').map(of)) : this.#ops.loadVector(source);
   }
 
