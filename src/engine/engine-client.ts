@@ -297,7 +297,8 @@ export class EngineClient {
     this.#adapterCalls.rejectAll(error);
   }
 
-  #ask<T>(calls: Calls<T>, messageOf: (callId: number) => ToEngine): Promise<T> {
+  /** Rejects, also at once: whoever asks several engines then waits for each of them. */
+  async #ask<T>(calls: Calls<T>, messageOf: (callId: number) => ToEngine): Promise<T> {
     if (this.#death !== null) throw this.#death;
     const answer = calls.ask((callId) => this.#send(messageOf(callId)));
     this.#holdProcess();

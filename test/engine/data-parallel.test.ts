@@ -2,9 +2,10 @@
 
 import { once } from 'node:events';
 import type { Worker } from 'node:worker_threads';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { collectSamples } from '../../src/engine/completed-sample.ts';
+import { EngineGroup } from '../../src/engine/engine-group.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { ConfigError, EngineDeadError, ModelLoadError } from '../../src/errors.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
@@ -136,6 +137,29 @@ describe('two engines', needsNative, () => {
     await ended;
     await expect(answer(engine, [1, 2, 3])).rejects.toThrow('engine 1 of 2 has died');
     await engine.close();
+  });
+
+  it('both fail a call that comes when only one of them knows that it is dead', async () => {
+    const modelPath = newFolder();
+    writeTinyModel(modelPath);
+    const size = { kvCacheMemoryBytes: KV_BYTES, numThreads: 2, dataParallelSize: 2 };
+    const group = await EngineGroup.start({ ...ENGINE_DEFAULTS, modelPath, ...size, lora: LORA });
+    const unheard: unknown[] = [];
+    const note = (reason: unknown): void => void unheard.push(reason);
+    process.on('unhandledRejection', note);
+    onTestFinished(() => void process.off('unhandledRejection', note));
+    const death = new EngineDeadError('engine 1 of 2 has died');
+    group.clients[1]!.end(death);
+    const adapter = { id: 1, path: newFolder(), maxRank: 16 };
+    const calls = [
+      async () => group.stats(),
+      async () => group.resetPrefixCache(),
+      async () => group.loadAdapter(adapter),
+    ];
+    await Promise.all(calls.map((call) => expect(call()).rejects.toBe(death)));
+    expect(group.isAlive).toBe(false);
+    await group.close();
+    expect(unheard).toEqual([]);
   });
 
   it('read the packed weights that one of them has written', async () => {
