@@ -90,6 +90,8 @@ export class Registration {
   }
 
   #beat(): void {
+    // What ZeroMQ tells of the connection may be heard after the goodbye.
+    if (this.#socket.closed) return;
     const message = {
       ...this.#message,
       state: this.#state,

@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Router } from 'zeromq';
 import { type RegistrationMessage, readRegistration } from '../../src/cluster/discovery-message.ts';
 import { Registration } from '../../src/cluster/registration.ts';
@@ -112,6 +112,21 @@ describe('an instance', () => {
     expect(heard).toEqual([]);
     register(await behind(port, { secret: SECRET }));
     await expect.poll(() => heard.length).toBe(1);
+  });
+
+  it('that goes while its proxy lets it in says goodbye, and nothing after it', async () => {
+    const port = await freePort();
+    const { heard } = await listen(port);
+    const unheard: unknown[] = [];
+    const note = (reason: unknown): void => void unheard.push(reason);
+    process.on('unhandledRejection', note);
+    onTestFinished(() => void process.off('unhandledRejection', note));
+    const registration = register(await behind(port));
+    // ZeroMQ makes the connection on threads of its own; this one hears of it once it has closed the socket.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+    registration.close();
+    await expect.poll(() => heard.map(({ message }) => message.state)).toEqual(['gone']);
+    expect(unheard).toEqual([]);
   });
 
   it('without a proxy registers nowhere', () => {
