@@ -170,9 +170,7 @@ export class FakeInstance {
         response.end(JSON.stringify({ object: 'list', data: [{ id: 'fake', object: 'model' }] }));
         return;
       case '/tokenize':
-        response.setHeader('content-type', 'application/json');
-        response.end(JSON.stringify({ tokens: [1, 2], asked: await json(request) }));
-        return;
+        return this.#tokenize(request, response);
       case '/v1/completions':
       case '/v1/chat/completions':
         return this.#complete(request, response);
@@ -181,16 +179,32 @@ export class FakeInstance {
     }
   }
 
-  async #complete(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const parsed = FakeBody.safeParse(await json(request));
-    if (!parsed.success) return refuse(response, 400);
-    const { url: path = '', headers } = request;
-    const received: ReceivedRequest = { path, headers, body: parsed.data, wasAborted: false };
+  async #tokenize(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const asked = await json(request);
+    const { trouble } = this.#receive(request, response, FakeBody.parse(asked));
+    if (trouble.at === 'request') return this.#befall(trouble, response);
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ tokens: [1, 2], asked }));
+  }
+
+  #receive(
+    { url: path = '', headers }: IncomingMessage,
+    response: ServerResponse,
+    body: FakeBody,
+  ): { readonly received: ReceivedRequest; readonly trouble: Trouble } {
+    const received: ReceivedRequest = { path, headers, body, wasAborted: false };
     this.requests.push(received);
     response.once('close', () => {
       received.wasAborted = !response.writableFinished;
     });
-    const trouble = this.troubles.shift() ?? { at: NEVER, does: 'stall' };
+    return { received, trouble: this.troubles.shift() ?? { at: NEVER, does: 'stall' } };
+  }
+
+  async #complete(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const parsed = FakeBody.safeParse(await json(request));
+    if (!parsed.success) return refuse(response, 400);
+    const { url: path = '', headers } = request;
+    const { received, trouble } = this.#receive(request, response, parsed.data);
     if (trouble.at === 'request') return this.#befall(trouble, response);
     const requestId = String(headers['x-svc-answer-id'] ?? headers['x-request-id'] ?? 'none');
     // Instances say under which id they have answered.

@@ -315,6 +315,23 @@ describe('what any instance answers alike', () => {
     }
   });
 
+  it('ends there with its client, and no other one is asked', async () => {
+    const errors: string[] = [];
+    const logger = createLogger('error', (line) => errors.push(line));
+    const proxy = await TestProxy.start({ logger });
+    const joined = await proxy.join('DD');
+    for (const { troubles } of joined) troubles.push({ at: 'request', does: 'stall' });
+    const requests = () => joined.flatMap((instance) => instance.requests);
+    const client = new RawClient(proxy.server.port, rawPost('/tokenize', { prompt: 'Hello' }));
+    await until(() => requests().length === 1);
+    client.leave();
+    await until(() => requests()[0]?.wasAborted === true);
+    await until(async () => (await proxy.instances()).every(({ in_flight }) => in_flight === 0));
+    expect(requests()).toHaveLength(1);
+    expect(await proxy.metric('instance_failures_total')).toBe(0);
+    expect(errors).toEqual([]);
+  });
+
   it('is refused for now where there is none', async () => {
     const proxy = await TestProxy.start();
     for (const path of ['/tokenize', '/detokenize']) {

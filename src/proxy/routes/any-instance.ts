@@ -1,10 +1,11 @@
 // Routes that any instance answers alike: which models there are, token ids, the document of the API, which is cut to what
 // the proxy has.
 
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as z from 'zod';
 import { NotReadyError } from '../../errors.ts';
 import type { ApiRoute } from '../../http/api-paths.ts';
+import { ClientGoneError } from '../../http/in-flight.ts';
 import { parseJson } from '../../util/parse-json.ts';
 import { ClientResponse } from '../client-response.ts';
 import { UpstreamFailure } from '../instance.ts';
@@ -42,8 +43,13 @@ export function anyInstanceRoutes(
       method,
       url,
       handler: async (request, reply) => {
-        const { head, body } = change(await ask(context, method, request));
-        await new ClientResponse(reply, request.id, context.deadlines.slowClient).send(head, body);
+        try {
+          const { head, body } = change(await ask(context, method, request, presenceOf(reply)));
+          await new ClientResponse(reply, request.id, context.deadlines.slowClient).send(head, body);
+        } catch (error) {
+          if (!(error instanceof ClientGoneError)) throw error;
+          reply.hijack();
+        }
       },
     });
   };
@@ -65,7 +71,21 @@ function withRoutes(body: Buffer, routes: readonly ApiRoute[]): Buffer {
   return Buffer.from(JSON.stringify({ ...data, paths: Object.fromEntries(paths) }));
 }
 
-async function ask(context: ProxyContext, method: 'GET' | 'POST', request: FastifyRequest): Promise<Answer> {
+/** Aborted when the client has left. */
+function presenceOf({ raw }: FastifyReply): AbortSignal {
+  const client = new AbortController();
+  const leave = (): void => client.abort(new ClientGoneError('the client has closed the connection'));
+  if (raw.destroyed) leave();
+  else raw.once('close', leave);
+  return client.signal;
+}
+
+async function ask(
+  context: ProxyContext,
+  method: 'GET' | 'POST',
+  request: FastifyRequest,
+  client: AbortSignal,
+): Promise<Answer> {
   context.checkOpen();
   const body = Buffer.isBuffer(request.body) ? request.body : null;
   const authorization = context.instanceKey.headerFor(request.headers);
@@ -75,9 +95,11 @@ async function ask(context: ProxyContext, method: 'GET' | 'POST', request: Fasti
   };
   const instances = context.instances.ready(({ mayDecode }) => mayDecode);
   for (const instance of instances.toSorted(bySuspicion).slice(0, MAX_INSTANCES_ASKED)) {
+    client.throwIfAborted();
     try {
       const upstream = new UpstreamRequest(instance, { method, path: request.url, headers, body });
       upstream.maxSilence = MAX_SILENCE;
+      client.addEventListener('abort', () => upstream.cancel(client.reason), { once: true });
       const head = await upstream.head;
       const answer = { head, body: await upstream.whole() };
       if (context.instanceKey.isRefused(instance, head.status)) throw keyRefused(instance);
