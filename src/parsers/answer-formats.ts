@@ -22,9 +22,6 @@ interface ParserOptions {
   readonly reasoningParser: ReasoningParserName | null;
 }
 
-/** Neither thoughts nor calls. */
-export const PLAIN_ANSWERS: AnswerFormats = { tools: null, reasoning: null };
-
 /** @param template source of the chat template; null where there is none. */
 export function answerFormats(options: ParserOptions, template: string | null): AnswerFormats {
   const source = template ?? '';
