@@ -161,7 +161,7 @@ export class Peers {
 
   #remove(peer: Peer): void {
     this.#byAddress.delete(peer.address);
-    peer.close();
+    peer.retire();
   }
 
   #onMessage(route: Route, message: Exclude<Message, Answer>): void {
@@ -276,6 +276,7 @@ export class Peer {
   #inbound: Route | null = null;
   #handshake: Promise<void> | null = null;
   #link: Promise<number | null> | null = null;
+  #isRetired = false;
 
   constructor(
     address: string,
@@ -377,6 +378,12 @@ export class Peer {
     this.#closeLink();
   }
 
+  /** Closes it for good: nobody would close a connection that is made after this. */
+  retire(): void {
+    this.#isRetired = true;
+    this.close();
+  }
+
   /** Null where the connection turns out to be dead. */
   async #request(route: Route, request: Request): Promise<Answer | null> {
     this.lastUsed = Date.now();
@@ -394,10 +401,12 @@ export class Peer {
   }
 
   async #shakeHands(): Promise<void> {
+    this.#expectInUse();
     const route = this.#connect();
     let answer: Answer;
     try {
       answer = await this.#channel.request(route, { type: 'hello', ...this.#own });
+      this.#expectInUse();
     } catch (error) {
       route.close();
       // It may have connected to this instance meanwhile.
@@ -415,6 +424,11 @@ export class Peer {
     this.#outbound = route;
     this.#handlers.onRoute(route);
     this.#introduced(answer, route);
+  }
+
+  /** @throws PeerError */
+  #expectInUse(): void {
+    if (this.#isRetired) throw new PeerError('gone', 'the instance has been given up');
   }
 
   /** @throws PeerError, also where this process can open no more sockets. */

@@ -148,36 +148,41 @@ describe('a request to a peer', () => {
   });
 
   it('fails after the deadline where the peer says nothing', async () => {
-    const address = await startSilent();
+    const { address } = await startSilent();
     const near = new Near(address, await freePort(), 300);
     const error = await failure(near.peer.request(RESERVE));
     expect(error).toMatchObject({ code: 'gone', message: 'no answer within 300 ms' });
   });
 });
 
-/** Answers hello and nothing else. @returns its address. */
-async function startSilent(): Promise<string> {
+/** Answers hello and nothing else. */
+async function startSilent({ holdsBack = false } = {}) {
   const port = await freePort();
   const address = `127.0.0.1:${port}`;
   const about = { epoch: 'one', address, endpoints: { shm: null, tcp: null } };
   const nothing = () => {};
+  /** Each answers a hello; with `holdsBack` it is the test that does so. */
+  const welcomes: (() => void)[] = [];
+  let numDisconnects = 0;
   const channel: ControlChannel = new ControlChannel(
     { ip: '127.0.0.1', port, keys: null, answerDeadline: 300 },
     {
       onMessage: (route, { type, ...message }) => {
         if (type !== 'hello' || !('seq' in message)) return;
-        channel.send(route, {
-          type: 'welcome',
-          seq: message.seq,
-          ...identityOf(COMPATIBILITY, [WHOLE], about),
-        });
+        const identity = identityOf(COMPATIBILITY, [WHOLE], about);
+        const welcome = () => channel.send(route, { type: 'welcome', seq: message.seq, ...identity });
+        welcomes.push(welcome);
+        if (!holdsBack) welcome();
       },
-      ...{ onMalformed: nothing, onDown: nothing, onDisconnect: nothing },
+      onDisconnect: () => {
+        numDisconnects += 1;
+      },
+      ...{ onMalformed: nothing, onDown: nothing },
     },
   );
   opened(channel);
   await channel.listen();
-  return address;
+  return { address, welcomes, hasDisconnected: () => numDisconnects > 0 };
 }
 
 describe('a message to a peer', () => {
@@ -216,7 +221,7 @@ describe('a ping', () => {
   });
 
   it('that is not answered harms nobody', async () => {
-    const near = new Near(await startSilent(), await freePort(), 50);
+    const near = new Near((await startSilent()).address, await freePort(), 50);
     await near.peer.ready();
     near.peer.missedPings = 2;
     near.peer.ping();
@@ -445,6 +450,12 @@ describe('a peer that sends a malformed message', () => {
 describe('a peer with open transfers', () => {
   const pin = {};
 
+  function giveUp({ peers, gone, deadlines }: Loopback, peer: Peer): void {
+    peer.missedPings = deadlines.missedPings;
+    peers.sweep(peer.lastPing + deadlines.ping);
+    expect(gone).toEqual([peer.address]);
+  }
+
   it('has forgotten all when it says that it leaves, and is asked again whether another run is there', async () => {
     const { a, b } = await startTwo();
     const raw = connectRaw(a);
@@ -530,6 +541,33 @@ describe('a peer with open transfers', () => {
     expect(a.gone).toEqual([peer.address]);
     sweepAfterPing();
     expect(a.gone).toHaveLength(1);
+  });
+
+  it('that is given up during its handshake keeps no connection', async () => {
+    const a = await Loopback.start();
+    const far = await startSilent({ holdsBack: true });
+    const peer = a.peers.get(far.address);
+    peer.pins.add(pin);
+    const failed = failure(peer.ready());
+    await until(() => far.welcomes.length === 1);
+    giveUp(a, peer);
+    far.welcomes[0]!();
+    expect((await failed).code).toBe('gone');
+    expect(peer.route).toBeNull();
+    await until(far.hasDisconnected);
+  });
+
+  it('that is given up during a request is not connected again', async () => {
+    const a = await Loopback.start();
+    const far = await startSilent();
+    const peer = a.peers.get(far.address);
+    await peer.ready();
+    peer.pins.add(pin);
+    const failed = failure(peer.request(RESERVE));
+    giveUp(a, peer);
+    expect((await failed).code).toBe('gone');
+    await until(far.hasDisconnected);
+    expect(far.welcomes).toHaveLength(1);
   });
 
   it('is connected again at once where its connection ends', async () => {
