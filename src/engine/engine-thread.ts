@@ -58,7 +58,7 @@ async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
   let isIdle = true;
   while (true) {
     if (!isIdle) core.awaitPlanPoint();
-    else if (delivered.length === 0) {
+    else if (failure === null && delivered.length === 0) {
       await new Promise<void>((resolve) => {
         wake = resolve;
       });
