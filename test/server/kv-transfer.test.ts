@@ -1,0 +1,33 @@
+// POST /kv_transfer/cancel: which requests it ends.
+
+import { expect, it } from 'vitest';
+import { makeRequestId } from '../../src/cluster/request-id.ts';
+import { closedAfterwards } from '../helpers/closed-afterwards.ts';
+import { until } from '../helpers/until.ts';
+import { errorOf, MODEL, startTestServer } from './test-server.ts';
+
+const opened = closedAfterwards();
+const LONG = { model: { config: { max_position_embeddings: 20_000 } } };
+const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 19_000, ignore_eos: true };
+
+it('a request is cancelled by the id that its proxy has made, which nobody else knows', async () => {
+  const svc = opened(await startTestServer({ ...LONG, server: { exchangesKv: true } }));
+  const made = makeRequestId('10.0.0.1:1', '10.0.0.2:2');
+  const cancel = (request_id: string) => svc.post('/kv_transfer/cancel', { request_id });
+  const running = async () => (await svc.engine.stats()).running;
+  const proxied = svc.post('/v1/completions', ENDLESS, { 'x-request-id': made });
+  const direct = svc.client.completions.create(ENDLESS, { headers: { 'x-request-id': 'job-1' } });
+  const directEnd = expect(direct).rejects.toThrow();
+  await until(async () => (await running()) === 2);
+  expect(await errorOf(await cancel('job-1'))).toMatchObject({
+    status: 400,
+    message: 'request_id must be an id that a proxy has made of two addresses, got "job-1"',
+    param: 'request_id',
+  });
+  expect((await cancel(made)).status).toBe(200);
+  const ended = await errorOf(await proxied);
+  expect(ended).toMatchObject({ status: 503, message: 'The request was cancelled by its proxy' });
+  await until(async () => (await running()) === 1);
+  await svc.server.close();
+  await directEnd;
+});
