@@ -146,11 +146,10 @@ function maxStepsInFlight({
 }
 
 /**
- * A prompt that is computed whole fits into a step. Neither it nor one whose states are not kept leaves anything in the cache that another
- * could begin with.
+ * A prompt that is computed whole fits into a step, and leaves nothing in the cache that another could begin with.
  */
 function limitsOf(
-  { computesWholePrompts, keepsStates, maxModelLen, maxNumSeqs }: EngineInfo,
+  { computesWholePrompts, maxModelLen, maxNumSeqs, numSnapshots }: EngineInfo,
   {
     maxNumBatchedTokens,
     enablePrefixCaching,
@@ -162,6 +161,7 @@ function limitsOf(
       ? Math.max(maxNumBatchedTokens, maxModelLen)
       : maxNumBatchedTokens,
     maxNumSeqs,
-    enablePrefixCaching: enablePrefixCaching && !computesWholePrompts && !keepsStates,
+    numSnapshots,
+    enablePrefixCaching: enablePrefixCaching && !computesWholePrompts,
   };
 }

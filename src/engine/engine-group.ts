@@ -26,13 +26,12 @@ export class EngineGroup {
 
   private constructor(clients: readonly [EngineClient, ...EngineClient[]], config: EngineConfig) {
     this.#clients = clients;
-    const { blockSize, numBlocks, computesWholePrompts, keepsStates } = this.info;
+    const { blockSize, numBlocks, computesWholePrompts } = this.info;
     this.#router = new EngineRouter({
       numEngines: clients.length,
       blockSize,
       numBlocks,
-      enablePrefixCaching:
-        clients.length > 1 && config.enablePrefixCaching && !computesWholePrompts && !keepsStates,
+      enablePrefixCaching: clients.length > 1 && config.enablePrefixCaching && !computesWholePrompts,
     });
     this.died = Promise.race(clients.map(({ died }) => died)).then((death) => {
       for (const client of clients) client.end(death);

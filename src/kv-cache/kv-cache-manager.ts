@@ -4,6 +4,7 @@
 import { type BlockGroups, firstNeeded, firstSeen, isNear } from './block-groups.ts';
 import { BlockPool } from './block-pool.ts';
 import { type BlockHash, blockHash, type ExtraKey, ROOT_HASH } from './prefix-hash.ts';
+import { type StatePlan, type StateSnapshot, StateSnapshots } from './state-snapshots.ts';
 
 /** The block table of one sequence and one group: block `i` holds tokens [i * blockSize, (i + 1) * blockSize). */
 export interface BlockTable {
@@ -28,6 +29,16 @@ export interface CachedSequence {
   readonly mayReadCache: boolean;
   /** Tokens before the first one whose logits are wanted: only these may come from the cache. */
   readonly numCacheableTokens: number;
+  /** Where layers keep states; only the manager changes it. */
+  readonly states: SequenceStates;
+}
+
+/** What becomes of the states that layers keep of a sequence. */
+export interface SequenceStates {
+  /** What it goes on from when it is computed next, where that is not where it was. */
+  snapshot: StateSnapshot | null;
+  /** So many of its tokens are the beginning of what others may ask for: its states after them are kept. */
+  ends: readonly number[];
 }
 
 export interface KvCacheConfig extends BlockGroups {
@@ -35,6 +46,16 @@ export interface KvCacheConfig extends BlockGroups {
   readonly enablePrefixCaching: boolean;
   /** Most tokens that a step computes. */
   readonly maxNumBatchedTokens: number;
+  /** States that are kept for prompts that begin alike; null or left out where no layer keeps any. */
+  readonly numSnapshots?: number | null;
+}
+
+/** What a sequence can begin with: blocks of each group, the first `numCached` of which it takes. */
+interface Prefix {
+  readonly numCached: number;
+  readonly found: readonly number[][];
+  /** Blocks that are there, though no states behind them. */
+  readonly numKnown: number;
 }
 
 /** The blocks that a sequence gets in one group: `| unseen | cached | new |`. */
@@ -51,11 +72,14 @@ export class KvCacheManager {
   readonly #config: KvCacheConfig;
   readonly #blockSize: number;
   readonly #pool: BlockPool;
+  readonly #snapshots: StateSnapshots | null;
 
   constructor(config: KvCacheConfig) {
     this.#config = config;
     this.#blockSize = config.blockSize;
     this.#pool = new BlockPool(config.numBlocks);
+    const { numSnapshots = null } = config;
+    this.#snapshots = numSnapshots === null ? null : new StateSnapshots(numSnapshots);
   }
 
   get numBlocks(): number {
@@ -66,6 +90,11 @@ export class KvCacheManager {
     return this.#pool.numFree;
   }
 
+  /** Before a step is planned. */
+  beginStep(): void {
+    this.#snapshots?.beginStep();
+  }
+
   /**
    * Blocks for a sequence that has none: those that hold its prefix, and new ones for up to `maxNewTokens` more. At least the
    * last token is never taken from the cache: its logits are wanted.
@@ -73,7 +102,7 @@ export class KvCacheManager {
    * @returns the number of cached tokens, or null (and no side effect) where the pool has too few blocks.
    */
   admit(sequence: CachedSequence, maxNewTokens: number, numToLoad = 0): number | null {
-    const { numCachedTokens, groups } = this.#plan(sequence, maxNewTokens, numToLoad);
+    const { prefix, groups } = this.#plan(sequence, maxNewTokens, numToLoad);
     const cached = groups.flatMap((group) => group.cached);
     const numFreeCached = cached.filter((block) => this.#pool.isFree(block)).length;
     const numNew = sumOf(groups, (group) => group.numNew);
@@ -85,7 +114,34 @@ export class KvCacheManager {
       const blocks = [...unseen, ...group.cached, ...fresh.splice(0, group.numNew)];
       sequence.tables.push({ blocks, numUnseenBlocks: group.numUnseen });
     }
-    return numCachedTokens;
+    this.#beginStates(sequence, prefix);
+    return prefix.numCached * this.#blockSize;
+  }
+
+  /** From which states a sequence goes on, and which of its own are kept: at its end, and where others have begun like it. */
+  #beginStates(sequence: CachedSequence, { numCached, numKnown }: Prefix): void {
+    const { states } = sequence;
+    if (this.#snapshots === null || !this.#config.enablePrefixCaching) return;
+    states.snapshot = numCached === 0 ? null : this.#snapshots.hold(this.#hashOf(sequence, numCached - 1));
+    const last = Math.floor(sequence.numCacheableTokens / this.#blockSize);
+    const ends = [...new Set([numKnown, last])].filter((end) => end > numCached);
+    states.ends = ends.map((end) => end * this.#blockSize);
+  }
+
+  /** What becomes of the states of a sequence in a step that computes its tokens from `firstPosition` up to `end`. */
+  planStates(sequence: CachedSequence, firstPosition: number, end: number): StatePlan | null {
+    const snapshots = this.#snapshots;
+    if (snapshots === null) return null;
+    const { states } = sequence;
+    const { snapshot } = states;
+    if (snapshot !== null) snapshots.read(snapshot);
+    states.snapshot = null;
+    const saves = states.ends.flatMap((length) => {
+      if (length <= firstPosition || length > end) return [];
+      const written = snapshots.write(this.#hashOf(sequence, length / this.#blockSize - 1));
+      return written === null ? [] : [{ numTokens: length - firstPosition, snapshot: written.index }];
+    });
+    return { snapshot: snapshot?.index ?? null, saves };
   }
 
   /** Whether `admit` would find enough blocks after the sequences `leaving` have been freed. */
@@ -160,6 +216,9 @@ export class KvCacheManager {
   free(sequence: CachedSequence): void {
     this.#pool.free(ownBlocks(sequence));
     sequence.tables.length = 0;
+    const { snapshot } = sequence.states;
+    if (snapshot !== null) this.#snapshots!.release(snapshot);
+    sequence.states.snapshot = null;
   }
 
   /** One user more of each block: a transfer that still has to read it. */
@@ -173,15 +232,17 @@ export class KvCacheManager {
 
   reset(): void {
     this.#pool.forgetAll();
+    this.#snapshots?.reset();
   }
 
   #plan(
     sequence: CachedSequence,
     maxNewTokens: number,
     numToLoad: number,
-  ): { readonly numCachedTokens: number; readonly groups: readonly GroupPlan[] } {
+  ): { readonly prefix: Prefix; readonly groups: readonly GroupPlan[] } {
     const size = this.#blockSize;
-    const { numCached, found } = this.#findPrefix(sequence);
+    const prefix = this.#findPrefix(sequence);
+    const { numCached, found } = prefix;
     // Blocks that need no computing here.
     const numKept = Math.max(numCached, Math.floor(numToLoad / size));
     const groups = found.map((blocks, group) => {
@@ -192,21 +253,18 @@ export class KvCacheManager {
       const cached = blocks.slice(numUnseen, numCached);
       return { numUnseen, cached, numNew: Math.ceil(numTokens / size) - Math.max(numUnseen, numCached) };
     });
-    return { numCachedTokens: numCached * size, groups };
+    return { prefix, groups };
   }
 
-  /**
-   * The longest prefix of which each group has the blocks that it needs.
-   * @returns its length in blocks, and the blocks of each group.
-   */
-  #findPrefix(sequence: CachedSequence): { readonly numCached: number; readonly found: readonly number[][] } {
+  /** The longest prefix of which each group has the blocks that it needs, and layers their states. */
+  #findPrefix(sequence: CachedSequence): Prefix {
     const config = this.#config;
     const found = config.windows.map((): number[] => []);
     // Of each group, from this index on all are there.
     const begins = config.windows.map(() => 0);
     const mayRead = config.enablePrefixCaching && sequence.mayReadCache;
     const end = mayRead ? Math.floor(sequence.numCacheableTokens / this.#blockSize) : 0;
-    let numCached = 0;
+    let [numCached, numKnown] = [0, 0];
     for (let index = 0; index < end; index += 1) {
       const hash = this.#hashOf(sequence, index);
       for (const [group, blocks] of found.entries()) {
@@ -217,9 +275,11 @@ export class KvCacheManager {
       // Nothing longer is there, where one is missing that is needed for good.
       if (begins.some((begin, group) => begin > 0 && !isNear(config, group))) break;
       const isWhole = begins.every((begin, group) => begin <= firstNeeded(config, group, index + 1));
-      if (isWhole) numCached = index + 1;
+      if (!isWhole) continue;
+      numKnown = index + 1;
+      if (this.#snapshots?.has(hash) ?? true) numCached = numKnown;
     }
-    return { numCached, found };
+    return { numCached, numKnown, found };
   }
 
   #hashOf(sequence: CachedSequence, index: number): BlockHash {

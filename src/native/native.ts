@@ -263,8 +263,10 @@ export interface NativeBackend {
     sends: Int32Array,
     /** Of each sequence, -1 for none; empty where no sequence has one. */
     adapters: Int32Array,
-    /** Of each sequence, -1 for none; empty where the cache has no states. */
+    /** See `StateArrays`; not read where the cache has no states. */
+    stateSources: Int32Array,
     stateSlots: Int32Array,
+    stateSaves: Int32Array,
   ): number;
   /** `bias` -1 is none. */
   convolve(

@@ -97,11 +97,21 @@ export interface StepArrays {
   readonly sends?: Int32Array | undefined;
   /** [numSequences] the adapter that computes each sequence, or NO_ADAPTER. Left out where the model alone computes all. */
   readonly adapters?: Int32Array | undefined;
-  /**
-   * [numSequences] the slot of each sequence's state, another one for each. A sequence whose rows are all of its context begins with a
-   * state of zeros, whatever the slot has; such a one may have NO_SLOT. Not read where the cache has no states.
-   */
-  readonly stateSlots?: Int32Array | undefined;
+  /** Not read where the cache has no states; left out only there. */
+  readonly states?: StateArrays | undefined;
+}
+
+/**
+ * Slots of states in a step. None that it writes, as `slots` or `saves`, is written twice, or read for another sequence: sequences are
+ * computed side by side.
+ */
+export interface StateArrays {
+  /** [numSequences] what each sequence goes on from, or NO_SLOT: from zeros, as it begins. */
+  readonly sources: Int32Array;
+  /** [numSequences] where its state is afterwards, or NO_SLOT: nowhere. */
+  readonly slots: Int32Array;
+  /** [sequence, tokens, slot] one after the other: where its state after so many of its tokens in this step is kept, too. */
+  readonly saves: Int32Array;
 }
 
 /**

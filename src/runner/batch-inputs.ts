@@ -3,7 +3,14 @@
 import type { BlockGroups } from '../kv-cache/block-groups.ts';
 import type { ForwardInputs } from '../models/model.ts';
 import { NO_ADAPTER } from '../ops/lora.ts';
-import { type IdLists, type LogitEdits, NO_SLOT, type SamplingRows, type TokenMasks } from '../ops/ops.ts';
+import {
+  type IdLists,
+  type LogitEdits,
+  NO_SLOT,
+  type SamplingRows,
+  type StateArrays,
+  type TokenMasks,
+} from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
@@ -11,6 +18,8 @@ import type { RequestStates } from './request-states.ts';
 
 interface ForwardLimits extends BlockGroups {
   readonly shortContext: number | null;
+  /** Where layers keep states: slots of those that run; behind them are those of snapshots. */
+  readonly maxNumSeqs: number;
 }
 
 /**
@@ -19,7 +28,7 @@ interface ForwardLimits extends BlockGroups {
  */
 export function buildForwardInputs(
   { sequences, numTokens }: ScheduledStep,
-  { blockSize, windows: { length: numGroups }, shortContext }: ForwardLimits,
+  { blockSize, windows: { length: numGroups }, shortContext, maxNumSeqs }: ForwardLimits,
   requests: RequestStates,
   batchSize = sequences.length,
 ): ForwardInputs {
@@ -61,8 +70,6 @@ export function buildForwardInputs(
     ),
   );
   const tokens = { ids, sampled: requests.latestSampled };
-  const stateSlots = new Int32Array(batchSize).fill(NO_SLOT);
-  for (const [index, { requestId }] of sequences.entries()) stateSlots[index] = requests.slotOf(requestId);
   return {
     tokens,
     positions,
@@ -70,8 +77,26 @@ export function buildForwardInputs(
     batch,
     sends,
     adapters: adaptersOf(sequences, numFilling),
-    stateSlots,
+    states: buildStates(sequences, requests, maxNumSeqs, batchSize),
   };
+}
+
+function buildStates(
+  sequences: ScheduledStep['sequences'],
+  requests: RequestStates,
+  maxNumSeqs: number,
+  batchSize: number,
+): StateArrays {
+  const [sources, slots] = [new Int32Array(batchSize).fill(NO_SLOT), new Int32Array(batchSize).fill(NO_SLOT)];
+  const saves: number[] = [];
+  for (const [index, { requestId, firstPosition, states }] of sequences.entries()) {
+    const slot = requests.slotOf(requestId);
+    const snapshot = states?.snapshot ?? null;
+    slots[index] = slot;
+    if (firstPosition > 0) sources[index] = snapshot === null ? slot : maxNumSeqs + snapshot;
+    for (const save of states?.saves ?? []) saves.push(index, save.numTokens, maxNumSeqs + save.snapshot);
+  }
+  return { sources, slots, saves: Int32Array.from(saves) };
 }
 
 /** Undefined where no sequence has one. */

@@ -24,7 +24,7 @@ export function describe(
   numBlocks: number,
 ) {
   const { blockSize, maxNumBatchedTokens, modelPath } = config;
-  const { architecture, pooling, encoder, recurrent, vocabSize } = model.config;
+  const { architecture, pooling, encoder, vocabSize } = model.config;
   return {
     model: modelPath,
     architecture,
@@ -42,7 +42,6 @@ export function describe(
     maxModelLen,
     pooling,
     computesWholePrompts: encoder !== null,
-    keepsStates: recurrent !== null,
     vocabSize,
     maxConcurrency: numBlocks / mostBlocks({ blockSize, windows }, maxModelLen, maxNumBatchedTokens),
   };

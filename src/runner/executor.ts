@@ -49,8 +49,8 @@ export interface EngineInfo {
   readonly maxModelLen: number;
   /** Sequences that may run at the same time. */
   readonly maxNumSeqs: number;
-  /** Whether a prompt cannot go on from another one's blocks, since layers keep a state of each sequence. */
-  readonly keepsStates: boolean;
+  /** States that are kept for prompts that begin alike; null where no layer keeps a state of a sequence. */
+  readonly numSnapshots: number | null;
   /** Null where it generates. */
   readonly pooling: PoolingConfig | null;
   /** Whether a prompt is computed in one step, of any length. */

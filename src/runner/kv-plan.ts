@@ -16,6 +16,7 @@ import {
   stateBytes,
 } from './kv-budget.ts';
 import { cutsOf } from './kv-memory.ts';
+import { mostStates } from './state-counts.ts';
 
 type StagedDesign = CacheDesign & Required<Pick<CacheDesign, 'stages'>>;
 
@@ -68,17 +69,15 @@ export class KvPlan {
     return this.#designFor(model, this.numStates ?? this.fittingStates(model));
   }
 
-  /**
-   * So many sequences may have a state at the same time: as many as may run, where these take half of the memory at most; one at least.
-   */
+  /** States of sequences: as many as anybody needs, where these take half of the memory at most; one at least. */
   fittingStates(model: ModelShape): number {
-    const { maxNumSeqs } = this.#config;
-    if (model.config.recurrent === null) return maxNumSeqs;
+    const most = mostStates(this.#config);
+    if (model.config.recurrent === null) return most;
     const one = this.#designFor(model, 1);
     const fitting = this.#memories(model, one).map((memory) =>
       Math.floor(memory.bytes / 2 / stateBytes(one, memory)),
     );
-    return Math.max(1, Math.min(maxNumSeqs, ...fitting));
+    return Math.max(1, Math.min(most, ...fitting));
   }
 
   #designFor(model: ModelShape, sequences: number): StagedDesign {

@@ -23,6 +23,7 @@ import { KvPlan } from './kv-plan.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { ModelRunner } from './model-runner.ts';
 import { PoolingRunner } from './pooling-runner.ts';
+import { shareStates } from './state-counts.ts';
 import { takeActivations } from './take-activations.ts';
 
 export interface LoadListeners {
@@ -114,9 +115,10 @@ async function loadOn(
   plan.draftBytes = draft?.kvBytes ?? 0;
   plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
   const adapters = loadAdapters(config, model, onProgress);
-  const maxNumSeqs = await agree(() => plan.fittingStates(model));
-  if (maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, maxNumSeqs));
-  plan.numStates = maxNumSeqs;
+  const numStates = await agree(() => plan.fittingStates(model));
+  plan.numStates = numStates;
+  const states = model.config.recurrent && shareStates(config, numStates);
+  if (states && states.maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, states.maxNumSeqs));
   if (config.kvCacheMemoryBytes === null) {
     // The first ops of all ranks are among those of the largest steps: by now all have loaded.
     const maxModelLen = await agree(() => plan.maxModelLen(model));
@@ -135,7 +137,8 @@ async function loadOn(
   const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows };
   const info: EngineInfo = {
     ...describe(about, numBlocks),
-    maxNumSeqs,
+    maxNumSeqs: states?.maxNumSeqs ?? config.maxNumSeqs,
+    numSnapshots: states?.numSnapshots ?? null,
     ...describeStages(stages, model, kv),
     backendReason: reason,
     isFromPackedCache: places.every(({ packedCache }) => packedCache?.hasAllWeights ?? false),
@@ -148,9 +151,9 @@ async function loadOn(
   return new ModelRunner(info, stages, model, kv, draft?.draftModel ?? null, adapters, tell);
 }
 
-function fewStatesNotice({ maxNumSeqs }: EngineConfig, numStates: number): string {
+function fewStatesNotice({ maxNumSeqs }: EngineConfig, numSequences: number): string {
   return (
-    `${numStates} sequences run at the same time at most, fewer than --max-num-seqs ${maxNumSeqs}: layers of this model keep a state of ` +
+    `${numSequences} sequences run at the same time at most, fewer than --max-num-seqs ${maxNumSeqs}: layers of this model keep a state of ` +
     'each, which may take half of the memory of the KV cache; raise --kv-cache-memory-bytes (or --gpu-memory-utilization) for more'
   );
 }

@@ -1,7 +1,7 @@
 // One sequence on its way through the engine: its tokens, how many of them are computed, its blocks and its state.
 // A request with n samples comes to the scheduler as n of these.
 
-import type { BlockTable, CachedSequence } from '../kv-cache/kv-cache-manager.ts';
+import type { BlockTable, CachedSequence, SequenceStates } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import type { SequenceConstraint } from '../sampling/constrained-tokens.ts';
@@ -153,6 +153,7 @@ export class Request implements CachedSequence {
   draft: readonly number[] = NO_DRAFT;
   numPreemptions = 0;
   readonly tables: BlockTable[] = [];
+  readonly states: SequenceStates = { snapshot: null, ends: [] };
   /** How many blocks of each group the executor knows from earlier steps; null where no step has had it yet. */
   numScheduledBlocks: readonly number[] | null = null;
   readonly blockHashes: BlockHash[] = [];

@@ -1,6 +1,7 @@
 // What one engine step computes and what comes of it: plain data between the scheduler and the executor. Nothing in it
 // changes later, and everything in it can be logged, replayed or sent to another thread.
 
+import type { StatePlan } from '../kv-cache/state-snapshots.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { SequencePooling, SequenceSampling } from './request.ts';
 
@@ -31,6 +32,8 @@ export interface ScheduledSequence {
   readonly resumedLogprobs: LogprobTargets | null;
   /** Null where this step completes no blocks that are to be sent. */
   readonly send: BlockSend | null;
+  /** Null or left out where no layer keeps a state, or nothing but the sequence's own becomes of it. */
+  readonly states?: StatePlan | null;
 }
 
 /** Rows of a step that sample for one sequence, its last ones: one, and one more for each token of a draft. */

@@ -197,6 +197,7 @@ export class Scheduler {
    */
   schedule(): ScheduledStep {
     if (this.#mustVerifyFirst()) return EMPTY_STEP;
+    this.#kvCache.beginStep();
     // Nothing gives up its blocks while it is being computed.
     if (!this.#slots.admitNewcomers(this.#numInFlightSteps === 0)) return EMPTY_STEP;
     const sequences = this.#planSequences();
@@ -381,6 +382,7 @@ export class Scheduler {
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
       send: this.#transfers.takeCompleted(request),
+      states: this.#kvCache.planStates(request, firstPosition, end),
     });
   }
 

@@ -208,6 +208,7 @@ function sequenceOf(length: number, kind: number): Sequence {
     tokens: Array.from({ length }, (_, index) => kind * 1000 + index),
     tables: [],
     blockHashes: [],
+    states: { snapshot: null, ends: [] },
     extraKeys: [],
     mayReadCache: true,
     numCacheableTokens: length - 1,

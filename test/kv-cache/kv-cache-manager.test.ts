@@ -18,6 +18,7 @@ function table(
     tokens: Array.from({ length: numTokens }, (_, index) => (options.first ?? 0) + index),
     tables: [],
     blockHashes: [],
+    states: { snapshot: null, ends: [] },
     extraKeys: saltKeys(options.salt ?? null),
     mayReadCache: options.mayRead ?? true,
     numCacheableTokens: numTokens - 1,

@@ -1,6 +1,7 @@
 // Several prompts through a model that ranks share, in steps of parts of some of them: as a scheduler mixes them.
 
 import type { ForwardInputs } from '../../src/models/model.ts';
+import { NO_SLOT } from '../../src/ops/ops.ts';
 import type { SharedModel } from './shared-model.ts';
 
 const BLOCK_SIZE = 16;
@@ -85,7 +86,11 @@ export class MixedBatches {
         blockTables: Int32Array.from(tables),
         maxBlocks: this.blocksOfEach,
       },
-      stateSlots: Int32Array.from(sequences, ({ prompt }) => prompt),
+      states: {
+        sources: Int32Array.from(sequences, ({ prompt, start }) => (start === 0 ? NO_SLOT : prompt)),
+        slots: Int32Array.from(sequences, ({ prompt }) => prompt),
+        saves: new Int32Array(0),
+      },
     };
   }
 }

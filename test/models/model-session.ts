@@ -2,7 +2,7 @@
 // outgrows the short contexts of the model it is computed again.
 
 import type { Model } from '../../src/models/model.ts';
-import type { KvCache, Ops } from '../../src/ops/ops.ts';
+import { type KvCache, NO_SLOT, type Ops } from '../../src/ops/ops.ts';
 
 const BLOCK_SIZE = 16;
 
@@ -64,7 +64,11 @@ export class ModelSession {
             maxBlocks: blocks.length,
           },
           adapters: this.adapters,
-          stateSlots: Int32Array.of(1),
+          states: {
+            sources: Int32Array.of(start === 0 ? NO_SLOT : 1),
+            slots: Int32Array.of(1),
+            saves: new Int32Array(0),
+          },
         },
         this.cache,
       );

@@ -16,6 +16,10 @@ interface Piece {
   readonly to: number;
   /** Left out: the number of the sequence. */
   readonly slot?: number;
+  /** The slot that it goes on from; left out, its own, or none where it begins. */
+  readonly source?: number;
+  /** After so many tokens of the sequence its state is kept in a slot, too. */
+  readonly saves?: readonly { readonly at: number; readonly slot: number }[];
 }
 
 /** An op with a state, over rows of some columns. */
@@ -131,7 +135,16 @@ function compute(ops: Ops, layer: Layer, cache: KvCache, pieces: readonly Piece[
         blockTables: new Int32Array(pieces.length),
         maxBlocks: 1,
       },
-      stateSlots: Int32Array.from(pieces, ({ of, slot = of }) => slot),
+      states: {
+        sources: Int32Array.from(
+          pieces,
+          ({ of, from, slot = of, source }) => source ?? (from === 0 ? NO_SLOT : slot),
+        ),
+        slots: Int32Array.from(pieces, ({ of, slot = of }) => slot),
+        saves: Int32Array.from(
+          pieces.flatMap(({ from, saves = [] }, i) => saves.flatMap(({ at, slot }) => [i, at - from, slot])),
+        ),
+      },
     });
     const out = ops.read(layer.apply(ops, inputs, step));
     return pieces.map((_, i) => out.slice(queryStarts[i]! * layer.out, queryStarts[i + 1]! * layer.out));
@@ -166,6 +179,37 @@ function describeLaws(ops: Ops): void {
     }
   });
 
+  it.each(LAYERS)(
+    '$name goes on from states that were kept in the middle of a step, again and again',
+    (layer) => {
+      const expected = whole(ops, layer);
+      const rest = (at: number) => expected.slice(at * layer.out);
+      for (const [first, second] of [
+        [1, 2],
+        [3, 41],
+        [23, 24],
+        [38, 50],
+      ] as const) {
+        const cache = makeCache(ops, layer);
+        const saves = [
+          { at: first, slot: 3 },
+          { at: second, slot: 2 },
+        ];
+        const other = { of: 1, from: 0, to: 5 };
+        compute(ops, layer, cache, [other, { of: 0, from: 0, to: 50, saves }]);
+        const goOn = (from: number, source: number) => ({ of: 0, from, to: MOST_TOKENS, source, slot: 1 });
+        expect(compute(ops, layer, cache, [goOn(first, 3)])[0]).toEqual(rest(first));
+        expect(compute(ops, layer, cache, [goOn(second, 2)])[0]).toEqual(rest(second));
+        // A save of a sequence that goes on from another one's state, and one that nobody has written over.
+        const again = { ...goOn(first, 3), saves: [{ at: MOST_TOKENS - 2, slot: 2 }] };
+        expect(compute(ops, layer, cache, [again])[0]).toEqual(rest(first));
+        expect(compute(ops, layer, cache, [goOn(MOST_TOKENS - 2, 2)])[0]).toEqual(rest(MOST_TOKENS - 2));
+        expect(compute(ops, layer, cache, [{ of: 0, from: 50, to: MOST_TOKENS }])[0]).toEqual(rest(50));
+        cache.free();
+      }
+    },
+  );
+
   it.each(LAYERS)('$name begins anew in a slot that another sequence had', (layer) => {
     const cache = makeCache(ops, layer);
     compute(ops, layer, cache, [{ of: 1, from: 0, to: 40 }]);
@@ -198,7 +242,11 @@ function describeLaws(ops: Ops): void {
     const one = { of: 0, from: 0, to: 2 };
     expect(step([one, { of: 1, from: 0, to: 2, slot: 0 }])).toThrow(ShapeError);
     expect(step([{ ...one, slot: 4 }])).toThrow(/lots from -1 to 3/);
-    expect(step([{ of: 0, from: 1, to: 2, slot: NO_SLOT }])).toThrow(ShapeError);
+    expect(step([one, { of: 1, from: 1, to: 2, slot: 1, source: 0 }])).toThrow(/one sequence each/);
+    expect(step([{ ...one, saves: [{ at: 1, slot: 0 }] }])).toThrow(/one sequence each/);
+    expect(step([{ ...one, saves: [{ at: 3, slot: 1 }] }])).toThrow(/saves/);
+    expect(step([{ ...one, saves: [{ at: 0, slot: 1 }] }])).toThrow(/saves/);
+    expect(step([{ ...one, saves: [{ at: 1, slot: 4 }] }])).toThrow(/save/);
     expect(step([one], deltaRule(1, 8, 3, 8))).toThrow(/state/);
   });
 }

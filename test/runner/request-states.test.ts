@@ -102,7 +102,7 @@ describe('buildForwardInputs', () => {
     requests.apply(second);
     const { tokens, positions, slotMapping, batch } = buildForwardInputs(
       second,
-      { ...groups, shortContext: null },
+      { ...groups, shortContext: null, maxNumSeqs: 8 },
       requests,
     );
     expect(tokens).toEqual({ ids: Int32Array.of(-2, 10, 11, -1), sampled: unread });

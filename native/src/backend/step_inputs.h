@@ -14,6 +14,13 @@ struct AdapterRows {
   int begin, end;
 };
 
+/// Where the state of a sequence is kept, too, as it is after so many of its tokens in the step.
+struct StateSave {
+  int sequence;
+  int tokens;
+  int slot;
+};
+
 /// Checked against `cache`. Never changed: the ops of the step share it until the last of them has run.
 struct StepInputs {
   const KvCache* cache;
@@ -32,15 +39,14 @@ struct StepInputs {
   int32_t lastPosition;
   /// Empty where the model alone computes all rows.
   std::vector<AdapterRows> adapterRows = {};
-  /// [sequences] of those whose state is not kept, -1; empty where the cache has no states.
-  std::vector<int32_t> stateSlots = {};
+  /// [sequences] the slots that states go on from, -1 where they begin with zeros, and where they are kept, -1 where they are not. Empty
+  /// where the cache has no states.
+  std::vector<int32_t> stateSources = {}, stateSlots = {};
+  std::vector<StateSave> stateSaves = {};
 
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
   int sequences() const { return static_cast<int>(contextLengths.size()); }
-  /// Whether nothing of a sequence was computed before.
-  bool begins(int sequence) const {
-    return contextLengths[sequence] == queryStarts[sequence + 1] - queryStarts[sequence];
-  }
+  int rowsOf(int sequence) const { return queryStarts[sequence + 1] - queryStarts[sequence]; }
   const int32_t* slotsOf(int group) const { return slots.data() + group * tokens(); }
   const int32_t* tableOf(int group, int sequence) const {
     return blockTables.data() + (static_cast<size_t>(group) * sequences() + sequence) * maxBlocks;

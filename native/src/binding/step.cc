@@ -47,27 +47,53 @@ std::vector<AdapterRows> adapterRowsOf(const std::vector<int32_t>& queryStarts, 
 /// Of a token whose keys and values are not kept, and of a sequence whose state is not.
 constexpr int64_t kNoSlot = -1;
 
-/// A slot of its own for each sequence, or none; one without begins, since nothing was kept of it.
-std::vector<int32_t> stateSlotsOf(const Args& a, const StepInputs& step, Span<const int32_t> slots) {
-  const StateShape& states = step.cache->shape.states;
-  if (states.layers == 0) return {};
-  a.expectEqual("state slots", step.sequences(), slots.length);
-  a.expectWithin("state slots", slots, kNoSlot, states.slots);
-  std::vector<bool> isTaken(states.slots);
+/// None is written twice, or read for another sequence: sequences are computed side by side.
+void checkStatesApart(const Args& a, const StepInputs& step) {
+  std::vector<bool> isWritten(step.cache->shape.states.slots);
+  const auto write = [&](int32_t slot) {
+    if (slot == kNoSlot) return;
+    if (isWritten[slot]) a.fail("state slots of one sequence each", "one of several");
+    isWritten[slot] = true;
+  };
+  for (const int32_t slot : step.stateSlots) write(slot);
+  for (const StateSave& save : step.stateSaves) write(save.slot);
   for (int i = 0; i < step.sequences(); ++i) {
-    const int32_t slot = slots.data[i];
-    if (slot == kNoSlot ? !step.begins(i) : isTaken[slot]) a.fail("a state slot for each sequence", "another one");
-    if (slot != kNoSlot) isTaken[slot] = true;
+    const int32_t source = step.stateSources[i];
+    if (source != kNoSlot && source != step.stateSlots[i] && isWritten[source]) {
+      a.fail("state slots of one sequence each", "one of several");
+    }
   }
-  return slots.copy();
+}
+
+/// See `StateArrays` in src/ops/ops.ts.
+void takeStates(const Args& a, StepInputs& step, Span<const int32_t> sources, Span<const int32_t> slots,
+                Span<const int32_t> saves) {
+  const int numSlots = step.cache->shape.states.slots;
+  a.expectEqual("state sources", step.sequences(), sources.length);
+  a.expectEqual("state slots", step.sequences(), slots.length);
+  a.expectWithin("state sources", sources, kNoSlot, numSlots);
+  a.expectWithin("state slots", slots, kNoSlot, numSlots);
+  if (saves.length % 3 != 0) a.fail("saves of three numbers", std::to_string(saves.length));
+  step.stateSources = sources.copy();
+  step.stateSlots = slots.copy();
+  for (int64_t i = 0; i < saves.length; i += 3) {
+    const StateSave save{saves.data[i], saves.data[i + 1], saves.data[i + 2]};
+    const bool isSequence = save.sequence >= 0 && save.sequence < step.sequences();
+    if (!isSequence || save.tokens < 1 || save.tokens > step.rowsOf(save.sequence) || save.slot < 0 || save.slot >= numSlots) {
+      a.fail("saves of the rows of a sequence, in slots below " + std::to_string(numSlots),
+             std::to_string(save.tokens) + " rows of sequence " + std::to_string(save.sequence) + " in " + std::to_string(save.slot));
+    }
+    step.stateSaves.push_back(save);
+  }
+  checkStatesApart(a, step);
 }
 
 std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return {values.data, values.data + count}; }
 
 }  // namespace
 
-/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends, adapters, stateSlots):
-/// its number.
+/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends, adapters, stateSources,
+/// stateSlots, stateSaves): its number.
 Napi::Value BackendObject::beginStep(const Info& info) {
   Args a = args("beginStep", info);
   const KvCache& cache = cacheAt(a);
@@ -75,7 +101,8 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   const int64_t sequences = a.integerIn(0, 1 << 20, "sequences");
   const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
-  const Span<const int32_t> sends = a.int32s(0), adapters = a.int32s(0), stateSlots = a.int32s(0);
+  const Span<const int32_t> sends = a.int32s(0), adapters = a.int32s(0);
+  const Span<const int32_t> sources = a.int32s(0), stateSlots = a.int32s(0), saves = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
   a.expectEqual("slots", positions.length * cache.shape.layers.groups, slots.length);
   a.expectWithin("slots", slots, kNoSlot, int64_t{cache.shape.blocks} * cache.shape.blockSize);
@@ -97,7 +124,7 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
   if (adapters.length > 0) a.expectEqual("adapters", sequences, adapters.length);
   step.adapterRows = adapterRowsOf(step.queryStarts, adapters);
-  step.stateSlots = stateSlotsOf(a, step, stateSlots);
+  if (cache.shape.states.layers > 0) takeStates(a, step, sources, stateSlots, saves);
   const bool isSending = sends.length > 0;
   if (isSending && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
   step_ = backend().beginStep(std::move(step));

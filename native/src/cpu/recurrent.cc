@@ -28,25 +28,23 @@ struct ConvolvedPart {
 
   int before() const { return how.taps - 1; }
   int firstRow() const { return step.queryStarts[sequence]; }
-  int rows() const { return step.queryStarts[sequence + 1] - firstRow(); }
+  int rows() const { return step.rowsOf(sequence); }
 
-  float* state() const {
-    const int slot = step.stateSlots[sequence];
-    return slot < 0 ? nullptr : cacheOf(step).state(how.place, slot) + begin;
-  }
+  /// Null where there is none.
+  float* state(int slot) const { return slot < 0 ? nullptr : cacheOf(step).state(how.place, slot) + begin; }
 
-  /// The inputs of row `row` of the sequence; of one before the first, those that the state remembers or `zeros`.
+  /// The inputs of row `row` of the sequence; of one before the first, those that its state remembers, or `zeros`.
   const float* inputs(int row, const float* zeros) const {
     if (row >= 0) return rowOf(x, firstRow() + row) + begin;
-    return step.begins(sequence) ? zeros : state() + (row + before()) * channels;
+    const float* const source = state(step.stateSources[sequence]);
+    return source == nullptr ? zeros : source + (row + before()) * channels;
   }
 
-  /// Once all rows have been read.
-  void remember(const float* zeros) const {
-    if (state() == nullptr) return;
-    // Upwards: a row of the state is read before it is written.
+  /// What the state is before row `row`. Upwards: where it is its own source, rows of it are read before they are written.
+  void remember(int row, const float* zeros, float* into) const {
+    if (into == nullptr) return;
     for (int i = 0; i < before(); ++i) {
-      std::memmove(state() + i * channels, inputs(rows() - before() + i, zeros), (end - begin) * sizeof(float));
+      std::memmove(into + i * channels, inputs(row - before() + i, zeros), (end - begin) * sizeof(float));
     }
   }
 };
@@ -62,10 +60,28 @@ void convolvePart(const KernelSet& set, const ConvolvedPart& part, Rows out) {
     float* const to = rowOf(out, part.firstRow() + row) + part.begin;
     set.convolve(taps.data(), how.taps, weight, part.channels, bias, static_cast<int>(part.end - part.begin), how.isSilu, to);
   }
-  part.remember(zeros.data());
+  for (const StateSave& save : part.step.stateSaves) {
+    if (save.sequence == part.sequence) part.remember(save.tokens, zeros.data(), part.state(save.slot));
+  }
+  part.remember(part.rows(), zeros.data(), part.state(part.step.stateSlots[part.sequence]));
 }
 
-/// Panels of columns of the state of one head of one sequence.
+int64_t panelNumbers(const DeltaRule& rule) { return int64_t{rule.keyDim} * kStateColumns; }
+
+int panelsOf(const DeltaRule& rule) { return (rule.valueDim + kStateColumns - 1) / kStateColumns; }
+
+/// Columns of the state of one head of one sequence.
+struct DeltaPanel {
+  int sequence, head, panel;
+
+  /// Null where there is no slot.
+  float* state(const StepInputs& step, const DeltaRule& rule, int slot) const {
+    if (slot < 0) return nullptr;
+    return cacheOf(step).state(rule.place, slot) + (int64_t{head} * panelsOf(rule) + panel) * panelNumbers(rule);
+  }
+};
+
+/// Panels of one head of one sequence.
 struct DeltaTask {
   int sequence;
   int head;
@@ -74,16 +90,40 @@ struct DeltaTask {
 
 /// Whole heads, and single panels of those that have much to do.
 std::vector<DeltaTask> deltaTasks(const StepInputs& step, const DeltaRule& rule) {
-  const int panels = (rule.valueDim + kStateColumns - 1) / kStateColumns;
+  const int panels = panelsOf(rule);
   std::vector<DeltaTask> tasks;
   for (int sequence = 0; sequence < step.sequences(); ++sequence) {
-    const int64_t rows = step.queryStarts[sequence + 1] - step.queryStarts[sequence];
-    const int each = rows * rule.keyDim * rule.valueDim > 2 * kTaskNumbers ? 1 : panels;
+    const int each = int64_t{step.rowsOf(sequence)} * rule.keyDim * rule.valueDim > 2 * kTaskNumbers ? 1 : panels;
     for (int head = 0; head < rule.heads; ++head) {
       for (int panel = 0; panel < panels; panel += each) tasks.push_back({sequence, head, panel, panel + each});
     }
   }
   return tasks;
+}
+
+/// @param unkept where a state is computed that is not kept
+void runPanel(const KernelSet& set, const DeltaMemory& memory, const StepInputs& step, const DeltaRule& rule,
+              const DeltaTokens& tokens, const DeltaPanel& panel, float* unkept, Rows out) {
+  const int64_t numbers = panelNumbers(rule);
+  const float* const source = panel.state(step, rule, step.stateSources[panel.sequence]);
+  float* const kept = panel.state(step, rule, step.stateSlots[panel.sequence]);
+  float* const state = kept == nullptr ? unkept : kept;
+  if (source == nullptr) std::fill_n(state, numbers, 0.0f);
+  else if (source != state) std::copy_n(source, numbers, state);
+
+  const int64_t keyColumn = int64_t{panel.head} * rule.keyHeads / rule.heads * rule.keyDim;
+  const int64_t column = int64_t{panel.head} * rule.valueDim + panel.panel * kStateColumns;
+  const int columns = std::min(kStateColumns, rule.valueDim - panel.panel * kStateColumns);
+  const int firstRow = step.queryStarts[panel.sequence];
+  for (int64_t row = firstRow; row < firstRow + step.rowsOf(panel.sequence); ++row) {
+    const int64_t gate = row * rule.heads + panel.head;
+    set.deltaStep(state, rowOf(tokens.q, row) + keyColumn, rowOf(tokens.k, row) + keyColumn, rule.keyDim,
+                  rowOf(tokens.v, row) + column, columns, memory.decays[gate], memory.shares[gate], rowOf(out, row) + column);
+    for (const StateSave& save : step.stateSaves) {
+      const bool isHere = save.sequence == panel.sequence && firstRow + save.tokens == row + 1;
+      if (isHere) std::copy_n(state, numbers, panel.state(step, rule, save.slot));
+    }
+  }
 }
 
 }  // namespace
@@ -107,25 +147,12 @@ void runGatedDelta(ThreadPool& pool, const KernelSet& set, DeltaMemory& memory, 
                    valuesOf(*rule.rateBias).data(), rule.heads, &memory.decays[row * heads], &memory.shares[row * heads]);
   });
 
-  const int64_t panelNumbers = int64_t{rule.keyDim} * kStateColumns;
-  const int64_t headNumbers = panelNumbers * ((rule.valueDim + kStateColumns - 1) / kStateColumns);
-  memory.unkept.resize(pool.threads() * panelNumbers);
+  memory.unkept.resize(pool.threads() * panelNumbers(rule));
   const std::vector<DeltaTask> tasks = deltaTasks(step, rule);
   pool.run(static_cast<int>(tasks.size()), [&](int index, int thread) {
-    const auto [sequence, head, firstPanel, endPanel] = tasks[index];
-    const int slot = step.stateSlots[sequence];
-    const int64_t keyColumn = int64_t{head} * rule.keyHeads / heads * rule.keyDim;
-    for (int panel = firstPanel; panel < endPanel; ++panel) {
-      float* const state = slot < 0 ? &memory.unkept[thread * panelNumbers]
-                                    : cacheOf(step).state(rule.place, slot) + head * headNumbers + panel * panelNumbers;
-      if (slot < 0 || step.begins(sequence)) std::fill_n(state, panelNumbers, 0.0f);
-      const int64_t column = int64_t{head} * rule.valueDim + panel * kStateColumns;
-      const int columns = std::min(kStateColumns, rule.valueDim - panel * kStateColumns);
-      for (int64_t row = step.queryStarts[sequence]; row < step.queryStarts[sequence + 1]; ++row) {
-        set.deltaStep(state, rowOf(tokens.q, row) + keyColumn, rowOf(tokens.k, row) + keyColumn, rule.keyDim,
-                      rowOf(tokens.v, row) + column, columns, memory.decays[row * heads + head],
-                      memory.shares[row * heads + head], rowOf(out, row) + column);
-      }
+    const DeltaTask& task = tasks[index];
+    for (int panel = task.firstPanel; panel < task.endPanel; ++panel) {
+      runPanel(set, memory, step, rule, tokens, {task.sequence, task.head, panel}, &memory.unkept[thread * panelNumbers(rule)], out);
     }
   });
 }

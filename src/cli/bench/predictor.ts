@@ -4,7 +4,7 @@ import type { EngineConfig } from '../../config/engine-config.ts';
 import { loadModel } from '../../models/load-model.ts';
 import type { Model } from '../../models/model.ts';
 import { openModelSource } from '../../models/source/model-source.ts';
-import type { KvCache, Ops } from '../../ops/ops.ts';
+import { type KvCache, NO_SLOT, type Ops } from '../../ops/ops.ts';
 import { selectOps } from '../../ops/select.ts';
 
 const BLOCK_SIZE = 16;
@@ -51,7 +51,7 @@ export class Predictor {
     const { vocabSize } = model.config;
     const positions = upTo(tokens.length);
     const inputs = {
-      stateSlots: Int32Array.of(0),
+      states: { sources: Int32Array.of(NO_SLOT), slots: Int32Array.of(0), saves: new Int32Array(0) },
       tokens: { ids: Int32Array.from(tokens), sampled: null },
       positions,
       slotMapping: positions,

@@ -358,7 +358,7 @@ export class NativeOps implements Ops {
   beginStep(cache: KvCache, arrays: StepArrays): StepInputs {
     const { index } = this.#own('beginStep', cache, NativeKvCache);
     const { positions, slotMapping, batch } = arrays;
-    const { sends = NO_INTEGERS, adapters = NO_INTEGERS, stateSlots = NO_INTEGERS } = arrays;
+    const { sends = NO_INTEGERS, adapters = NO_INTEGERS, states = NO_STATES } = arrays;
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
     const id = this.#guard(() =>
       this.#native.beginStep(
@@ -372,7 +372,9 @@ export class NativeOps implements Ops {
         maxBlocks,
         sends,
         adapters,
-        stateSlots,
+        states.sources,
+        states.slots,
+        states.saves,
       ),
     );
     return new NativeStepInputs(this.#native, id, cache, arrays);
@@ -672,6 +674,7 @@ export class NativeOps implements Ops {
 /** The index that stands for no vector. */
 const NO_VECTOR = -1;
 const NO_INTEGERS = new Int32Array(0);
+const NO_STATES = { sources: NO_INTEGERS, slots: NO_INTEGERS, saves: NO_INTEGERS };
 
 /** The columns of this rank, of those of all. */
 function ownWidth(op: string, widths: readonly number[], { rank, size }: RankPlace): number {

@@ -14,7 +14,7 @@ export function convolve(x: Tensor, step: RefStepInputs, how: Convolution): RefT
   const weight = expectVector('convolve', 'weight', how.weight, Math.ceil(taps) * channels);
   const bias = how.bias ? expectVector('convolve', 'bias', how.bias, channels) : null;
   const out = RefTensor.zeros(rows, channels, 'f32');
-  for (const { firstRow, endRow, state } of step.statesOf('convolve', how, (taps - 1) * channels)) {
+  for (const { firstRow, endRow, state, saves } of step.statesOf('convolve', how, (taps - 1) * channels)) {
     /** That of `before` tokens before the first row is the state's. */
     const inputAt = (row: number): Float32Array => {
       if (row >= firstRow) return input.row(row);
@@ -30,8 +30,10 @@ export function convolve(x: Tensor, step: RefStepInputs, how: Convolution): RefT
       }
       if (how.activation === 'silu') to.set(to.map(ACTIVATIONS.silu));
     }
-    const last = Array.from({ length: taps - 1 }, (_, i) => inputAt(endRow - (taps - 1) + i).slice());
-    for (const [i, values] of last.entries()) state.set(values, i * channels);
+    for (const kept of [...saves, { endRow, state }]) {
+      const last = Array.from({ length: taps - 1 }, (_, i) => inputAt(kept.endRow - (taps - 1) + i).slice());
+      for (const [i, values] of last.entries()) kept.state.set(values, i * channels);
+    }
   }
   return out;
 }

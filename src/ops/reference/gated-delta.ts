@@ -17,7 +17,7 @@ export function gatedDelta(tokens: DeltaTokens, step: RefStepInputs, rule: Delta
   const rates = expectVector('gatedDelta', 'rates', rule.rates, heads);
   const rateBias = expectVector('gatedDelta', 'rateBias', rule.rateBias, heads);
   const out = RefTensor.zeros(step.numTokens, heads * valueDim, 'f32');
-  for (const { firstRow, endRow, state } of step.statesOf('gatedDelta', rule, deltaStateWidth(rule))) {
+  for (const { firstRow, endRow, state, saves } of step.statesOf('gatedDelta', rule, deltaStateWidth(rule))) {
     for (let row = firstRow; row < endRow; row++) {
       for (let head = 0; head < heads; head++) {
         const keyHead = Math.floor((head * keyHeads) / heads);
@@ -28,6 +28,7 @@ export function gatedDelta(tokens: DeltaTokens, step: RefStepInputs, rule: Delta
         const own = state.subarray(head * keyDim * valueDim, (head + 1) * keyDim * valueDim);
         advance(own, { q: key(q), k: key(k), v: value(v), decay, share }, value(out));
       }
+      for (const kept of saves) if (kept.endRow === row + 1) kept.state.set(state);
     }
   }
   return out;

@@ -7,6 +7,7 @@ import {
   type KvCache,
   type KvCacheShape,
   NO_SLOT,
+  type StateArrays,
   type StatePlace,
   type StateShape,
   type StepArrays,
@@ -14,11 +15,13 @@ import {
 } from '../ops.ts';
 import { RefKvCache } from './kv-cache.ts';
 
-/** The rows of a sequence, and what a layer keeps of it. */
+/** The rows of a sequence, and what a layer keeps of it: before the first one, and behind the last one. */
 interface SequenceState {
   readonly firstRow: number;
   readonly endRow: number;
   readonly state: Float32Array;
+  /** Where else it is kept, as it is before row `endRow`. */
+  readonly saves: readonly { readonly endRow: number; readonly state: Float32Array }[];
 }
 
 export class RefStepInputs implements StepInputs {
@@ -29,9 +32,9 @@ export class RefStepInputs implements StepInputs {
   readonly #adapters: Int32Array | undefined;
   /** [groups, tokens] */
   readonly #slots: Int32Array;
-  readonly #stateSlots: Int32Array | undefined;
+  readonly #states: StateArrays;
 
-  constructor(cache: KvCache, { positions, slotMapping, batch, adapters, stateSlots }: StepArrays) {
+  constructor(cache: KvCache, { positions, slotMapping, batch, adapters, states }: StepArrays) {
     if (!(cache instanceof RefKvCache))
       throw new ShapeError('beginStep', 'a KV cache of this backend', 'another');
     const numTokens = positions.length;
@@ -42,8 +45,7 @@ export class RefStepInputs implements StepInputs {
     checkBatch(batch, numTokens, cache);
     if (adapters && adapters.length !== batch.numSequences)
       throw new ShapeError('beginStep', `adapters [${batch.numSequences}]`, `[${adapters.length}]`);
-    checkStateSlots(stateSlots, batch, cache.shape.states);
-    this.#stateSlots = stateSlots?.slice();
+    this.#states = checkedStates(states, batch, cache.shape.states);
     this.#adapters = adapters?.slice();
     this.adapters = distinctAdapters(adapters);
     this.cache = cache;
@@ -78,13 +80,23 @@ export class RefStepInputs implements StepInputs {
    */
   statesOf(op: string, { layer, first }: StatePlace, width: number): SequenceState[] {
     const { queryStarts } = this.batch;
-    return Array.from(this.#stateSlots ?? [], (slot, sequence) => {
-      const [firstRow, endRow] = [queryStarts[sequence]!, queryStarts[sequence + 1]!];
+    const { sources, slots, saves } = this.#states;
+    const keptIn = (slot: number): Float32Array => {
       const kept = this.cache.stateOf(op, layer, slot).subarray(first, first + width);
-      if (kept.length !== width)
-        throw new ShapeError(op, `a state of ${first + width} numbers`, 'a shorter one');
-      if (begins(this.batch, sequence)) kept.fill(0);
-      return { firstRow, endRow, state: kept };
+      if (kept.length === width) return kept;
+      throw new ShapeError(op, `a state of ${first + width} numbers`, 'a shorter one');
+    };
+    return Array.from(slots, (slot, sequence) => {
+      const [firstRow, endRow] = [queryStarts[sequence]!, queryStarts[sequence + 1]!];
+      const state = keptIn(slot);
+      if (sources[sequence] !== slot) state.set(keptIn(sources[sequence]!));
+      const own = savesIn(saves).filter((save) => save.sequence === sequence);
+      return {
+        firstRow,
+        endRow,
+        state,
+        saves: own.map((save) => ({ endRow: firstRow + save.tokens, state: keptIn(save.slot) })),
+      };
     });
   }
 
@@ -137,25 +149,55 @@ function checkSequence(batch: AttentionBatch, sequence: number, shape: KvCacheSh
   }
 }
 
-/** Whether nothing of a sequence was computed before. */
-function begins({ queryStarts, contextLengths }: AttentionBatch, sequence: number): boolean {
-  return contextLengths[sequence] === queryStarts[sequence + 1]! - queryStarts[sequence]!;
+/** One after the other. */
+function savesIn(saves: Int32Array): { sequence: number; tokens: number; slot: number }[] {
+  return Array.from({ length: saves.length / 3 }, (_, i) => {
+    const [sequence, tokens, slot] = saves.subarray(3 * i, 3 * i + 3);
+    return { sequence: sequence!, tokens: tokens!, slot: slot! };
+  });
 }
 
-/** Each sequence has a slot of its own, where the cache has states at all; one without begins, since nothing was kept of it. */
-function checkStateSlots(
-  slots: Int32Array | undefined,
-  batch: AttentionBatch,
-  states: StateShape | undefined,
-): void {
-  if (states === undefined) return;
-  if (slots?.length !== batch.numSequences)
-    throw new ShapeError('beginStep', `stateSlots [${batch.numSequences}]`, `[${slots?.length ?? 0}]`);
-  expectIndices('stateSlots', slots, states.slots, NO_SLOT);
-  const kept = slots.filter((slot) => slot !== NO_SLOT);
-  const isLost = slots.some((slot, sequence) => slot === NO_SLOT && !begins(batch, sequence));
-  if (isLost || new Set(kept).size !== kept.length)
-    throw new ShapeError('beginStep', 'a state slot for each sequence', 'another one');
+const NO_STATES: StateArrays = {
+  sources: new Int32Array(0),
+  slots: new Int32Array(0),
+  saves: new Int32Array(0),
+};
+
+/** A copy; none where the cache has no states. */
+function checkedStates(
+  states: StateArrays | undefined,
+  { numSequences, queryStarts }: AttentionBatch,
+  shape: StateShape | undefined,
+): StateArrays {
+  if (shape === undefined) return NO_STATES;
+  const { sources, slots, saves } = states ?? NO_STATES;
+  if (slots.length !== numSequences || sources.length !== numSequences || saves.length % 3 !== 0) {
+    const got = `[${slots.length}], [${sources.length}], [${saves.length}]`;
+    throw new ShapeError('beginStep', `state slots and sources [${numSequences}], saves [any, 3]`, got);
+  }
+  expectIndices('state slots', slots, shape.slots, NO_SLOT);
+  expectIndices('state sources', sources, shape.slots, NO_SLOT);
+  const kept = savesIn(saves);
+  expectIndices(
+    'saved states',
+    Int32Array.from(kept, ({ slot }) => slot),
+    shape.slots,
+  );
+  for (const { sequence, tokens } of kept) {
+    const rows = queryStarts[sequence + 1]! - queryStarts[sequence]!;
+    if (!(tokens >= 1 && tokens <= rows))
+      throw new ShapeError('beginStep', 'saves of the rows of a sequence', `${sequence}, ${tokens}`);
+  }
+  expectApart(sources, slots, [...slots, ...kept.map(({ slot }) => slot)]);
+  return { sources: sources.slice(), slots: slots.slice(), saves: saves.slice() };
+}
+
+/** No slot is written twice, or read for another sequence. */
+function expectApart(sources: Int32Array, slots: Int32Array, written: readonly number[]): void {
+  const taken = written.filter((slot) => slot !== NO_SLOT);
+  const isShared = sources.some((source, sequence) => source !== slots[sequence] && taken.includes(source));
+  if (isShared || new Set(taken).size !== taken.length)
+    throw new ShapeError('beginStep', 'state slots of one sequence each', 'one of several');
 }
 
 function expectIndices(what: string, values: Int32Array, end: number, first = 0): void {
