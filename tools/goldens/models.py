@@ -760,9 +760,4 @@ MODELS = {
         publish=granite_hybrid,
         rename=granite_experts,
     ),
-    "falcon-h1": Recipe(t.FalconH1Config(**COMMON, **FALCON_H1), publish=falcon_h1),
-    "falcon-h1-norm": Recipe(
-        t.FalconH1Config(**COMMON | {"num_hidden_layers": 1}, **FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False, tie_word_embeddings=True),
-        publish=falcon_h1,
-    ),
 }
