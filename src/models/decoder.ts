@@ -16,8 +16,9 @@ import type { ModelConfig } from './model-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
 import { type RankShare, WHOLE } from './rank-share.ts';
-import { cacheLayerOf, numKvLayers, stateShape } from './recurrent-config.ts';
+import { cacheLayerOf, numKvLayers } from './recurrent-layers.ts';
 import type { RopeConfig } from './rope-config.ts';
+import { stateShape } from './state-shape.ts';
 import { wantedRows } from './wanted-rows.ts';
 
 /** What the architectures make a decoder from. */

@@ -81,7 +81,9 @@ function obstacleTo(
   // The keys of latent attention are of all heads.
   if (latent === null && numKvHeads % size !== 0)
     return `does not divide the model's ${numKvHeads} heads of keys and values`;
-  const delta = recurrent?.delta;
+  const { delta, scan } = recurrent ?? {};
+  if (scan && size > 1)
+    return 'is not available for layers with a selective scan (Mamba), which are in one piece';
   // Each of them goes with as many heads of values.
   if (delta && delta.keyHeads % size !== 0)
     return `does not divide the ${delta.keyHeads} heads of keys of the model's linear attention`;

@@ -9,7 +9,7 @@ import { type LoadOptions, loadModel } from './load-model.ts';
 import type { CacheSize, ForwardInputs, Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingHead } from './pooling/pooling-head.ts';
-import { ofKind } from './recurrent-config.ts';
+import { ofKind } from './recurrent-layers.ts';
 import type { ModelSource } from './source/model-source.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
 

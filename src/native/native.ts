@@ -297,6 +297,19 @@ export interface NativeBackend {
       ...out: TensorArgs,
     ]
   ): StreamPosition;
+  selectiveScan(
+    step: number,
+    layer: number,
+    first: number,
+    groups: number,
+    stateDim: number,
+    heads: number,
+    headDim: number,
+    rates: number,
+    stepBias: number,
+    skips: number,
+    ...rest: [...x: TensorArgs, ...b: TensorArgs, ...c: TensorArgs, ...steps: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
   rope(
     table: number,
     headDim: number,

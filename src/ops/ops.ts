@@ -192,7 +192,7 @@ export interface Convolution extends StatePlace {
 }
 
 /**
- * A rule by which the state of a head, a matrix [keyDim, valueDim], follows its tokens. Its state has `deltaStateWidth` numbers; their
+ * A rule by which the state of a head, a matrix [keyDim, valueDim], follows its tokens. Its state has `headStatesWidth` numbers; their
  * order is the backend's own.
  */
 export interface DeltaRule extends StatePlace {
@@ -219,11 +219,37 @@ export interface DeltaTokens {
   readonly writing: Tensor;
 }
 
-/** Columns of values that a state has side by side. */
+/** A selective scan of heads with a state [stateDim, headDim] each, of `headStatesWidth` numbers, whose order is the backend's own. */
+export interface SelectiveScan extends StatePlace {
+  /** Each is that of as many neighbouring heads. */
+  readonly groups: number;
+  readonly stateDim: number;
+  readonly heads: number;
+  readonly headDim: number;
+  /** [heads], below 0: how fast a head forgets. */
+  readonly rates: Vector;
+  /** [heads] */
+  readonly stepBias: Vector;
+  /** [heads] what of x goes past the state. */
+  readonly skips: Vector;
+}
+
+/** What the tokens of a step bring to a selective scan, all f32. */
+export interface ScanTokens {
+  /** [tokens, heads * headDim] */
+  readonly x: Tensor;
+  /** [tokens, groups * stateDim]: how x is written into the state, and how it is read. */
+  readonly b: Tensor;
+  readonly c: Tensor;
+  /** [tokens, heads] */
+  readonly steps: Tensor;
+}
+
+/** Columns that a state has side by side. */
 const STATE_COLUMNS = 16;
 
-/** Numbers of the state of `gatedDelta`: heads have whole vectors of columns. */
-export function deltaStateWidth({
+/** Numbers of states [keyDim, valueDim] of heads, which have whole vectors of columns. */
+export function headStatesWidth({
   heads,
   keyDim,
   valueDim,
@@ -523,6 +549,12 @@ export interface Ops {
    * reads qᵀS.
    */
   gatedDelta(tokens: DeltaTokens, step: StepInputs, rule: DeltaRule): Tensor;
+
+  /**
+   * The selective scan of Mamba-2 (Dao and Gu, 2024) -> [tokens, heads * headDim] f32. With t = softplus(steps + stepBias) a token
+   * changes the state S to exp(rate * t) S + b (t x), and reads cᵀS + skip * x.
+   */
+  selectiveScan(tokens: ScanTokens, step: StepInputs, scan: SelectiveScan): Tensor;
 
   /**
    * Means of rows of x [tokens, cols] f32 -> [starts.length - 1, cols]: row i is that of rows starts[i] up to starts[i + 1] - 1,

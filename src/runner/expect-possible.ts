@@ -4,7 +4,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
 import { divideLayers, type LayerRange } from '../models/layer-range.ts';
 import type { ModelConfig } from '../models/model-config.ts';
-import { ofKind } from '../models/recurrent-config.ts';
+import { ofKind } from '../models/recurrent-layers.ts';
 
 /**
  * @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters; where

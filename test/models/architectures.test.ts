@@ -88,6 +88,8 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
   Gemma3ForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },
+  Qwen3_5ForConditionalGeneration: { text_config: FIELDS },
+  Qwen3_5MoeForConditionalGeneration: { text_config: EXPERT_FIELDS },
 };
 const ALL_BIASES = { attention_bias: true, mlp_bias: true };
 const NO_TRAITS = {
@@ -454,10 +456,10 @@ describe('readConfig', () => {
       /final_logit_softcapping must be/,
     ],
     [
-      'Granite 4 with a state',
+      'Granite 4 with layers of another kind',
       graniteMoe,
-      { layer_types: ['mamba', 'attention'] },
-      /of the type mamba are not/,
+      { layer_types: ['mamba', 'attention', 'attention', 'conv'] },
+      /layer_types must be mamba or linear_attention or attention or full_attention, got "conv"/,
     ],
     ['OLMoE that clips', olmoe, { num_experts: 4, num_experts_per_tok: 2, clip_qkv: 8 }, /clip_qkv must be/],
     ['GPT-2 without its width', gpt2, {}, /n_embd/],

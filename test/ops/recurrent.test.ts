@@ -2,7 +2,7 @@
 
 import { afterAll, describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
-import { deltaStateWidth, type KvCache, NO_SLOT, type Ops, type Tensor } from '../../src/ops/ops.ts';
+import { headStatesWidth, type KvCache, NO_SLOT, type Ops, type Tensor } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { BF16_ROUNDING, describeEachIsa, dtypes, expectClose, openCpu, Random } from './native-backends.ts';
 import { beginStep } from './steps.ts';
@@ -66,7 +66,7 @@ function deltaRule(keyHeads: number, keyDim: number, heads: number, valueDim: nu
     name: `gatedDelta of ${keyHeads} and ${heads} heads, ${keyDim} to ${valueDim}`,
     widths: [keyHeads * keyDim, keyHeads * keyDim, heads * valueDim, heads, heads],
     out: heads * valueDim,
-    stateWidth: first + deltaStateWidth({ heads, keyDim, valueDim }),
+    stateWidth: first + headStatesWidth({ heads, keyDim, valueDim }),
     apply: (ops, [q, k, v, forgetting, writing], step) =>
       ops.gatedDelta({ q: q!, k: k!, v: v!, forgetting: forgetting!, writing: writing! }, step, {
         layer: 1,
@@ -81,6 +81,31 @@ function deltaRule(keyHeads: number, keyDim: number, heads: number, valueDim: nu
   };
 }
 
+function selectiveScan(groups: number, stateDim: number, heads: number, headDim: number): Layer {
+  const random = new Random(heads);
+  const rates = random.floats(heads).map((x) => -0.01 - 4 * Math.abs(x));
+  const [stepBias, skips] = [random.floats(heads), random.floats(heads)];
+  const first = 3;
+  return {
+    name: `selectiveScan of ${groups} groups, ${heads} heads, ${stateDim} by ${headDim}`,
+    widths: [heads * headDim, groups * stateDim, groups * stateDim, heads],
+    out: heads * headDim,
+    stateWidth: first + headStatesWidth({ heads, keyDim: stateDim, valueDim: headDim }),
+    apply: (ops, [x, b, c, steps], step) =>
+      ops.selectiveScan({ x: x!, b: b!, c: c!, steps: steps! }, step, {
+        layer: 1,
+        first,
+        groups,
+        stateDim,
+        heads,
+        headDim,
+        rates: ops.makeVector(rates),
+        stepBias: ops.makeVector(stepBias),
+        skips: ops.makeVector(skips),
+      }),
+  };
+}
+
 const LAYERS: readonly Layer[] = [
   convolution(24, 4, 'silu', false),
   convolution(1100, 3, 'identity', true),
@@ -88,6 +113,8 @@ const LAYERS: readonly Layer[] = [
   deltaRule(2, 16, 4, 24),
   deltaRule(1, 6, 3, 5),
   deltaRule(2, 128, 2, 128),
+  selectiveScan(1, 16, 4, 24),
+  selectiveScan(2, 128, 4, 64),
 ];
 
 /** Inputs of three sequences of up to 64 tokens: keys of such a length that no state grows without end. */

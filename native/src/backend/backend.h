@@ -185,6 +185,23 @@ struct DeltaRule {
 
 constexpr int kStateColumns = 16;
 
+/// The selective scan of Mamba-2: a head has a state [stateDim, headDim], in such panels.
+struct SelectiveScan {
+  StatePlace place;
+  int groups;
+  int stateDim;
+  int heads;
+  int headDim;
+  /// [heads] each
+  const Vector* rates;
+  const Vector* stepBias;
+  const Vector* skips;
+};
+
+struct ScanTokens {
+  Rows x, b, c, steps;
+};
+
 /// What the tokens of a step bring to a delta rule.
 struct DeltaTokens {
   Rows q, k, v, forgetting, writing;
@@ -272,6 +289,7 @@ class Backend {
   }
   virtual StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) = 0;
   virtual StreamPosition convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) = 0;
+  virtual StreamPosition selectiveScan(const Step& step, const SelectiveScan& scan, const ScanTokens& tokens, Rows out) = 0;
   virtual StreamPosition gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) = 0;
 
   virtual StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) = 0;

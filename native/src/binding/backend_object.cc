@@ -108,6 +108,7 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                          InstanceMethod<&BackendObject::call<&BackendObject::prepareHeads>>("prepareHeads"),
                          InstanceMethod<&BackendObject::call<&BackendObject::convolve>>("convolve"),
                          InstanceMethod<&BackendObject::call<&BackendObject::gatedDelta>>("gatedDelta"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::selectiveScan>>("selectiveScan"),
                          InstanceMethod<&BackendObject::call<&BackendObject::attention>>("attention"),
                          InstanceMethod<&BackendObject::call<&BackendObject::sample>>("sample"),
                          InstanceMethod<&BackendObject::call<&BackendObject::restrictLogits>>("restrictLogits"),

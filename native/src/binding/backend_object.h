@@ -103,6 +103,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   // recurrent.cc
   Napi::Value convolve(const Info&);
   Napi::Value gatedDelta(const Info&);
+  Napi::Value selectiveScan(const Info&);
   StatePlace statePlaceAt(Args&, const Backend::Step&);
 
   // elementwise.cc

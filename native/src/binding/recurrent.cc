@@ -13,6 +13,25 @@ StatePlace BackendObject::statePlaceAt(Args& a, const Backend::Step& step) {
 
 namespace {
 
+constexpr int64_t kMost = 1 << 16;
+
+/// Numbers of states [rows, columns] of heads, which have whole panels of columns.
+int64_t headStates(int heads, int rows, int columns) {
+  return int64_t{heads} * rows * ((columns + kStateColumns - 1) / kStateColumns) * kStateColumns;
+}
+
+/// A tensor with a row for each token.
+Rows tokenRows(Args& a, const Backend::Step& step, int64_t cols) {
+  const Rows tensor = a.rows(DType::F32, cols);
+  a.expectEqual("rows", step->tokens(), tensor.rows);
+  return tensor;
+}
+
+/// As many heads for each of a few.
+void expectShared(const Args& a, int heads, int sharers) {
+  if (heads % sharers != 0) a.fail("as many heads for each of " + std::to_string(sharers), std::to_string(heads));
+}
+
 void expectRoom(const Args& a, const Backend::Step& step, const StatePlace& place, int64_t numbers) {
   const int64_t width = step->cache->shape.states.width;
   if (numbers > width - place.first) {
@@ -50,31 +69,45 @@ Napi::Value BackendObject::convolve(const Info& info) {
 Napi::Value BackendObject::gatedDelta(const Info& info) {
   Args a = args("gatedDelta", info);
   const Backend::Step& step = stepAt(a);
-  constexpr int64_t kMost = 1 << 16;
   DeltaRule rule{};
   rule.place = statePlaceAt(a, step);
   rule.keyHeads = static_cast<int>(a.integerIn(1, kMost, "keyHeads"));
   rule.keyDim = static_cast<int>(a.integerIn(1, kMost, "keyDim"));
   rule.heads = static_cast<int>(a.integerIn(1, kMost, "heads"));
   rule.valueDim = static_cast<int>(a.integerIn(1, kMost, "valueDim"));
-  if (rule.heads % rule.keyHeads != 0) {
-    a.fail("as many heads for each of " + std::to_string(rule.keyHeads), std::to_string(rule.heads));
-  }
+  expectShared(a, rule.heads, rule.keyHeads);
   rule.rates = &vectorAt(a);
   rule.rateBias = &vectorAt(a);
   a.expectEqual("rates of", rule.heads, rule.rates->length);
   a.expectEqual("a rateBias of", rule.heads, rule.rateBias->length);
   const int64_t keyCols = int64_t{rule.keyHeads} * rule.keyDim, cols = int64_t{rule.heads} * rule.valueDim;
-  const auto rows = [&](int64_t width) {
-    const Rows tensor = a.rows(DType::F32, width);
-    a.expectEqual("rows", step->tokens(), tensor.rows);
-    return tensor;
-  };
-  const Rows q = rows(keyCols), k = rows(keyCols), v = rows(cols), forgetting = rows(rule.heads), writing = rows(rule.heads);
-  const Rows out = rows(cols);
-  const int64_t panels = (rule.valueDim + kStateColumns - 1) / kStateColumns;
-  expectRoom(a, step, rule.place, int64_t{rule.heads} * rule.keyDim * panels * kStateColumns);
+  const Rows q = tokenRows(a, step, keyCols), k = tokenRows(a, step, keyCols), v = tokenRows(a, step, cols);
+  const Rows forgetting = tokenRows(a, step, rule.heads), writing = tokenRows(a, step, rule.heads);
+  const Rows out = tokenRows(a, step, cols);
+  expectRoom(a, step, rule.place, headStates(rule.heads, rule.keyDim, rule.valueDim));
   return recorded(info, a, backend().gatedDelta(step, rule, {q, k, v, forgetting, writing}, out));
+}
+
+/// selectiveScan(step, layer, first, groups, stateDim, heads, headDim, rates, stepBias, skips, x[4], b[4], c[4], steps[4], out[4])
+Napi::Value BackendObject::selectiveScan(const Info& info) {
+  Args a = args("selectiveScan", info);
+  const Backend::Step& step = stepAt(a);
+  SelectiveScan scan{};
+  scan.place = statePlaceAt(a, step);
+  scan.groups = static_cast<int>(a.integerIn(1, kMost, "groups"));
+  scan.stateDim = static_cast<int>(a.integerIn(1, kMost, "stateDim"));
+  scan.heads = static_cast<int>(a.integerIn(1, kMost, "heads"));
+  scan.headDim = static_cast<int>(a.integerIn(1, kMost, "headDim"));
+  expectShared(a, scan.heads, scan.groups);
+  for (const Vector** vector : {&scan.rates, &scan.stepBias, &scan.skips}) {
+    *vector = &vectorAt(a);
+    a.expectEqual("numbers of heads", scan.heads, (*vector)->length);
+  }
+  const int64_t cols = int64_t{scan.heads} * scan.headDim, groupCols = int64_t{scan.groups} * scan.stateDim;
+  const Rows x = tokenRows(a, step, cols), b = tokenRows(a, step, groupCols), c = tokenRows(a, step, groupCols);
+  const Rows steps = tokenRows(a, step, scan.heads), out = tokenRows(a, step, cols);
+  expectRoom(a, step, scan.place, headStates(scan.heads, scan.stateDim, scan.headDim));
+  return recorded(info, a, backend().selectiveScan(step, scan, {x, b, c, steps}, out));
 }
 
 }  // namespace svc

@@ -81,7 +81,12 @@ StreamPosition CpuBackend::convolve(const Step& step, const Convolution& how, Ro
 
 StreamPosition CpuBackend::gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) {
   return stream_.record(
-      [this, step, rule, tokens, out] { runGatedDelta(pool_, kernels_, deltaMemory_, *step, rule, tokens, out); });
+      [this, step, rule, tokens, out] { runGatedDelta(pool_, kernels_, stateMemory_, *step, rule, tokens, out); });
+}
+
+StreamPosition CpuBackend::selectiveScan(const Step& step, const SelectiveScan& scan, const ScanTokens& tokens, Rows out) {
+  return stream_.record(
+      [this, step, scan, tokens, out] { runSelectiveScan(pool_, kernels_, stateMemory_, *step, scan, tokens, out); });
 }
 
 StreamPosition CpuBackend::embedding(const Weight& table, TokenIds tokens, Rows out) {

@@ -69,6 +69,7 @@ class CpuBackend final : public Backend {
 
   StreamPosition convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) override;
   StreamPosition gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) override;
+  StreamPosition selectiveScan(const Step& step, const SelectiveScan& scan, const ScanTokens& tokens, Rows out) override;
 
   StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
   StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
@@ -127,7 +128,7 @@ class CpuBackend final : public Backend {
   std::deque<Experts> experts_;
   std::list<HostKvCache> caches_;
   AttentionMemory attentionMemory_;
-  DeltaMemory deltaMemory_;
+  StateMemory stateMemory_;
   ProductMemory productMemory_;
   ExpertsMemory expertsMemory_;
   LoraMemory loraMemory_;

@@ -315,6 +315,11 @@ struct KernelSet {
   /// Of one token: decays = exp(rates * softplus(forgetting + rateBias)), shares = sigmoid(writing).
   void (*deltaGates)(const float* forgetting, const float* writing, const float* rates, const float* rateBias, int heads,
                      float* decays, float* shares);
+  /// Of one token: times = softplus(steps + stepBias), decays = exp(rates * times).
+  void (*scanTimes)(const float* steps, const float* rates, const float* stepBias, int heads, float* decays, float* times);
+  /// state [stateDim, 16] = decay * state + b * (time * x), of which out [columns] = c · state + skip * x.
+  void (*scanStep)(float* state, const float* b, const float* c, int stateDim, const float* x, int columns, float decay,
+                   float time, float skip, float* out);
   /// state [keyDim, 16] = decay * state + k * change, of which out [columns] = q · state; change = (v - decay * k · state) * share.
   void (*deltaStep)(float* state, const float* q, const float* k, int keyDim, const float* v, int columns, float decay,
                     float share, float* out);

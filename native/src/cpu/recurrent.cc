@@ -66,64 +66,88 @@ void convolvePart(const KernelSet& set, const ConvolvedPart& part, Rows out) {
   part.remember(part.rows(), zeros.data(), part.state(part.step.stateSlots[part.sequence]));
 }
 
-int64_t panelNumbers(const DeltaRule& rule) { return int64_t{rule.keyDim} * kStateColumns; }
+/// States [rows, columns] of heads, of which each shares what writes and reads them with its neighbours.
+struct HeadStates {
+  StatePlace place;
+  int sharers, rows, heads, columns;
 
-int panelsOf(const DeltaRule& rule) { return (rule.valueDim + kStateColumns - 1) / kStateColumns; }
+  int panels() const { return (columns + kStateColumns - 1) / kStateColumns; }
+  int64_t panelNumbers() const { return int64_t{rows} * kStateColumns; }
+};
 
 /// Columns of the state of one head of one sequence.
-struct DeltaPanel {
+struct StatePanel {
+  const HeadStates& states;
   int sequence, head, panel;
 
   /// Null where there is no slot.
-  float* state(const StepInputs& step, const DeltaRule& rule, int slot) const {
+  float* in(const StepInputs& step, int slot) const {
     if (slot < 0) return nullptr;
-    return cacheOf(step).state(rule.place, slot) + (int64_t{head} * panelsOf(rule) + panel) * panelNumbers(rule);
+    return cacheOf(step).state(states.place, slot) + (int64_t{head} * states.panels() + panel) * states.panelNumbers();
   }
+  /// The first number of the head's, and of the panel's, among those of all heads.
+  int64_t sharedColumn() const { return int64_t{head} * states.sharers / states.heads * states.rows; }
+  int64_t column() const { return int64_t{head} * states.columns + panel * kStateColumns; }
+  int columns() const { return std::min(kStateColumns, states.columns - panel * kStateColumns); }
 };
 
 /// Panels of one head of one sequence.
-struct DeltaTask {
+struct HeadTask {
   int sequence;
   int head;
   int firstPanel, endPanel;
 };
 
 /// Whole heads, and single panels of those that have much to do.
-std::vector<DeltaTask> deltaTasks(const StepInputs& step, const DeltaRule& rule) {
-  const int panels = panelsOf(rule);
-  std::vector<DeltaTask> tasks;
+std::vector<HeadTask> headTasks(const StepInputs& step, const HeadStates& states) {
+  const int panels = states.panels();
+  std::vector<HeadTask> tasks;
   for (int sequence = 0; sequence < step.sequences(); ++sequence) {
-    const int each = int64_t{step.rowsOf(sequence)} * rule.keyDim * rule.valueDim > 2 * kTaskNumbers ? 1 : panels;
-    for (int head = 0; head < rule.heads; ++head) {
+    const int each = int64_t{step.rowsOf(sequence)} * states.rows * states.columns > 2 * kTaskNumbers ? 1 : panels;
+    for (int head = 0; head < states.heads; ++head) {
       for (int panel = 0; panel < panels; panel += each) tasks.push_back({sequence, head, panel, panel + each});
     }
   }
   return tasks;
 }
 
-/// @param unkept where a state is computed that is not kept
-void runPanel(const KernelSet& set, const DeltaMemory& memory, const StepInputs& step, const DeltaRule& rule,
-              const DeltaTokens& tokens, const DeltaPanel& panel, float* unkept, Rows out) {
-  const int64_t numbers = panelNumbers(rule);
-  const float* const source = panel.state(step, rule, step.stateSources[panel.sequence]);
-  float* const kept = panel.state(step, rule, step.stateSlots[panel.sequence]);
+/// advance(panel, row, state) of each token, one after the other; from and to where the step says that the state is.
+template <class Advance>
+void runPanel(const StepInputs& step, const StatePanel& panel, float* unkept, const Advance& advance) {
+  const int64_t numbers = panel.states.panelNumbers();
+  const float* const source = panel.in(step, step.stateSources[panel.sequence]);
+  float* const kept = panel.in(step, step.stateSlots[panel.sequence]);
   float* const state = kept == nullptr ? unkept : kept;
   if (source == nullptr) std::fill_n(state, numbers, 0.0f);
   else if (source != state) std::copy_n(source, numbers, state);
 
-  const int64_t keyColumn = int64_t{panel.head} * rule.keyHeads / rule.heads * rule.keyDim;
-  const int64_t column = int64_t{panel.head} * rule.valueDim + panel.panel * kStateColumns;
-  const int columns = std::min(kStateColumns, rule.valueDim - panel.panel * kStateColumns);
   const int firstRow = step.queryStarts[panel.sequence];
   for (int64_t row = firstRow; row < firstRow + step.rowsOf(panel.sequence); ++row) {
-    const int64_t gate = row * rule.heads + panel.head;
-    set.deltaStep(state, rowOf(tokens.q, row) + keyColumn, rowOf(tokens.k, row) + keyColumn, rule.keyDim,
-                  rowOf(tokens.v, row) + column, columns, memory.decays[gate], memory.shares[gate], rowOf(out, row) + column);
+    advance(panel, row, state);
     for (const StateSave& save : step.stateSaves) {
       const bool isHere = save.sequence == panel.sequence && firstRow + save.tokens == row + 1;
-      if (isHere) std::copy_n(state, numbers, panel.state(step, rule, save.slot));
+      if (isHere) std::copy_n(state, numbers, panel.in(step, save.slot));
     }
   }
+}
+
+template <class Advance>
+void runHeads(ThreadPool& pool, StateMemory& memory, const StepInputs& step, const HeadStates& states, const Advance& advance) {
+  const int64_t numbers = states.panelNumbers();
+  memory.unkept.resize(pool.threads() * numbers);
+  const std::vector<HeadTask> tasks = headTasks(step, states);
+  pool.run(static_cast<int>(tasks.size()), [&](int index, int thread) {
+    const HeadTask& task = tasks[index];
+    for (int panel = task.firstPanel; panel < task.endPanel; ++panel) {
+      runPanel(step, {states, task.sequence, task.head, panel}, &memory.unkept[thread * numbers], advance);
+    }
+  });
+}
+
+/// Room for what each head of each token keeps and takes.
+void growGates(StateMemory& memory, int64_t count) {
+  memory.decays.resize(std::max<size_t>(memory.decays.size(), count));
+  memory.shares.resize(memory.decays.size());
 }
 
 }  // namespace
@@ -137,23 +161,38 @@ void runConvolve(ThreadPool& pool, const KernelSet& set, const StepInputs& step,
   });
 }
 
-void runGatedDelta(ThreadPool& pool, const KernelSet& set, DeltaMemory& memory, const StepInputs& step, const DeltaRule& rule,
+void runGatedDelta(ThreadPool& pool, const KernelSet& set, StateMemory& memory, const StepInputs& step, const DeltaRule& rule,
                    const DeltaTokens& tokens, Rows out) {
   const int64_t heads = rule.heads, rows = tokens.q.rows;
-  memory.decays.resize(std::max<size_t>(memory.decays.size(), rows * heads));
-  memory.shares.resize(memory.decays.size());
+  growGates(memory, rows * heads);
   eachRow(pool, rows, heads, [&](int64_t row) {
     set.deltaGates(rowOf(tokens.forgetting, row), rowOf(tokens.writing, row), valuesOf(*rule.rates).data(),
                    valuesOf(*rule.rateBias).data(), rule.heads, &memory.decays[row * heads], &memory.shares[row * heads]);
   });
+  const HeadStates states{rule.place, rule.keyHeads, rule.keyDim, rule.heads, rule.valueDim};
+  runHeads(pool, memory, step, states, [&](const StatePanel& panel, int64_t row, float* state) {
+    const int64_t gate = row * heads + panel.head;
+    set.deltaStep(state, rowOf(tokens.q, row) + panel.sharedColumn(), rowOf(tokens.k, row) + panel.sharedColumn(), rule.keyDim,
+                  rowOf(tokens.v, row) + panel.column(), panel.columns(), memory.decays[gate], memory.shares[gate],
+                  rowOf(out, row) + panel.column());
+  });
+}
 
-  memory.unkept.resize(pool.threads() * panelNumbers(rule));
-  const std::vector<DeltaTask> tasks = deltaTasks(step, rule);
-  pool.run(static_cast<int>(tasks.size()), [&](int index, int thread) {
-    const DeltaTask& task = tasks[index];
-    for (int panel = task.firstPanel; panel < task.endPanel; ++panel) {
-      runPanel(set, memory, step, rule, tokens, {task.sequence, task.head, panel}, &memory.unkept[thread * panelNumbers(rule)], out);
-    }
+void runSelectiveScan(ThreadPool& pool, const KernelSet& set, StateMemory& memory, const StepInputs& step,
+                      const SelectiveScan& scan, const ScanTokens& tokens, Rows out) {
+  const int64_t heads = scan.heads, rows = tokens.x.rows;
+  growGates(memory, rows * heads);
+  eachRow(pool, rows, heads, [&](int64_t row) {
+    set.scanTimes(rowOf(tokens.steps, row), valuesOf(*scan.rates).data(), valuesOf(*scan.stepBias).data(), scan.heads,
+                  &memory.decays[row * heads], &memory.shares[row * heads]);
+  });
+  const float* const skips = valuesOf(*scan.skips).data();
+  const HeadStates states{scan.place, scan.groups, scan.stateDim, scan.heads, scan.headDim};
+  runHeads(pool, memory, step, states, [&](const StatePanel& panel, int64_t row, float* state) {
+    const int64_t gate = row * heads + panel.head;
+    set.scanStep(state, rowOf(tokens.b, row) + panel.sharedColumn(), rowOf(tokens.c, row) + panel.sharedColumn(), scan.stateDim,
+                 rowOf(tokens.x, row) + panel.column(), panel.columns(), memory.decays[gate], memory.shares[gate],
+                 skips[panel.head], rowOf(out, row) + panel.column());
   });
 }
 

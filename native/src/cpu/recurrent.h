@@ -1,4 +1,4 @@
-// Ops of layers that keep a state of each sequence: convolutions over time, and the gated delta rule.
+// Ops of layers that keep a state of each sequence: convolutions over time, the gated delta rule, and selective scans.
 #pragma once
 
 #include "cpu/elementwise.h"
@@ -6,8 +6,8 @@
 
 namespace svc::cpu {
 
-/// Scratch of gatedDelta.
-struct DeltaMemory {
+/// Scratch of heads that have states.
+struct StateMemory {
   /// [tokens, heads] how much of its state a head keeps, and how much of what is new it takes.
   std::vector<float> decays, shares;
   /// [threads, panel of a head] for sequences whose state is not kept.
@@ -15,7 +15,9 @@ struct DeltaMemory {
 };
 
 void runConvolve(ThreadPool&, const KernelSet&, const StepInputs&, const Convolution&, Rows x, int64_t channels, Rows out);
-void runGatedDelta(ThreadPool&, const KernelSet&, DeltaMemory&, const StepInputs&, const DeltaRule&, const DeltaTokens&,
+void runGatedDelta(ThreadPool&, const KernelSet&, StateMemory&, const StepInputs&, const DeltaRule&, const DeltaTokens&,
                    Rows out);
+void runSelectiveScan(ThreadPool&, const KernelSet&, StateMemory&, const StepInputs&, const SelectiveScan&, const ScanTokens&,
+                      Rows out);
 
 }  // namespace svc::cpu

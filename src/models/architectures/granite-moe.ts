@@ -1,17 +1,20 @@
 // Granite with experts, all of them in one tensor, and in some beside an MLP for every token. Granite 4 has no experts in its small
-// releases, only that MLP; those whose layers have a state in the place of keys and values are not served (IBM, 2024 and 2025).
+// releases, only that MLP, and in most of its layers a selective scan in the place of attention (IBM, 2024 and 2025).
 
 import * as z from 'zod';
-import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
 import { expectExperts } from '../experts-config.ts';
-import type { Block, LayerContext, LoadLayer } from '../layers/layer.ts';
+import { loadAttention } from '../layers/attention.ts';
+import type { Block, LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { loadMixture, SharedExpert } from '../layers/mixture.ts';
 import { fusedGatedMlp, gatedMlp } from '../layers/mlp.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
+import { selectiveScanNet } from '../layers/selective-scan-net.ts';
 import type { ConfigFile, ModelConfig } from '../model-config.ts';
+import type { RecurrentConfig } from '../recurrent-config.ts';
+import { readLayerTypes } from '../recurrent-layers.ts';
 import { readGranite } from './granite.ts';
 
 const HYBRID = 'GraniteMoeHybridForCausalLM';
@@ -26,27 +29,21 @@ const ownFields = z.looseObject({
   num_local_experts: z.int().nonnegative().nullish(),
   num_experts_per_tok: z.int().nonnegative().nullish(),
   shared_intermediate_size: z.int().nonnegative().nullish(),
-  layer_types: z.array(z.string()).nullish(),
   position_embedding_type: z.string().nullish(),
 });
 
 /** In released files, and in those that transformers 5 writes. */
-const ATTENTION: readonly string[] = ['attention', 'full_attention'];
+const TYPES = { state: ['mamba', 'linear_attention'], attention: ['attention', 'full_attention'] };
 
 function readConfig(file: ConfigFile): ModelConfig {
   const { path } = file;
   const own = checkModelJson(path, file.json, ownFields);
-  const other = own.layer_types?.find((type) => !ATTENTION.includes(type));
-  if (other !== undefined) {
-    throw new ModelLoadError(
-      `${path}: layers of the type ${other} are not supported, only those with attention: take a release without them, such as ` +
-        'granite-4.0-micro',
-    );
-  }
   // Of the releases with either kind of layer, only those rotate that say so.
   const rotates = file.architecture !== HYBRID || own.position_embedding_type === 'rope';
-  const rotating = readGranite({ ...file, json: { ...own, layer_types: null } });
-  const config = rotates ? rotating : { ...rotating, layerRopes: rotating.layerRopes.map(() => null) };
+  const { layers, rest } = readLayerTypes(file, TYPES, () => false);
+  const rotating = readGranite(rest);
+  const attending = rotates ? rotating : { ...rotating, layerRopes: rotating.layerRopes.map(() => null) };
+  const config = { ...attending, recurrent: layers.includes(true) ? readScan(file, layers, rotating) : null };
   const count = own.num_local_experts ?? 8;
   const sharedIntermediateSize = own.shared_intermediate_size ?? 0;
   if (count === 0) return { ...config, intermediateSize: sharedIntermediateSize };
@@ -60,8 +57,48 @@ function readConfig(file: ConfigFile): ModelConfig {
   return { ...config, experts };
 }
 
+const size = z.int().positive();
+const scanFields = z.object({
+  mamba_n_heads: size.default(128),
+  mamba_n_groups: size.default(1),
+  mamba_d_state: size.default(256),
+  mamba_d_head: z.union([size, z.literal('auto')]).default('auto'),
+  mamba_d_conv: size.default(4),
+  mamba_expand: size.default(2),
+  mamba_conv_bias: z.boolean().default(true),
+  mamba_proj_bias: z.boolean().default(false),
+});
+
+function readScan(
+  { path, json }: ConfigFile,
+  layers: readonly boolean[],
+  { hiddenSize }: ModelConfig,
+): RecurrentConfig {
+  const fields = checkModelJson(path, json, scanFields);
+  const { mamba_n_heads: heads, mamba_d_head: headDim } = fields;
+  return {
+    layers,
+    taps: fields.mamba_d_conv,
+    hasBias: fields.mamba_conv_bias,
+    scan: {
+      groups: fields.mamba_n_groups,
+      stateDim: fields.mamba_d_state,
+      heads,
+      headDim: headDim === 'auto' ? (fields.mamba_expand * hiddenSize) / heads : headDim,
+      hasProjectionBias: fields.mamba_proj_bias,
+    },
+  };
+}
+
+/** Where a layer has no attention, its scan has another name. */
+const mixer: LoadBlock = (context, index, prefix) =>
+  context.config.recurrent?.layers[index]
+    ? selectiveScanNet(context, index, prefix.replace(/self_attn$/, 'mamba'))
+    : loadAttention(context, index, prefix);
+
 const layer: LoadLayer = (context, index, prefix) =>
   preNormLayer({
+    attention: mixer,
     feedForwardName: 'block_sparse_moe',
     feedForward: (own, _index, name) => {
       const { experts } = own.config;

@@ -14,7 +14,7 @@ import { rmsNorm } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import { shortConvolution } from '../layers/short-convolution.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
-import { readLayerTypes } from '../recurrent-config.ts';
+import { readLayerTypes } from '../recurrent-layers.ts';
 import { USUAL_NAMES } from '../tensor-names.ts';
 
 export const lfm2: Architecture = {
@@ -55,7 +55,7 @@ function readLfm2(file: ConfigFile, intermediateSize?: number): ModelConfig {
         tie_word_embeddings: json.tie_embedding ?? json.tie_word_embeddings ?? true,
       },
     },
-    'conv',
+    { state: ['conv'], attention: ['full_attention'] },
     (index) => attending?.includes(index) === false,
   );
   const config = readDecoderConfig(rest, () => ({
@@ -65,7 +65,7 @@ function readLfm2(file: ConfigFile, intermediateSize?: number): ModelConfig {
     hasHeadNorms: true,
     tensorNames: { ...USUAL_NAMES, finalNorm: 'embedding_norm' },
   }));
-  return { ...config, recurrent: { layers, taps, convBias, delta: null } };
+  return { ...config, recurrent: { layers, taps, hasBias: convBias } };
 }
 
 const widthFields = z.object({
@@ -127,7 +127,7 @@ const layer: LoadLayer = (context, index, prefix) => {
 };
 
 const convolution: LoadBlock = (context, index, prefix) =>
-  shortConvolution(context.config.recurrent!.convBias)(context, index, `${prefix}.conv`);
+  shortConvolution(context.config.recurrent!.hasBias)(context, index, `${prefix}.conv`);
 
 const attention: LoadBlock = (context, index, prefix) => {
   const { config, weights } = context;

@@ -13,7 +13,7 @@ import { expertsOrMlp } from '../layers/mixture.ts';
 import { rmsNormAround1 } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
-import { readLayerTypes } from '../recurrent-config.ts';
+import { readLayerTypes } from '../recurrent-layers.ts';
 import type { Projection } from '../weights/weight-reader.ts';
 import { readQwenExperts, withShared } from './qwen2-moe.ts';
 
@@ -38,9 +38,11 @@ const linearFields = z.object({
 /** All but the experts. */
 export function readHybrid(file: ConfigFile): ModelConfig {
   const own = checkModelJson(file.path, file.json, linearFields);
-  const { layers, rest } = readLayerTypes(file, 'linear_attention', (layer) => {
-    return (layer + 1) % own.full_attention_interval !== 0;
-  });
+  const { layers, rest } = readLayerTypes(
+    file,
+    { state: ['linear_attention'], attention: ['full_attention'] },
+    (layer) => (layer + 1) % own.full_attention_interval !== 0,
+  );
   const config = readDecoderConfig(rest, (fields) => ({
     headDim: fields.head_dim ?? 256,
     rotaryFactor: 0.25,
@@ -53,7 +55,7 @@ export function readHybrid(file: ConfigFile): ModelConfig {
     heads: own.linear_num_value_heads,
     valueDim: own.linear_value_head_dim,
   };
-  return { ...config, recurrent: { layers, taps: own.linear_conv_kernel_dim, convBias: false, delta } };
+  return { ...config, recurrent: { layers, taps: own.linear_conv_kernel_dim, hasBias: false, delta } };
 }
 
 const sharedFields = z.object({ shared_expert_intermediate_size: size.default(512) });

@@ -4,7 +4,7 @@
 
 import type { Convolution, DeltaRule, Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
-import { convolutionWidth, deltaChannels, shareOfDelta } from '../recurrent-config.ts';
+import { convolutionWidth, deltaChannels, shareOfDelta } from '../state-shape.ts';
 import type { Block, LayerContext } from './layer.ts';
 import type { ColumnParallelLinear, ColumnParallelLinears, RowParallelLinear } from './linear.ts';
 import { productBlock } from './product-block.ts';

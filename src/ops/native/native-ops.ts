@@ -28,7 +28,9 @@ import type {
   RopeHeads,
   SampledTokens,
   SamplingRows,
+  ScanTokens,
   Scope,
+  SelectiveScan,
   StageLink,
   StepArrays,
   StepInputs,
@@ -471,6 +473,26 @@ export class NativeOps implements Ops {
     const out = this.#arena.allocate(rows, heads * valueDim, 'f32');
     const numbers = [layer, first, keyHeads, keyDim, heads, valueDim, rates, rateBias] as const;
     this.#guard(() => this.#native.gatedDelta(id, ...numbers, ...inputs, ...argsOf(out)));
+    return out;
+  }
+
+  selectiveScan(tokens: ScanTokens, step: StepInputs, scan: SelectiveScan): Tensor {
+    const { layer, first, groups, stateDim, heads, headDim } = scan;
+    const { id, numTokens: rows } = this.#own('selectiveScan', step, NativeStepInputs);
+    const argsOfInput = (name: keyof ScanTokens, cols: number) =>
+      argsOf(expectTensor('selectiveScan', name, tokens[name], { rows, cols, dtype: 'f32' }));
+    const inputs = [
+      ...argsOfInput('x', heads * headDim),
+      ...argsOfInput('b', groups * stateDim),
+      ...argsOfInput('c', groups * stateDim),
+      ...argsOfInput('steps', heads),
+    ] as const;
+    const [rates, stepBias, skips] = [scan.rates, scan.stepBias, scan.skips].map(
+      (vector) => this.#own('selectiveScan', vector, NativeVector).index,
+    ) as [number, number, number];
+    const out = this.#arena.allocate(rows, heads * headDim, 'f32');
+    const numbers = [layer, first, groups, stateDim, heads, headDim, rates, stepBias, skips] as const;
+    this.#guard(() => this.#native.selectiveScan(id, ...numbers, ...inputs, ...argsOf(out)));
     return out;
   }
 

@@ -1,7 +1,7 @@
 // The gated delta rule of the reference backend, token by token.
 
 import type { DeltaRule, DeltaTokens } from '../ops.ts';
-import { deltaStateWidth } from '../ops.ts';
+import { headStatesWidth } from '../ops.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
 import type { RefStepInputs } from './step-inputs.ts';
 import { expectVector } from './vector.ts';
@@ -17,7 +17,7 @@ export function gatedDelta(tokens: DeltaTokens, step: RefStepInputs, rule: Delta
   const rates = expectVector('gatedDelta', 'rates', rule.rates, heads);
   const rateBias = expectVector('gatedDelta', 'rateBias', rule.rateBias, heads);
   const out = RefTensor.zeros(step.numTokens, heads * valueDim, 'f32');
-  for (const { firstRow, endRow, state, saves } of step.statesOf('gatedDelta', rule, deltaStateWidth(rule))) {
+  for (const { firstRow, endRow, state, saves } of step.statesOf('gatedDelta', rule, headStatesWidth(rule))) {
     for (let row = firstRow; row < endRow; row++) {
       for (let head = 0; head < heads; head++) {
         const keyHead = Math.floor((head * keyHeads) / heads);
@@ -61,6 +61,6 @@ function advance(state: Float32Array, { q, k, v, decay, share }: HeadToken, out:
 }
 
 /** log(1 + exp(x)) */
-function softplus(x: number): number {
+export function softplus(x: number): number {
   return Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 }

@@ -26,7 +26,9 @@ import type {
   RopeHeads,
   SampledTokens,
   SamplingRows,
+  ScanTokens,
   Scope,
+  SelectiveScan,
   StageLink,
   StepArrays,
   StepInputs,
@@ -55,6 +57,7 @@ import { headLayerNorm, layerNorm, layerNormInPlace, qkNorm, rmsNorm } from './n
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { rope } from './rope.ts';
 import { sample } from './sample.ts';
+import { selectiveScan } from './selective-scan.ts';
 import { linkOf, RefStageLink } from './stage-link.ts';
 import { RefStepInputs } from './step-inputs.ts';
 import { storeKv } from './store-kv.ts';
@@ -278,6 +281,10 @@ export class ReferenceOps implements Ops {
 
   gatedDelta(tokens: DeltaTokens, step: StepInputs, rule: DeltaRule): Tensor {
     return this.#keep(gatedDelta(tokens, this.#current('gatedDelta', step), rule));
+  }
+
+  selectiveScan(tokens: ScanTokens, step: StepInputs, scan: SelectiveScan): Tensor {
+    return this.#keep(selectiveScan(tokens, this.#current('selectiveScan', step), scan));
   }
 
   #current(op: string, step: StepInputs): RefStepInputs {

@@ -20,6 +20,8 @@ void addRecurrent(KernelSet& set) {
   set.convolve = &convolve;
   set.deltaGates = &deltaGates;
   set.deltaStep = &deltaStep;
+  set.scanTimes = &scanTimes;
+  set.scanStep = &scanStep;
 }
 
 }  // namespace svc::cpu::SVC_ISA

@@ -47,6 +47,23 @@ struct RowSums {
   V16 total() const { return (of[0] + of[1]) + (of[2] + of[3]); }
 };
 
+/// state [rows, 16] = decay * state + write * change; returns read · state.
+inline V16 advance(float* state, const float* write, const float* read, int rows, float decay, V16 change) {
+  RowSums sums;
+  const V16 kept = splat(decay);
+  const auto advanceRow = [&](int at, V16& sum) {
+    const V16 row = fma(splat(write[at]), change, kept * load(state + at * kLanes));
+    store(state + at * kLanes, row);
+    sum = fma(splat(read[at]), row, sum);
+  };
+  int i = 0;
+  for (; i + 4 <= rows; i += 4) {
+    for (int j = 0; j < 4; ++j) advanceRow(i + j, sums.of[j]);
+  }
+  for (; i < rows; ++i) advanceRow(i, sums.of[0]);
+  return sums.total();
+}
+
 /// One token of a panel of a state: `state` [keyDim, 16] and what the token reads of it.
 inline void deltaStep(float* state, const float* q, const float* k, int keyDim, const float* v, int columns, float decay,
                       float share, float* out) {
@@ -58,17 +75,22 @@ inline void deltaStep(float* state, const float* q, const float* k, int keyDim, 
   }
   for (; i < keyDim; ++i) know(i, known.of[0]);
 
-  const V16 kept = splat(decay);
-  const V16 change = (loadFirst(v, columns) - kept * known.total()) * splat(share);
-  RowSums read;
-  const auto advance = [&](int at, V16& sum) {
-    const V16 row = fma(splat(k[at]), change, kept * load(state + at * kLanes));
-    store(state + at * kLanes, row);
-    sum = fma(splat(q[at]), row, sum);
-  };
-  for (i = 0; i + 4 <= keyDim; i += 4) {
-    for (int j = 0; j < 4; ++j) advance(i + j, read.of[j]);
+  const V16 change = (loadFirst(v, columns) - splat(decay) * known.total()) * splat(share);
+  storeFirst(out, advance(state, k, q, keyDim, decay, change), columns);
+}
+
+inline void scanTimes(const float* steps, const float* rates, const float* stepBias, int heads, float* decays, float* times) {
+  for (int i = 0; i < heads; i += kLanes) {
+    const int count = smaller(kLanes, heads - i);
+    const V16 time = softplus(loadFirst(steps + i, count) + loadFirst(stepBias + i, count));
+    storeFirst(decays + i, exponential(loadFirst(rates + i, count) * time), count);
+    storeFirst(times + i, time, count);
   }
-  for (; i < keyDim; ++i) advance(i, read.of[0]);
-  storeFirst(out, read.total(), columns);
+}
+
+inline void scanStep(float* state, const float* b, const float* c, int stateDim, const float* x, int columns, float decay,
+                     float time, float skip, float* out) {
+  const V16 value = loadFirst(x, columns);
+  const V16 read = advance(state, b, c, stateDim, decay, value * splat(time));
+  storeFirst(out, fma(splat(skip), value, read), columns);
 }
