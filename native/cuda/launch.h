@@ -455,6 +455,28 @@ inline Launch launchOf(const LatentAttentionParams& p, const AttentionPlan& plan
           latentSharedBytes(width, plan.rows, p.stages)};
 }
 
+// ── states of sequences ──
+
+inline Launch launchOf(const GateByParams& p) { return rowLaunch("svcGateBy", p.rows, p.cols); }
+
+/// Rows of a sequence that a block convolves.
+constexpr int kConvolvedRows = 32;
+constexpr bool canConvolve(int taps) { return taps - 1 <= kConvolvedRows; }
+/// A tile, and a thread for each of kRowThreads channels.
+inline Launch launchOf(const ConvolveParams& p) { return rowLaunch("svcConvolve", p.numTiles, p.channels); }
+
+/// Threads that share a column of a state, and columns of a block.
+constexpr int kDeltaThreads = 128, kColumnThreads = 4, kDeltaColumns = kDeltaThreads / kColumnThreads;
+constexpr int kDeltaMaxKeyDim = 256;
+/// A head of a sequence, and some columns of its state: tokens come one after the other.
+inline Launch launchOf(const DeltaParams& p) {
+  const char* const kernel = p.keyDim <= 64 ? "svcGatedDelta64" : p.keyDim <= 128 ? "svcGatedDelta128" : "svcGatedDelta256";
+  return {kernel,
+          {static_cast<uint32_t>(p.numSequences), static_cast<uint32_t>(p.heads), static_cast<uint32_t>(ceilDiv(p.valueDim, kDeltaColumns))},
+          kDeltaThreads,
+          0};
+}
+
 // ── heads ──
 
 inline Launch launchOf(const PackHeadsParams& p) { return rowLaunch("svcPackHeads", p.rows, int64_t{p.heads} * p.width); }

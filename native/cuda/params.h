@@ -410,6 +410,65 @@ struct ElementwiseParams {
   int32_t activation;  // svc::Activation
 };
 
+/// x [rows, cols] times what its gates [rows, cols] f32 let through of it -> out.
+struct GateByParams {
+  const void* x;
+  int64_t xStride;
+  const float* gates;
+  int64_t gatesStride;
+  void* out;
+  int64_t outStride;
+  int32_t rows, cols;
+  Format format, outFormat;
+  int32_t opening;  // svc::Gate
+};
+
+/// What a layer keeps of the sequences of a step: f32 numbers, of slot i from i * slotStride on. A sequence whose rows are all of its context begins
+/// with zeros; so does one without a slot, -1, of which nothing is kept.
+struct SequenceStates {
+  float* numbers;
+  int64_t slotStride;
+  const int32_t* slots;
+  const int32_t* queryStarts;
+  const int32_t* contextLengths;
+};
+
+/// x [rows, channels] f32 -> out, a convolution of each channel over the tokens of its sequence. States are [taps - 1, channels], the oldest first; each is
+/// read and written by the block that has the sequence's first rows, so tiles have no fewer rows than that, but for the last ones.
+struct ConvolveParams {
+  const float* x;
+  int64_t xStride;
+  const float* weight;  // [taps, channels]
+  const float* bias;    // [channels], or null
+  float* out;
+  int64_t outStride;
+  SequenceStates states;
+  const AttentionTile* tiles;
+  int32_t channels, taps, numTiles;
+  int32_t isSilu;
+};
+
+/// The gated delta rule, f32: q, k [rows, keyHeads * keyDim], v [rows, heads * valueDim], forgetting, writing [rows, heads] -> out as v. States are
+/// [heads, keyDim, valueDim].
+struct DeltaParams {
+  const float* q;
+  int64_t qStride;
+  const float* k;
+  int64_t kStride;
+  const float* v;
+  int64_t vStride;
+  const float* forgetting;
+  int64_t forgettingStride;
+  const float* writing;
+  int64_t writingStride;
+  const float* rates;     // [heads], as rateBias
+  const float* rateBias;
+  float* out;
+  int64_t outStride;
+  SequenceStates states;
+  int32_t keyHeads, keyDim, heads, valueDim, numSequences;
+};
+
 /// Rows of logits, each once; those of rows[i] have ids[starts[i]] up to ids[starts[i + 1] - 1].
 struct IdListParams {
   float* logits;

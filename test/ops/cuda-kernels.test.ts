@@ -102,6 +102,22 @@ describe('the CUDA kernels', needsCompiler, () => {
     },
     120_000,
   );
+
+  it.each([
+    ['a barrier before tokens are read', /^ +__syncthreads\(\); {2}\/\/ these tokens are there$/m],
+    ['a barrier after tokens were read', /^ +__syncthreads\(\); {2}\/\/ they have been read$/m],
+    ['a wait for tokens that are copied', /^ +waitForCopies<1>\(\);$/m],
+    ['a wait of a convolution for the kernel before it', /^ +awaitBefore\(\);\n(?= +const Channel)/m],
+    ['a wait of the delta rule for the kernel before it', /^ +awaitBefore\(\);\n(?= +if \(rows == 0\))/m],
+  ])(
+    'keep other states in some order without %s',
+    async (_, line) => {
+      const { right, other } = await outputsWithout(line, 'recurrent.cu', 'recurrent');
+      expect(right).toMatchObject({ stderr: '', code: 0 });
+      expect(other).not.toBeNull();
+    },
+    120_000,
+  );
 });
 
 describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {

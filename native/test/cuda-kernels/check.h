@@ -133,5 +133,6 @@ void checkFormats(const Kernels& kernels);
 void checkAttention(const Kernels& kernels);
 void checkLogits(const Kernels& kernels);
 void checkExperts(const Kernels& kernels);
+void checkRecurrent(const Kernels& kernels);
 
 }  // namespace svc::cuda
