@@ -120,7 +120,7 @@ async function loadOn(
   if (config.kvCacheMemoryBytes === null) {
     // The first ops of all ranks are among those of the largest steps: by now all have loaded.
     const maxModelLen = await agree(() => plan.maxModelLen(model));
-    const limits = { ...config, maxModelLen, hasAdapters: adapters.length > 0 };
+    const limits = { ...config, maxNumSeqs, maxModelLen, hasAdapters: adapters.length > 0 };
     plan.activationBytes = takeActivations(stages, model, plan.design(model), limits);
   }
   const maxModelLen = await agree(() => plan.maxModelLen(model));
