@@ -99,7 +99,7 @@ describe('decode steps on the CUDA backend', needsCudaEmulator, () => {
   });
 
   it('have the same bytes where layers keep states', async () => {
-    const hybrid = { modelPath: goldenFolder('qwen3-next'), skipTokenizerInit: true };
+    const hybrid = { modelPath: goldenFolder('qwen3-next') };
     const [expected, { answers, recorded }] = [
       await serve({ ...hybrid, enforceEager: true }),
       await serve(hybrid),

@@ -27,8 +27,8 @@ const ARCHITECTURES = ['Qwen3ForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3For
 describe('a model on the CUDA backend', needsCudaEmulator, () => {
   let folder: string;
   const modelOf = (architecture: string) => join(folder, architecture);
-  /** Layers of which some keep states, and no tokenizer. */
-  const hybrid = { modelPath: goldenFolder('qwen3-next'), skipTokenizerInit: true };
+  /** Layers of which some keep states. */
+  const hybrid = { modelPath: goldenFolder('qwen3-next') };
   beforeAll(() => {
     folder = mkdtempSync(join(os.tmpdir(), 'svc-cuda-'));
     for (const architecture of ['LlamaForCausalLM', ...ARCHITECTURES]) {
