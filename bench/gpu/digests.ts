@@ -1,7 +1,7 @@
 // Runs each op of a GPU once, over fixed numbers, and prints a digest of what it gave: equal digests are equal bytes.
 
 import { createHash } from 'node:crypto';
-import type { Ops, Tensor } from '../../src/ops/ops.ts';
+import { NO_SLOT, type Ops, type Tensor } from '../../src/ops/ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { Random } from '../../test/helpers/random.ts';
 import { WeightFolder } from '../../test/helpers/weight-file.ts';
@@ -20,6 +20,7 @@ const ops = openGpu();
 try {
   for (const cols of WIDTHS) rowOps(ops, cols);
   pages(ops);
+  states(ops);
   logits(ops);
   products(ops);
   attention(ops);
@@ -60,6 +61,9 @@ function rowOps(ops: Ops, cols: number): void {
   inPlace('addScaled', (x) => ops.addScaled(x, ops.tensor(others, ROWS, cols, 'f32'), 0.7));
   inPlace('scale', (x) => ops.scale(x, 1.3));
   inPlace('softcap', (x) => ops.softcap(x, 20));
+  for (const opening of ['silu', 'sigmoid', 'identity'] as const) {
+    check(`gate-${opening}`, (x) => ops.gate(x, ops.tensor(others, ROWS, cols, 'f32'), opening, 'bf16'));
+  }
   check('meanRows', (x) => ops.meanRows(x, Int32Array.of(0, 2, ROWS)));
   check('gatherRows', (x) => ops.gatherRows(x, Int32Array.of(3, 0, 3)));
   const table = folder.write([ROWS, cols], others, 'bf16');
@@ -80,6 +84,57 @@ function pages(ops: Ops): void {
       });
       print(`row-rope-${isInterleaved ? 'pairs' : 'halves'}`, ops.read(x));
     });
+  }
+}
+
+/** Two sequences, and in a second step one more token of each. */
+function states(ops: Ops): void {
+  const [heads, taps] = [2, 4];
+  for (const dim of [64, 128, 256]) {
+    const random = new Random(dim);
+    const cols = heads * dim;
+    const width = (taps - 1) * cols + heads * dim * dim;
+    const cache = ops.makeKvCache({ ...SHAPE, states: { layers: 1, slots: 2, width } });
+    const vector = (length: number) => ops.makeVector(random.floats(length));
+    const [weight, bias, rateBias] = [vector(taps * cols), vector(cols), vector(heads)];
+    const convolution = { layer: 0, first: 0, weight, bias, activation: 'silu' } as const;
+    const sizes = { keyHeads: heads, keyDim: dim, heads, valueDim: dim };
+    const rates = ops.makeVector(Float32Array.of(-0.1, -2));
+    const rule = { layer: 0, first: (taps - 1) * cols, ...sizes, rates, rateBias };
+    for (const [rows, before] of [
+      [ROWS / 2 - 1, 0],
+      [1, ROWS / 2 - 1],
+    ] as const) {
+      ops.scope(() => {
+        const floats = (of: number, scale = 1) =>
+          ops.tensor(
+            random.floats(2 * rows * of).map((value) => value * scale),
+            2 * rows,
+            of,
+            'f32',
+          );
+        const batch = {
+          numSequences: 2,
+          queryStarts: Int32Array.of(0, rows, 2 * rows),
+          contextLengths: new Int32Array(2).fill(before + rows),
+          blockTables: Int32Array.from({ length: 8 }, (_, block) => block),
+          maxBlocks: 4,
+        };
+        const slots = Int32Array.of(1, 0);
+        const states = {
+          sources: before === 0 ? slots.map(() => NO_SLOT) : slots,
+          slots,
+          saves: new Int32Array(0),
+        };
+        const step = beginStep(ops, cache, 2 * rows, { batch, states });
+        const v = ops.convolve(floats(cols), step, convolution);
+        print(`row-convolve-${dim}-${rows}`, ops.read(v));
+        const [q, k] = [floats(cols), floats(cols, 1 / Math.sqrt(dim))];
+        const tokens = { q, k, v, forgetting: floats(heads), writing: floats(heads) };
+        print(`row-gatedDelta-${dim}-${rows}`, ops.read(ops.gatedDelta(tokens, step, rule)));
+      });
+    }
+    cache.free();
   }
 }
 

@@ -15,6 +15,7 @@ const FILES = [
   'test/ops/cuda-formats.test.ts',
   'test/ops/cuda-experts.test.ts',
   'test/ops/cuda-latent.test.ts',
+  'test/ops/cuda-recurrent.test.ts',
   'test/ops/cuda-lora.test.ts',
 ];
 /** Of a file. */

@@ -19,7 +19,7 @@ function part(title: string, seconds: number, program: string, options: Part['op
 export const PARTS = {
   machine: part('What this machine has (E0)', 30, 'machine.ts'),
   ops: part('The tests of ops and of models, on this driver', 120, 'ops.ts'),
-  products: part('Speed of products and attention', 60, 'products.ts'),
+  products: part('Speed of products, attention and layers with states', 80, 'products.ts'),
   models: part('Tokens a second', 80, 'models.ts', ['model']),
   profile: part('The time of each kernel of a step, and of steps as they are served', 80, 'profile.ts'),
   ranks: part('Ranks and stages have the bytes of one GPU', 160, 'ranks.ts'),

@@ -1,6 +1,6 @@
 // Speed of single ops, beside what an H100 was seen to reach (reads of memory, products of bf16).
 
-import type { Ops } from '../../src/ops/ops.ts';
+import { headStatesWidth, type Ops, type StepInputs } from '../../src/ops/ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { Random } from '../../test/helpers/random.ts';
 import { WeightFile } from '../kernels/weight-file.ts';
@@ -33,9 +33,18 @@ const WEIGHTS: readonly Weight[] = [
 ];
 const SQUARE_GOAL = 600;
 
+/** Of a layer that keeps states, as in Qwen3-Next: its delta rule and its convolution. */
+const DELTA = { keyHeads: 16, keyDim: 128, heads: 32, valueDim: 128 };
+const [KEY_COLS, VALUE_COLS, TAPS] = [16 * 128, 32 * 128, 4];
+const CHANNELS = 2 * KEY_COLS + VALUE_COLS;
+const KEPT_INPUTS = (TAPS - 1) * CHANNELS;
+/** Layers that take turns. */
+const STATE_LAYERS = 4;
+
 calls();
 for (const weight of WEIGHTS) products(weight);
 attention();
+states();
 
 /** Each kind of op on a GPU of its own, so that its memory is free afterwards. */
 function withGpu(body: (ops: Ops) => void): void {
@@ -147,5 +156,78 @@ function attention(): void {
         }
       });
     }
+  });
+}
+
+/** 64 sequences of one token each; and one prompt of 2048. */
+function states(): void {
+  withGpu((ops) => {
+    convolution(ops, 64, 1);
+    convolution(ops, 1, 2048);
+    const decoding = deltaRule(ops, 64, 1);
+    const bytes = 64 * headStatesWidth(DELTA) * 8;
+    report(measured('the delta rule of 64 tokens', bytes / decoding / 1e9, 'GB/s'));
+    report(measured('the delta rule of a prompt of 2048', 1e6 * deltaRule(ops, 1, 2048), 'us'));
+  });
+}
+
+/** A step of sequences that go on. */
+function beginStateStep(ops: Ops, numSequences: number, queries: number): StepInputs {
+  const rows = numSequences * queries;
+  const width = KEPT_INPUTS + headStatesWidth(DELTA);
+  const cache = ops.makeKvCache({
+    ...{ layers: 1, blocks: 1, blockSize: 4096, kvHeads: 1, headDim: 8, dtype: 'bf16' },
+    states: { layers: STATE_LAYERS, slots: numSequences, width },
+  });
+  const slots = Int32Array.from({ length: numSequences }, (_, slot) => slot);
+  return ops.beginStep(cache, {
+    positions: new Int32Array(rows),
+    slotMapping: new Int32Array(rows),
+    batch: {
+      numSequences,
+      queryStarts: Int32Array.from({ length: numSequences + 1 }, (_, i) => i * queries),
+      contextLengths: new Int32Array(numSequences).fill(2 * queries),
+      blockTables: new Int32Array(numSequences),
+      maxBlocks: 1,
+    },
+    states: { sources: slots, slots, saves: new Int32Array(0) },
+  });
+}
+
+function convolution(ops: Ops, numSequences: number, queries: number): void {
+  const rows = numSequences * queries;
+  const step = beginStateStep(ops, numSequences, queries);
+  const weight = ops.makeVector(new Random(1).floats(TAPS * CHANNELS));
+  const seconds = ops.scope(() => {
+    const x = ops.tensor(new Random(2).floats(rows * CHANNELS), rows, CHANNELS, 'f32');
+    return secondsOf(ops, (run) => {
+      ops.convolve(x, step, { layer: run % STATE_LAYERS, first: 0, weight, activation: 'silu' });
+    });
+  });
+  const bytes = rows * CHANNELS * 8 + numSequences * KEPT_INPUTS * 8;
+  report(measured(`a convolution of ${rows} tokens`, bytes / seconds / 1e9, 'GB/s'));
+}
+
+/** @returns seconds of one */
+function deltaRule(ops: Ops, numSequences: number, queries: number): number {
+  const rows = numSequences * queries;
+  const step = beginStateStep(ops, numSequences, queries);
+  const random = new Random(3);
+  const rates = ops.makeVector(random.floats(DELTA.heads).map((x) => -Math.abs(x)));
+  const rateBias = ops.makeVector(random.floats(DELTA.heads));
+  return ops.scope(() => {
+    const floats = (width: number, scale = 1) =>
+      ops.tensor(
+        random.floats(rows * width).map((x) => x * scale),
+        rows,
+        width,
+        'f32',
+      );
+    const [q, k, v] = [floats(KEY_COLS), floats(KEY_COLS, DELTA.keyDim ** -0.5), floats(VALUE_COLS)];
+    const tokens = { q, k, v, forgetting: floats(DELTA.heads), writing: floats(DELTA.heads) };
+    const rule = { ...DELTA, first: KEPT_INPUTS, rates, rateBias };
+    return secondsOf(ops, (run) => {
+      ops.gatedDelta(tokens, step, { ...rule, layer: run % STATE_LAYERS });
+    });
   });
 }

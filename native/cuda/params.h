@@ -423,14 +423,21 @@ struct GateByParams {
   int32_t opening;  // svc::Gate
 };
 
-/// What a layer keeps of the sequences of a step: f32 numbers, of slot i from i * slotStride on. A sequence whose rows are all of its context begins
-/// with zeros; so does one without a slot, -1, of which nothing is kept.
+/// Where the state of a sequence is kept, too, as it is after so many of its tokens in the step: svc::StateSave.
+struct SavedState {
+  int32_t sequence, tokens, slot;
+};
+
+/// What a layer keeps of the sequences of a step: f32 numbers, of slot i from i * slotStride on. A sequence goes on from its source, or from zeros where
+/// that is -1, and is kept in its slot, or nowhere.
 struct SequenceStates {
   float* numbers;
   int64_t slotStride;
+  const int32_t* sources;
   const int32_t* slots;
   const int32_t* queryStarts;
-  const int32_t* contextLengths;
+  const SavedState* saves;  // null where there are none
+  int32_t numSaves;
 };
 
 /// x [rows, channels] f32 -> out, a convolution of each channel over the tokens of its sequence. States are [taps - 1, channels], the oldest first; each is

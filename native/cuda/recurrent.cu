@@ -15,18 +15,26 @@ SVC_KERNEL(svcGateBy, GateByParams, kRowThreads) {
   storeAs(p.outFormat, rowOf(p.outFormat, p.out, p.outStride, row), i, result);
 }
 
-/// The rows of a sequence, and what is kept of it.
+/// The rows of a sequence, what it goes on from, and where it is kept.
 struct StatefulSequence {
-  int firstRow, rows;
-  float* kept;  // null where nothing is
-  bool begins;
+  const SequenceStates& states;
+  int sequence, firstRow, rows;
+  const float* source;  // null where it begins
+  float* kept;          // null where nothing is
 
-  __device__ __forceinline__ StatefulSequence(const SequenceStates& states, int sequence) {
-    firstRow = states.queryStarts[sequence];
-    rows = states.queryStarts[sequence + 1] - firstRow;
-    const int slot = states.slots[sequence];
-    kept = slot < 0 ? nullptr : states.numbers + slot * states.slotStride;
-    begins = slot < 0 || states.contextLengths[sequence] == rows;
+  __device__ __forceinline__ StatefulSequence(const SequenceStates& states, int sequence)
+      : states(states), sequence(sequence), firstRow(states.queryStarts[sequence]), rows(states.queryStarts[sequence + 1] - firstRow),
+        source(in(states.sources[sequence])), kept(in(states.slots[sequence])) {}
+
+  __device__ __forceinline__ float* in(int slot) const { return slot < 0 ? nullptr : states.numbers + slot * states.slotStride; }
+  /// Calls use(tokens, to) where else the sequence is kept after so many tokens.
+  template <class Use>
+  __device__ __forceinline__ void eachSave(const Use& use) const {
+#pragma unroll 1
+    for (int i = 0; i < states.numSaves; ++i) {
+      const SavedState save = states.saves[i];
+      if (save.sequence == sequence) use(save.tokens, in(save.slot));
+    }
   }
 };
 
@@ -41,7 +49,7 @@ struct Channel {
   /// Of the tokens before the first row, those that are kept.
   __device__ __forceinline__ float input(int row) const {
     if (row >= 0) return p.x[(sequence.firstRow + row) * p.xStride + channel];
-    return sequence.begins ? 0.0f : sequence.kept[int64_t{row + before()} * p.channels + channel];
+    return sequence.source == nullptr ? 0.0f : sequence.source[int64_t{row + before()} * p.channels + channel];
   }
   /// Rows [begin, end), of which some are loaded together. A sum has the oldest input first.
   __device__ __forceinline__ void convolve(int begin, int end) const {
@@ -63,9 +71,9 @@ struct Channel {
       }
     }
   }
-  /// Upwards: what is kept is read before its place is written.
-  __device__ __forceinline__ void keep() const {
-    for (int i = 0; i < before(); ++i) sequence.kept[int64_t{i} * p.channels + channel] = input(sequence.rows - before() + i);
+  /// What is known before row `row`. Upwards: where that is its own source, it is read before its place is written.
+  __device__ __forceinline__ void keep(int row, float* to) const {
+    for (int i = 0; i < before(); ++i) to[int64_t{i} * p.channels + channel] = input(row - before() + i);
   }
 };
 
@@ -77,7 +85,9 @@ SVC_EARLY_KERNEL(svcConvolve, ConvolveParams, kRowThreads) {
   awaitBefore();
   const Channel channel{p, sequence, index};
   channel.convolve(tile.firstToken, tile.firstToken + tile.numTokens);
-  if (tile.firstToken == 0 && sequence.kept != nullptr) channel.keep();
+  if (tile.firstToken > 0) return;
+  sequence.eachSave([&](int tokens, float* to) { channel.keep(tokens, to); });
+  if (sequence.kept != nullptr) channel.keep(sequence.rows, sequence.kept);
 }
 
 // ── the gated delta rule ──
@@ -215,16 +225,33 @@ __device__ __forceinline__ void gatedDelta(const DeltaParams& p) {
   __shared__ DeltaGates gates[kDeltaTokens];
   using State = StateColumn<kKeys>;
   const DeltaHead head(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
-  const auto& [firstRow, rows, kept, begins] = head.sequence;
+  const StatefulSequence& sequence = head.sequence;
+  const int firstRow = sequence.firstRow, rows = sequence.rows;
   awaitBefore();
   if (rows == 0) return;
   const int firstColumn = static_cast<int>(blockIdx.z) * kDeltaColumns, own = State::column(), column = firstColumn + own;
   const bool isColumn = column < p.valueDim;
   head.load(tokens[0], 0, firstColumn);
   DeltaGates next = head.before(0);
-  const auto place = [&](int key) { return (int64_t{head.head} * p.keyDim + key) * p.valueDim + column; };
+  const auto eachPlace = [&](const auto& use) {
+    int width = p.valueDim;
+    State::each([&](int i, int key) {
+      // Few places at a time: all of them take more registers than there are.
+      if (i % 4 == 0) asm volatile("" : "+r"(width));
+      use(i, key, (int64_t{head.head} * p.keyDim + key) * width + column);
+    });
+  };
   State state;
-  State::each([&](int i, int key) { state.numbers[i] = begins || !isColumn || key >= p.keyDim ? 0.0f : kept[place(key)]; });
+  const float* const source = sequence.source;
+  eachPlace([&](int i, int key, int64_t place) {
+    state.numbers[i] = source == nullptr || !isColumn || key >= p.keyDim ? 0.0f : source[place];
+  });
+  const auto keep = [&](float* to) {
+    if (to == nullptr || !isColumn) return;
+    eachPlace([&](int i, int key, int64_t place) {
+      if (key < p.keyDim) to[place] = state.numbers[i];
+    });
+  };
   for (int first = 0; first < rows; first += kDeltaTokens) {
     if (thread() < kDeltaTokens) gates[thread()] = head.gates(next);
     const int after = first + kDeltaTokens, count = head.tokensFrom(first);
@@ -233,16 +260,22 @@ __device__ __forceinline__ void gatedDelta(const DeltaParams& p) {
     waitForCopies<1>();
     __syncthreads();  // these tokens are there
     const DeltaTokens<kKeys>& these = tokens[first / kDeltaTokens % 2];
-    for (int i = 0; i < count; ++i) {
-      const float read = state.advance(these.keys[i], these.queries[i], these.values[i][own], gates[i]);
-      if (isColumn && State::part() == 0) p.out[(firstRow + first + i) * p.outStride + int64_t{head.head} * p.valueDim + column] = read;
+    for (int i = 0; i < count;) {
+      // Up to where the state is kept, too: to look after each token would take registers.
+      int stop = count;
+      sequence.eachSave([&](int tokens, float*) { stop = tokens > first + i && tokens < first + stop ? tokens - first : stop; });
+#pragma unroll 1
+      for (; i < stop; ++i) {
+        const float read = state.advance(these.keys[i], these.queries[i], these.values[i][own], gates[i]);
+        if (isColumn && State::part() == 0) p.out[(firstRow + first + i) * p.outStride + int64_t{head.head} * p.valueDim + column] = read;
+      }
+      sequence.eachSave([&](int tokens, float* to) {
+        if (tokens == first + i) keep(to);
+      });
     }
     __syncthreads();  // they have been read
   }
-  if (kept == nullptr || !isColumn) return;
-  State::each([&](int i, int key) {
-    if (key < p.keyDim) kept[place(key)] = state.numbers[i];
-  });
+  keep(sequence.kept);
 }
 
 SVC_EARLY_KERNEL(svcGatedDelta64, DeltaParams, kDeltaThreads) { gatedDelta<64>(p); }

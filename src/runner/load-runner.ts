@@ -118,11 +118,12 @@ async function loadOn(
   const numStates = await agree(() => plan.fittingStates(model));
   plan.numStates = numStates;
   const states = model.config.recurrent && shareStates(config, numStates);
-  if (states && states.maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, states.maxNumSeqs));
+  const maxNumSeqs = states?.maxNumSeqs ?? config.maxNumSeqs;
+  if (maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, maxNumSeqs));
   if (config.kvCacheMemoryBytes === null) {
     // The first ops of all ranks are among those of the largest steps: by now all have loaded.
     const maxModelLen = await agree(() => plan.maxModelLen(model));
-    const limits = { ...config, maxModelLen, hasAdapters: adapters.length > 0 };
+    const limits = { ...config, maxNumSeqs, maxModelLen, hasAdapters: adapters.length > 0 };
     plan.activationBytes = takeActivations(stages, model, plan.design(model), limits);
   }
   const maxModelLen = await agree(() => plan.maxModelLen(model));
@@ -137,7 +138,7 @@ async function loadOn(
   const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows };
   const info: EngineInfo = {
     ...describe(about, numBlocks),
-    maxNumSeqs: states?.maxNumSeqs ?? config.maxNumSeqs,
+    maxNumSeqs,
     numSnapshots: states?.numSnapshots ?? null,
     ...describeStages(stages, model, kv),
     backendReason: reason,

@@ -52,8 +52,9 @@ function computeLargestSteps(
   { shape, windows }: CacheDesign,
   limits: StepLimits,
 ): void {
-  // One block, which stands for each of a context.
-  const cache = makeKvCache(stages, model, shape);
+  // One block, which stands for each of a context, and one state.
+  const states = shape.states && { ...shape.states, slots: 1 };
+  const cache = makeKvCache(stages, model, { ...shape, states });
   try {
     computeSteps(stages.at(-1)!, model, cache, windows.length, limits);
   } finally {
@@ -91,6 +92,7 @@ function inputsOf(
   const queryStarts = new Int32Array(lengths.length + 1);
   for (const [index, length] of lengths.entries()) queryStarts[index + 1] = queryStarts[index]! + length;
   const numRows = queryStarts.at(-1)!;
+  const noSlots = new Int32Array(lengths.length).fill(NO_SLOT);
   const maxBlocks = Math.ceil(maxModelLen / blockSize);
   return {
     tokens: { ids: new Int32Array(numRows), sampled: null },
@@ -103,6 +105,7 @@ function inputsOf(
       blockTables: new Int32Array(numGroups * lengths.length * maxBlocks),
       maxBlocks,
     },
+    states: { sources: noSlots, slots: noSlots, saves: new Int32Array(0) },
     ...(hasAdapters && { adapters: new Int32Array(lengths.length) }),
   };
 }

@@ -14,6 +14,7 @@ import { describeCuda, needsCudaEmulator, needsCudaEmulators, openCuda } from '.
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { goldenFolder } from '../models/golden-cases.ts';
 
 describe('decode steps on the CUDA backend', needsCudaEmulator, () => {
   let modelPath: string;
@@ -74,7 +75,7 @@ describe('decode steps on the CUDA backend', needsCudaEmulator, () => {
   function request(id: number, length: number, maxTokens: number): NewRequest {
     return newRequest({
       id,
-      promptTokenIds: Array.from({ length }, (_, index) => (id * 131 + index * 17) % 256),
+      promptTokenIds: Array.from({ length }, (_, index) => (id * 131 + index * 17) % 96),
       sampling: { temperature: id % 2, seed: id, numLogprobs: id === 2 ? 1 : null },
       stop: { stopTokenIds: [], minTokens: 0, maxTokens },
     });
@@ -94,6 +95,16 @@ describe('decode steps on the CUDA backend', needsCudaEmulator, () => {
   it('have the same bytes where attention follows a schedule', async () => {
     const { answers, recorded } = await serve({ attention: { backend: 'FLASHINFER', isForPrefill: true } });
     expect(answers).toEqual(eager.answers);
+    expect(recorded.replays).toBeGreaterThan(recorded.count);
+  });
+
+  it('have the same bytes where layers keep states', async () => {
+    const hybrid = { modelPath: goldenFolder('qwen3-next') };
+    const [expected, { answers, recorded }] = [
+      await serve({ ...hybrid, enforceEager: true }),
+      await serve(hybrid),
+    ];
+    expect(answers).toEqual(expected.answers);
     expect(recorded.replays).toBeGreaterThan(recorded.count);
   });
 

@@ -66,6 +66,7 @@ describe('a model on several GPUs', needsSeveralGpus, () => {
     ['DeepseekV3ForCausalLM', {}],
     ['goldens/gemma2', {}],
     ['goldens/mixtral', {}],
+    ['goldens/qwen3-next', {}],
     ['goldens/gpt-oss-mxfp4', { dtype: 'auto' }],
   ])('gives the bytes of one: %s, %o', async (name, options) => {
     const modelPath = name.startsWith('goldens/') ? fixture(name) : modelOf(name);

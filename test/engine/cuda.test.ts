@@ -20,12 +20,15 @@ import { needsCudaEmulator, needsCudaEmulators } from '../helpers/cuda-emulator.
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { goldenFolder } from '../models/golden-cases.ts';
 
 const ARCHITECTURES = ['Qwen3ForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3ForCausalLM'];
 
 describe('a model on the CUDA backend', needsCudaEmulator, () => {
   let folder: string;
   const modelOf = (architecture: string) => join(folder, architecture);
+  /** Layers of which some keep states. */
+  const hybrid = { modelPath: goldenFolder('qwen3-next') };
   beforeAll(() => {
     folder = mkdtempSync(join(os.tmpdir(), 'svc-cuda-'));
     for (const architecture of ['LlamaForCausalLM', ...ARCHITECTURES]) {
@@ -45,10 +48,16 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     });
   }
 
-  function request(id: number, length: number, temperature: number, numLogprobs: number | null): NewRequest {
+  function request(
+    id: number,
+    length: number,
+    temperature: number,
+    numLogprobs: number | null,
+    vocabSize = 256,
+  ): NewRequest {
     return newRequest({
       id,
-      promptTokenIds: Array.from({ length }, (_, index) => (id * 131 + index * 17) % 256),
+      promptTokenIds: Array.from({ length }, (_, index) => (id * 131 + index * 17) % vocabSize),
       sampling: { temperature, seed: id, numLogprobs },
       stop: { stopTokenIds: [], minTokens: 0, maxTokens: 4 },
     });
@@ -64,15 +73,16 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     for (const core of [cuda, reference]) core.close();
   });
 
-  it.each(['LlamaForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3ForCausalLM'])(
+  it.each(['LlamaForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3ForCausalLM', 'Qwen3NextForCausalLM'])(
     'gives a request the same bytes alone, beside others that come and go, and in chunks: %s',
     async (architecture) => {
-      const modelPath = modelOf(architecture);
-      const alone = await start('cuda', { modelPath, enablePrefixCaching: false });
-      const chunked = await start('cuda', { modelPath, maxNumBatchedTokens: 9, maxNumSeqs: 4 });
-      const crowded = await start('cuda', { modelPath });
-      const one = request(9, 30, 1, 1);
-      const others = [7, 17, 1].map((length, id) => request(id, length, 1, null));
+      const model = architecture === 'Qwen3NextForCausalLM' ? hybrid : { modelPath: modelOf(architecture) };
+      const alone = await start('cuda', { ...model, enablePrefixCaching: false });
+      const chunked = await start('cuda', { ...model, maxNumBatchedTokens: 9, maxNumSeqs: 4 });
+      const crowded = await start('cuda', model);
+      const { vocabSize } = alone.executor.info;
+      const one = request(9, 30, 1, 1, vocabSize);
+      const others = [7, 17, 1].map((length, id) => request(id, length, 1, null, vocabSize));
       const expected = generate(alone, [one]).get(9);
       expect(generate(chunked, [one]).get(9)).toEqual(expected);
       expect(generate(crowded, [one, ...others], [1, 0, 1, 2]).get(9)).toEqual(expected);
@@ -181,6 +191,16 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
         core.close();
       },
     );
+
+    it('computes the largest steps of layers that keep states', async () => {
+      const [before, share] = [freeBytes(), 0.63];
+      const core = await startWith(share, hybrid);
+      const { vocabSize } = core.executor.info;
+      const requests = [90, 3, 1].map((length, id) => request(id, length, 1, null, vocabSize));
+      expect(generate(core, requests).size).toBe(3);
+      expect(before - freeBytes()).toBeLessThanOrEqual(MEMORY * share);
+      core.close();
+    });
 
     it('keeps some for CUDA graphs', async () => {
       vi.stubEnv('SVC_EMULATED_MEMORY_MB', '512');

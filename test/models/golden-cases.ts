@@ -66,6 +66,11 @@ export function ownGoldens(): GoldenModel[] {
   });
 }
 
+/** The model of an architecture, as a folder. */
+export function goldenFolder(name: string): string {
+  return join(OWN, name);
+}
+
 /** GPT-OSS with codes for numbers: it is not computed in float32. */
 const MXFP4 = 'gpt-oss-mxfp4';
 

@@ -58,8 +58,9 @@ describeCuda('a KV cache of a GPU that is freed', () => {
     const ops = openCuda();
     const taken = () => ops.deviceMemory()!.takenBytes;
     const before = taken();
-    const cache = ops.makeKvCache({ ...SHAPE, blocks: 1024 }, isShared);
-    expect(taken()).toBeGreaterThanOrEqual(before + 1024 * cache.layerBlockBytes);
+    const states = { layers: 2, slots: 3, width: 100_000 };
+    const cache = ops.makeKvCache({ ...SHAPE, blocks: 1024, states }, isShared);
+    expect(taken()).toBeGreaterThanOrEqual(before + 1024 * cache.layerBlockBytes + 2 * 3 * 100_000 * 4);
     cache.free();
     expect(taken()).toBe(before);
     ops.close();

@@ -5,7 +5,7 @@ import { loadModel } from '../../src/models/load-model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { takeActivations } from '../../src/runner/take-activations.ts';
 import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
-import { ownGoldens } from '../models/golden-cases.ts';
+import { goldenFolder } from '../models/golden-cases.ts';
 
 const LIMITS = {
   maxNumBatchedTokens: 24,
@@ -15,16 +15,16 @@ const LIMITS = {
   speculative: null,
 };
 
-const QWEN3 = ownGoldens().find(({ name }) => name === 'qwen3')!;
-
 describe.each([
-  ['FLASH_ATTN', false],
-  ['FLASHINFER', true],
-])('the largest steps with %s', (_, isScheduled) => {
+  ['qwen3', 'FLASH_ATTN', false],
+  ['qwen3', 'FLASHINFER', true],
+  ['qwen3-next', 'FLASH_ATTN', false],
+])('the largest steps of %s with %s', (name, _, isScheduled) => {
   it('take their memory once, and nothing that they leave unused', needsCudaEmulator, async () => {
     const ops = openCuda(isScheduled);
-    const model = await loadModel(openModelSource(QWEN3.folder), ops, { dtype: 'bfloat16', maxModelLen: 64 });
-    const design = { shape: model.kvCacheShape({ blocks: 1, blockSize: 16, sequences: 1 }), windows: [null] };
+    const source = openModelSource(goldenFolder(name));
+    const model = await loadModel(source, ops, { dtype: 'bfloat16', maxModelLen: 64 });
+    const design = { shape: model.kvCacheShape({ blocks: 1, blockSize: 16, sequences: 4 }), windows: [null] };
     const taken = Array.from({ length: 8 }, () => takeActivations([ops], model, design, LIMITS)[0]!);
     expect(taken[0]).toBeGreaterThan(0);
     // A few times it may still be room for more numbers on their way to the device at once.

@@ -171,7 +171,7 @@ struct Convolution {
   bool isSilu;
 };
 
-/// The gated delta rule: a head has a state [keyDim, valueDim], in panels of `kStateColumns` columns.
+/// The gated delta rule: a head has a state [keyDim, valueDim], and room for whole vectors of `kStateColumns` columns.
 struct DeltaRule {
   StatePlace place;
   int keyHeads;

@@ -16,7 +16,6 @@ void expectServed(const KvCacheShape& shape) {
   };
   const bool isKnown = shape.format == KvFormat::F32 ||
                        (shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1));
-  if (shape.states.layers > 0) refuse("layers with states are");
   if (!isKnown) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");
 }
 
@@ -85,17 +84,25 @@ const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared
   layerBlock.tileBytes.assign(kinds, shape.headDim * elementBytes(shape.format));
   if (shape.format == KvFormat::Int8) layerBlock.tileBytes.insert(layerBlock.tileBytes.end(), kinds, sizeof(float));
   const size_t bytes = layerBlockBytes * shape.blocks * shape.layers.rows;
+  DeviceMemory states = clearedMemory(sizeof(float) * shape.states.numbers());
   if (isShared) {
     auto memory = std::make_shared<TransferMemory>(driver_, kernelsPath_, options_.ordinal, bytes);
-    return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {nullptr, memory}}, memory->address(), DeviceMemory()});
+    return caches_.emplace_back(
+        DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {nullptr, memory}}, memory->address(), DeviceMemory(), std::move(states)});
   }
+  DeviceMemory memory = clearedMemory(bytes);
+  const DeviceAddress address = memory.address();
+  return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {}}, address, std::move(memory), std::move(states)});
+}
+
+DeviceMemory CudaBackend::clearedMemory(size_t bytes) {
   DeviceMemory memory(device_, bytes);
+  if (bytes == 0) return memory;
   const Driver& driver = device_.driver();
   driver.check(driver.cuMemsetD8Async(memory.address(), 0, bytes, stream_.handle()), "clear its KV memory");
   // Nobody may free it before.
   stream_.endOp();
-  const DeviceAddress address = memory.address();
-  return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {}}, address, std::move(memory)});
+  return memory;
 }
 
 void CudaBackend::freeKvCache(const KvCache& cache) {

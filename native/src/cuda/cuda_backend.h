@@ -40,6 +40,8 @@ struct DeviceKvCache : KvCache {
   /// [row][block], each `layerBlockBytes`; zeroed. In `shared` or in `own`.
   DeviceAddress address;
   DeviceMemory own;
+  /// [layer][slot][width] f32.
+  DeviceMemory states;
 };
 
 struct DeviceExperts : Experts {
@@ -84,6 +86,11 @@ class CudaBackend final : public Backend {
   StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) override;
   StreamPosition prepareHeads(const Step& step, const HeadPreparation& how, Rows q, int64_t cols, Rows k, Rows v) override;
   StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) override;
+
+  // recurrent_ops.cc
+  StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) override;
+  StreamPosition gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) override;
 
   // row_ops.cc
   StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
@@ -139,9 +146,6 @@ class CudaBackend final : public Backend {
   double forkJoinSeconds(int64_t repeats) override;
 
   // not_there.cc: each throws NotAvailable
-  StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) override;
-  StreamPosition convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) override;
-  StreamPosition gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) override;
   StreamPosition selectiveScan(const Step& step, const SelectiveScan& scan, const ScanTokens& tokens, Rows out) override;
   void openPackedEntry(const std::string& path, const std::string& key) override;
   const Weight& loadPacked(const std::string& name) override;
@@ -154,6 +158,10 @@ class CudaBackend final : public Backend {
   struct DeviceStep {
     std::shared_ptr<Parcel> parcel;
     Slice<int32_t> positions, slots, queryStarts, contextLengths, blockTables;
+    /// Where the cache has states; `stateTiles` cut the rows of each sequence for convolutions.
+    Slice<int32_t> stateSources, stateSlots;
+    Slice<SavedState> stateSaves;
+    Slice<AttentionTile> stateTiles;
     int maxQuery, maxContext, maxBlocks;
   };
   /// How the step's rows are cut for attention with `group` query heads a KV head: the tiles in `tileMemory_`.
@@ -199,9 +207,11 @@ class CudaBackend final : public Backend {
 
   /// Of the ops of all ranks.
   StreamWatch watch();
+  DeviceMemory clearedMemory(size_t bytes);
   /// Without a rotation where the table is null.
   RopeParams ropeParams(const Vector* table, const RopeHeads& heads, Rows x, int64_t cols) const;
   StoreKvParams storeParams(const Step& step, int layer, Rows k, Rows v) const;
+  SequenceStates statesAt(const Step& step, const StatePlace& place) const;
 
   template <class Params>
   void launch(const Launch& launch, const Params& params) {

@@ -18,11 +18,8 @@ bool CudaBackend::savePackedEntry(const std::string&, const std::string&, const 
                                   const std::function<bool()>&) const {
   refuse("a cache of packed weights is");
 }
-StreamPosition CudaBackend::gate(Gate, DType, Rows, Rows, int64_t, DType, Rows) { refuse("gates of other layers are"); }
-StreamPosition CudaBackend::convolve(const Step&, const Convolution&, Rows, int64_t, Rows) { refuse("layers with states are"); }
 StreamPosition CudaBackend::selectiveScan(const Step&, const SelectiveScan&, const ScanTokens&, Rows) {
   refuse("selective scans (Mamba) are");
 }
-StreamPosition CudaBackend::gatedDelta(const Step&, const DeltaRule&, const DeltaTokens&, Rows) { refuse("layers with states are"); }
 
 }  // namespace svc::cuda

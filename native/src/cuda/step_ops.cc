@@ -41,6 +41,20 @@ std::vector<int32_t> widenedTables(const StepInputs& step, int maxBlocks) {
   return wide;
 }
 
+/// None where nothing keeps states.
+std::vector<AttentionTile> stateTilesOf(const StepInputs& step) {
+  std::vector<AttentionTile> tiles;
+  const AttentionPlan cut{kConvolvedRows, kConvolvedRows, false};
+  if (!step.stateSlots.empty()) eachTile(cut, step.queryStarts.data(), step.sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
+  return tiles;
+}
+
+std::vector<SavedState> stateSavesOf(const StepInputs& step) {
+  std::vector<SavedState> saves;
+  for (const StateSave& save : step.stateSaves) saves.push_back({save.sequence, save.tokens, save.slot});
+  return saves;
+}
+
 bool areSame(const std::vector<AttentionTile>& a, const std::vector<AttentionTile>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(AttentionTile)) == 0;
 }
@@ -79,6 +93,12 @@ Backend::Step CudaBackend::beginStep(StepInputs inputs) {
   step_.maxBlocks = rounded(step->maxBlocks);
   const std::vector<int32_t> tables = widenedTables(*step, step_.maxBlocks);
   step_.blockTables = step_.parcel->in(tables);
+  step_.stateSources = step_.parcel->in(step->stateSources);
+  step_.stateSlots = step_.parcel->in(step->stateSlots);
+  const std::vector<AttentionTile> stateTiles = stateTilesOf(*step);
+  step_.stateTiles = step_.parcel->in(stateTiles);
+  const std::vector<SavedState> stateSaves = stateSavesOf(*step);
+  step_.stateSaves = step_.parcel->in(stateSaves);
   sendTo(stepMemory_, *step_.parcel);
   const auto longest = std::max_element(step->contextLengths.begin(), step->contextLengths.end());
   step_.maxContext = longest == step->contextLengths.end() ? 0 : *longest;

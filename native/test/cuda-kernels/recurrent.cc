@@ -27,28 +27,31 @@ void checkGateBy(const Kernels& kernels) {
   }
 }
 
-/// Tokens [from, to) of a sequence; how many it has before them is known by its slot alone.
+/// Tokens [from, to) of a sequence, which goes on from its own slot unless another one is said, and is kept in a third one after some of them.
 struct Part {
-  int from, to, slot;
+  int from, to, slot, source = -1, savedAfter = 0, savedIn = -1;
 };
 
 /// The arrays of a step.
 struct Batch {
-  Ints slots, queryStarts = {0}, contextLengths;
+  Ints sources, slots, queryStarts = {0};
+  std::vector<SavedState> saves;
   std::vector<AttentionTile> tiles;
 
   explicit Batch(const std::vector<Part>& parts) {
     for (const Part& part : parts) {
+      const int own = part.from == 0 ? -1 : part.slot;
+      sources.push_back(part.source < 0 ? own : part.source);
       slots.push_back(part.slot);
+      if (part.savedAfter > 0) saves.push_back({sequences() - 1, part.savedAfter - part.from, part.savedIn});
       queryStarts.push_back(queryStarts.back() + part.to - part.from);
-      contextLengths.push_back(part.to);
     }
     eachTile({kConvolvedRows, kConvolvedRows, false}, queryStarts.data(), sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
   }
   int sequences() const { return static_cast<int>(slots.size()); }
   int rows() const { return queryStarts.back(); }
   SequenceStates states(Floats& numbers, int64_t width) const {
-    return {numbers.data(), width, slots.data(), queryStarts.data(), contextLengths.data()};
+    return {numbers.data(), width, sources.data(), slots.data(), queryStarts.data(), saves.data(), static_cast<int>(saves.size())};
   }
 };
 
@@ -68,11 +71,13 @@ struct Outcome {
   }
 };
 
-constexpr int kTokens = 75, kSlots = 3;
-/// However a sequence of kTokens is cut, beside others, one of which no slot is left for.
+constexpr int kTokens = 75, kSlots = 4;
+/// However a sequence of kTokens is cut, beside others, one of which no slot is left for; the last time it goes on from what was saved of another one, whose
+/// tokens are the same.
 const std::vector<std::vector<std::vector<Part>>> kCuts = {
     {{{0, kTokens, 1}}},
     {{{0, 1, 2}, {0, 40, 0}}, {{1, 3, 2}, {0, 1, -1}}, {{3, 70, 2}, {40, 41, 0}, {0, 9, 1}}, {{70, 70, 2}, {0, 1, -1}}, {{70, kTokens, 2}}},
+    {{{0, 41, 2}, {0, 50, 1, -1, 41, 3}}, {{41, 44, 0, 3}, {50, 51, 1}}, {{44, kTokens, 2, 0}}},
 };
 
 /// compute(parts, states) of each step: the numbers of all rows, of which a row has `out`.
@@ -115,7 +120,9 @@ void checkConvolve(const Kernels& kernels, int channels, int taps, bool isSilu) 
     }
   }
   expectSame(whole.kept.data(), &tokens[(kTokens - (taps - 1)) * channels], width, "svcConvolve: what is kept");
-  expect(outcomeOf(kCuts[1], width, channels, compute) == whole, "svcConvolve: other bytes of a sequence in parts");
+  for (size_t i = 1; i < kCuts.size(); ++i) {
+    expect(outcomeOf(kCuts[i], width, channels, compute) == whole, "svcConvolve: other bytes of a sequence in parts");
+  }
   report("svcConvolve", whole.rows);
 }
 
@@ -182,7 +189,9 @@ void checkDelta(const Kernels& kernels, const Delta& delta) {
     }
     for (size_t i = 0; i < state.size(); ++i) expectNear(whole.kept[head * state.size() + i], state[i], 2e-5, "svcGatedDelta: what is kept");
   }
-  expect(outcomeOf(kCuts[1], delta.width(), delta.cols, compute) == whole, "svcGatedDelta: other bytes of a sequence in parts");
+  for (size_t i = 1; i < kCuts.size(); ++i) {
+    expect(outcomeOf(kCuts[i], delta.width(), delta.cols, compute) == whole, "svcGatedDelta: other bytes of a sequence in parts");
+  }
 }
 
 }  // namespace

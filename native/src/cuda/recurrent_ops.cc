@@ -1,0 +1,54 @@
+// Ops of layers that keep a state of each sequence, and gates.
+
+#include "backend/not_available.h"
+#include "cuda/cuda_backend.h"
+
+namespace svc::cuda {
+namespace {
+
+const float* numbersOf(const Vector* vector) {
+  return vector == nullptr ? nullptr : static_cast<const DeviceVector*>(vector)->values.at<float>();
+}
+
+float* floats(const Rows& x) { return reinterpret_cast<float*>(x.data); }
+Format formatOf(DType dtype) { return dtype == DType::Bf16 ? Format::Bf16 : Format::F32; }
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw NotAvailable(what + " are not available yet with --device cuda: use --device cpu");
+}
+
+}  // namespace
+
+StreamPosition CudaBackend::gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) {
+  const GateByParams params{x.data, x.stride, floats(gate), gate.stride, out.data, out.stride, x.rows, static_cast<int32_t>(cols),
+                            formatOf(inputDType), formatOf(dtype), static_cast<int32_t>(opening)};
+  return run(launchOf(params), params);
+}
+
+SequenceStates CudaBackend::statesAt(const Step& step, const StatePlace& place) const {
+  const StateShape& states = step->cache->shape.states;
+  const auto numSaves = static_cast<int32_t>(step_.stateSaves.count);
+  float* const numbers = static_cast<const DeviceKvCache&>(*step->cache).states.at<float>();
+  return {numbers + int64_t{place.layer} * states.slots * states.width + place.first, states.width,
+          step_.parcel->device(step_.stateSources), step_.parcel->device(step_.stateSlots), step_.parcel->device(step_.queryStarts),
+          numSaves == 0 ? nullptr : step_.parcel->device(step_.stateSaves), numSaves};
+}
+
+StreamPosition CudaBackend::convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) {
+  if (!canConvolve(how.taps)) refuse("convolutions over " + std::to_string(how.taps) + " tokens");
+  const ConvolveParams params{floats(x), x.stride, numbersOf(how.weight), numbersOf(how.bias), floats(out), out.stride,
+                              statesAt(step, how.place), step_.parcel->device(step_.stateTiles), static_cast<int32_t>(channels),
+                              how.taps, static_cast<int32_t>(step_.stateTiles.count), how.isSilu ? 1 : 0};
+  return run(launchOf(params), params);
+}
+
+StreamPosition CudaBackend::gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) {
+  if (rule.keyDim > kDeltaMaxKeyDim) refuse("states for keys of " + std::to_string(rule.keyDim) + " numbers");
+  const auto& [q, k, v, forgetting, writing] = tokens;
+  const DeltaParams params{floats(q), q.stride, floats(k), k.stride, floats(v), v.stride, floats(forgetting), forgetting.stride,
+                           floats(writing), writing.stride, numbersOf(rule.rates), numbersOf(rule.rateBias), floats(out), out.stride,
+                           statesAt(step, rule.place), rule.keyHeads, rule.keyDim, rule.heads, rule.valueDim, step->sequences()};
+  return run(launchOf(params), params);
+}
+
+}  // namespace svc::cuda
