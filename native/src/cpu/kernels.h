@@ -251,6 +251,25 @@ struct AttentionKernels {
   void (*finish)(const AttentionJob&, const AttentionTask&, const AttentionState&);
 };
 
+/// Tokens that one after the other write a panel of a state, [rows, 16], and read it. Of each: rows of numbers, and how much of the state it
+/// keeps and of what is new it takes.
+struct StateTokens {
+  const float* write;  // [rows], as read
+  size_t writeStride;
+  const float* read;
+  size_t readStride;
+  const float* values;  // [columns], as out
+  size_t valuesStride;
+  float* out;
+  size_t outStride;
+  const float* decays;
+  const float* shares;
+  size_t gateStride;
+  int rows;
+  int columns;
+  int count;
+};
+
 /// Logits whose weights are summed together.
 constexpr int kWeighBlock = 256;
 
@@ -317,12 +336,11 @@ struct KernelSet {
                      float* decays, float* shares);
   /// Of one token: times = softplus(steps + stepBias), decays = exp(rates * times).
   void (*scanTimes)(const float* steps, const float* rates, const float* stepBias, int heads, float* decays, float* times);
-  /// state [stateDim, 16] = decay * state + b * (time * x), of which out [columns] = c · state + skip * x.
-  void (*scanStep)(float* state, const float* b, const float* c, int stateDim, const float* x, int columns, float decay,
-                   float time, float skip, float* out);
-  /// state [keyDim, 16] = decay * state + k * change, of which out [columns] = q · state; change = (v - decay * k · state) * share.
-  void (*deltaStep)(float* state, const float* q, const float* k, int keyDim, const float* v, int columns, float decay,
-                    float share, float* out);
+  /// The same with change = share * values, and skip * values added to out.
+  void (*scanTokens)(float* state, const StateTokens&, float skip);
+  /// Tokens one after the other: state = decay * state + write * change, of which out = read · state; change =
+  /// (values - decay * write · state) * share.
+  void (*deltaTokens)(float* state, const StateTokens&);
 
   /// Whether one of them is NaN or above all numbers; minus infinity is a token that is forbidden.
   bool (*hasBroken)(const float* logits, int count);

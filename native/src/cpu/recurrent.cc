@@ -111,7 +111,7 @@ std::vector<HeadTask> headTasks(const StepInputs& step, const HeadStates& states
   return tasks;
 }
 
-/// advance(panel, row, state) of each token, one after the other; from and to where the step says that the state is.
+/// advance(panel, first row, rows, state) of the tokens, one after the other, cut where the step says that the state is kept.
 template <class Advance>
 void runPanel(const StepInputs& step, const StatePanel& panel, float* unkept, const Advance& advance) {
   const int64_t numbers = panel.states.panelNumbers();
@@ -121,12 +121,16 @@ void runPanel(const StepInputs& step, const StatePanel& panel, float* unkept, co
   if (source == nullptr) std::fill_n(state, numbers, 0.0f);
   else if (source != state) std::copy_n(source, numbers, state);
 
-  const int firstRow = step.queryStarts[panel.sequence];
-  for (int64_t row = firstRow; row < firstRow + step.rowsOf(panel.sequence); ++row) {
-    advance(panel, row, state);
+  const int firstRow = step.queryStarts[panel.sequence], rows = step.rowsOf(panel.sequence);
+  for (int done = 0; done < rows;) {
+    int end = rows;
     for (const StateSave& save : step.stateSaves) {
-      const bool isHere = save.sequence == panel.sequence && firstRow + save.tokens == row + 1;
-      if (isHere) std::copy_n(state, numbers, panel.in(step, save.slot));
+      if (save.sequence == panel.sequence && save.tokens > done) end = std::min(end, save.tokens);
+    }
+    advance(panel, firstRow + done, end - done, state);
+    done = end;
+    for (const StateSave& save : step.stateSaves) {
+      if (save.sequence == panel.sequence && save.tokens == done) std::copy_n(state, numbers, panel.in(step, save.slot));
     }
   }
 }
@@ -142,6 +146,25 @@ void runHeads(ThreadPool& pool, StateMemory& memory, const StepInputs& step, con
       runPanel(step, {states, task.sequence, task.head, panel}, &memory.unkept[thread * numbers], advance);
     }
   });
+}
+
+/// What writes states, what reads them, what is written, and what is read.
+struct StateRows {
+  Rows write, read, values, out;
+};
+
+/// `count` tokens from row `row` on, for a panel.
+StateTokens tokensOf(const StateMemory& memory, const StatePanel& panel, const StateRows& rows, int64_t row, int count) {
+  const auto stride = [](const Rows& tensor) { return static_cast<size_t>(tensor.stride); };
+  const int heads = panel.states.heads;
+  const size_t gate = row * heads + panel.head;
+  return {rowOf(rows.write, row) + panel.sharedColumn(), stride(rows.write),
+          rowOf(rows.read, row) + panel.sharedColumn(),  stride(rows.read),
+          rowOf(rows.values, row) + panel.column(),      stride(rows.values),
+          rowOf(rows.out, row) + panel.column(),         stride(rows.out),
+          &memory.decays[gate],                          &memory.shares[gate],
+          static_cast<size_t>(heads),                    panel.states.rows,
+          panel.columns(),                               count};
 }
 
 /// Room for what each head of each token keeps and takes.
@@ -170,11 +193,8 @@ void runGatedDelta(ThreadPool& pool, const KernelSet& set, StateMemory& memory, 
                    valuesOf(*rule.rateBias).data(), rule.heads, &memory.decays[row * heads], &memory.shares[row * heads]);
   });
   const HeadStates states{rule.place, rule.keyHeads, rule.keyDim, rule.heads, rule.valueDim};
-  runHeads(pool, memory, step, states, [&](const StatePanel& panel, int64_t row, float* state) {
-    const int64_t gate = row * heads + panel.head;
-    set.deltaStep(state, rowOf(tokens.q, row) + panel.sharedColumn(), rowOf(tokens.k, row) + panel.sharedColumn(), rule.keyDim,
-                  rowOf(tokens.v, row) + panel.column(), panel.columns(), memory.decays[gate], memory.shares[gate],
-                  rowOf(out, row) + panel.column());
+  runHeads(pool, memory, step, states, [&](const StatePanel& panel, int64_t row, int count, float* state) {
+    set.deltaTokens(state, tokensOf(memory, panel, {tokens.k, tokens.q, tokens.v, out}, row, count));
   });
 }
 
@@ -188,11 +208,8 @@ void runSelectiveScan(ThreadPool& pool, const KernelSet& set, StateMemory& memor
   });
   const float* const skips = valuesOf(*scan.skips).data();
   const HeadStates states{scan.place, scan.groups, scan.stateDim, scan.heads, scan.headDim};
-  runHeads(pool, memory, step, states, [&](const StatePanel& panel, int64_t row, float* state) {
-    const int64_t gate = row * heads + panel.head;
-    set.scanStep(state, rowOf(tokens.b, row) + panel.sharedColumn(), rowOf(tokens.c, row) + panel.sharedColumn(), scan.stateDim,
-                 rowOf(tokens.x, row) + panel.column(), panel.columns(), memory.decays[gate], memory.shares[gate],
-                 skips[panel.head], rowOf(out, row) + panel.column());
+  runHeads(pool, memory, step, states, [&](const StatePanel& panel, int64_t row, int count, float* state) {
+    set.scanTokens(state, tokensOf(memory, panel, {tokens.b, tokens.c, tokens.x, out}, row, count), skips[panel.head]);
   });
 }
 

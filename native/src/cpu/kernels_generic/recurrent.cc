@@ -19,9 +19,9 @@ namespace {
 void addRecurrent(KernelSet& set) {
   set.convolve = &convolve;
   set.deltaGates = &deltaGates;
-  set.deltaStep = &deltaStep;
+  set.deltaTokens = &deltaTokens;
   set.scanTimes = &scanTimes;
-  set.scanStep = &scanStep;
+  set.scanTokens = &scanTokens;
 }
 
 }  // namespace svc::cpu::SVC_ISA

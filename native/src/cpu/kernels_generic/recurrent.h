@@ -40,45 +40,6 @@ inline void deltaGates(const float* forgetting, const float* writing, const floa
   }
 }
 
-/// Four sums side by side: one alone would wait for itself.
-struct RowSums {
-  V16 of[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
-
-  V16 total() const { return (of[0] + of[1]) + (of[2] + of[3]); }
-};
-
-/// state [rows, 16] = decay * state + write * change; returns read · state.
-inline V16 advance(float* state, const float* write, const float* read, int rows, float decay, V16 change) {
-  RowSums sums;
-  const V16 kept = splat(decay);
-  const auto advanceRow = [&](int at, V16& sum) {
-    const V16 row = fma(splat(write[at]), change, kept * load(state + at * kLanes));
-    store(state + at * kLanes, row);
-    sum = fma(splat(read[at]), row, sum);
-  };
-  int i = 0;
-  for (; i + 4 <= rows; i += 4) {
-    for (int j = 0; j < 4; ++j) advanceRow(i + j, sums.of[j]);
-  }
-  for (; i < rows; ++i) advanceRow(i, sums.of[0]);
-  return sums.total();
-}
-
-/// One token of a panel of a state: `state` [keyDim, 16] and what the token reads of it.
-inline void deltaStep(float* state, const float* q, const float* k, int keyDim, const float* v, int columns, float decay,
-                      float share, float* out) {
-  RowSums known;
-  const auto know = [&](int i, V16& sum) { sum = fma(splat(k[i]), load(state + i * kLanes), sum); };
-  int i = 0;
-  for (; i + 4 <= keyDim; i += 4) {
-    for (int j = 0; j < 4; ++j) know(i + j, known.of[j]);
-  }
-  for (; i < keyDim; ++i) know(i, known.of[0]);
-
-  const V16 change = (loadFirst(v, columns) - splat(decay) * known.total()) * splat(share);
-  storeFirst(out, advance(state, k, q, keyDim, decay, change), columns);
-}
-
 inline void scanTimes(const float* steps, const float* rates, const float* stepBias, int heads, float* decays, float* times) {
   for (int i = 0; i < heads; i += kLanes) {
     const int count = smaller(kLanes, heads - i);
@@ -88,9 +49,73 @@ inline void scanTimes(const float* steps, const float* rates, const float* stepB
   }
 }
 
-inline void scanStep(float* state, const float* b, const float* c, int stateDim, const float* x, int columns, float decay,
-                     float time, float skip, float* out) {
-  const V16 value = loadFirst(x, columns);
-  const V16 read = advance(state, b, c, stateDim, decay, value * splat(time));
-  storeFirst(out, fma(splat(skip), value, read), columns);
+/// A sum over the rows of a state: four side by side, since one alone would wait for itself.
+struct RowSums {
+  V16 of[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
+
+  V16 total() const { return (of[0] + of[1]) + (of[2] + of[3]); }
+};
+
+/// Calls visit(row, which of the four sums it belongs to).
+template <class Visit>
+void eachStateRow(int rows, const Visit& visit) {
+  int row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    for (int i = 0; i < 4; ++i) visit(row + i, i);
+  }
+  for (; row < rows; ++row) visit(row, 0);
+}
+
+inline RowSums sumOfRows(const float* state, const float* factors, int rows) {
+  RowSums sums;
+  eachStateRow(rows, [&](int row, int i) { sums.of[i] = fma(splat(factors[row]), load(state + row * kLanes), sums.of[i]); });
+  return sums;
+}
+
+/// state = decay * state + write * change; returns read · state, and where `next` is not null, next · state in `known`.
+inline V16 advance(float* state, const float* write, const float* read, const float* next, int rows, float decay, V16 change,
+                   RowSums& known) {
+  RowSums sums;
+  const V16 kept = splat(decay);
+  const auto advanced = [&](int row) {
+    const V16 numbers = fma(splat(write[row]), change, kept * load(state + row * kLanes));
+    store(state + row * kLanes, numbers);
+    return numbers;
+  };
+  if (next == nullptr) {
+    eachStateRow(rows, [&](int row, int i) { sums.of[i] = fma(splat(read[row]), advanced(row), sums.of[i]); });
+    return sums.total();
+  }
+  known = RowSums();
+  // The row is at hand: the next token need not load it again.
+  eachStateRow(rows, [&](int row, int i) {
+    const V16 numbers = advanced(row);
+    sums.of[i] = fma(splat(read[row]), numbers, sums.of[i]);
+    known.of[i] = fma(splat(next[row]), numbers, known.of[i]);
+  });
+  return sums.total();
+}
+
+inline void deltaTokens(float* state, const StateTokens& tokens) {
+  RowSums known = sumOfRows(state, tokens.write, tokens.rows);
+  for (int i = 0; i < tokens.count; ++i) {
+    const float* const write = tokens.write + i * tokens.writeStride;
+    const float* const next = i + 1 < tokens.count ? write + tokens.writeStride : nullptr;
+    const float decay = tokens.decays[i * tokens.gateStride];
+    const V16 values = loadFirst(tokens.values + i * tokens.valuesStride, tokens.columns);
+    const V16 change = (values - splat(decay) * known.total()) * splat(tokens.shares[i * tokens.gateStride]);
+    const V16 read = advance(state, write, tokens.read + i * tokens.readStride, next, tokens.rows, decay, change, known);
+    storeFirst(tokens.out + i * tokens.outStride, read, tokens.columns);
+  }
+}
+
+inline void scanTokens(float* state, const StateTokens& tokens, float skip) {
+  RowSums none;
+  for (int i = 0; i < tokens.count; ++i) {
+    const V16 values = loadFirst(tokens.values + i * tokens.valuesStride, tokens.columns);
+    const V16 change = values * splat(tokens.shares[i * tokens.gateStride]);
+    const V16 read = advance(state, tokens.write + i * tokens.writeStride, tokens.read + i * tokens.readStride, nullptr, tokens.rows,
+                             tokens.decays[i * tokens.gateStride], change, none);
+    storeFirst(tokens.out + i * tokens.outStride, fma(splat(skip), values, read), tokens.columns);
+  }
 }
