@@ -132,6 +132,15 @@ describe.each(Object.keys(WRITTEN))('calls as %s', (format) => {
   });
 });
 
+describe.each(['pythonic', 'olmo3', 'lfm2'])('calls as %s', (format) => {
+  it('may have names that Python has not', () => {
+    const call = { name: 'get-weather', arguments: { 'city-name': 'Rome', days: -1 } };
+    const text = WRITTEN[format]!([call]);
+    const tools = [{ ...WEATHER, name: call.name }];
+    expect(callsOf(parse(formatsOf(parserOf(format)), [text], { tools }))).toEqual([call]);
+  });
+});
+
 /** Answers that begin like calls of a format, and are none. */
 const NO_CALLS: readonly (readonly [format: string, text: string])[] = [
   ['hermes', '<tool_call>{"name": "f", "arguments": [1]}'],

@@ -120,7 +120,7 @@ function* readArgumentName(reader: TextReader): Reading<string | null> {
 
 function* readWord(reader: TextReader): Reading<string> {
   let word = '';
-  for (let char = yield* reader.peek(); /^[\w.]$/.test(char); char = yield* reader.peek()) {
+  for (let char = yield* reader.peek(); /^[\w.-]$/.test(char); char = yield* reader.peek()) {
     word += char;
     reader.advance(1);
   }
