@@ -98,7 +98,7 @@ function states(ops: Ops): void {
     const vector = (length: number) => ops.makeVector(random.floats(length));
     const [weight, bias, rateBias] = [vector(taps * cols), vector(cols), vector(heads)];
     const convolution = { layer: 0, first: 0, weight, bias, activation: 'silu' } as const;
-    const sizes = { keyHeads: heads, keyDim: dim, heads, valueDim: dim };
+    const sizes = { keyHeads: heads, keyDim: dim, heads, valueDim: dim, isTiled: false };
     const rates = ops.makeVector(Float32Array.of(-0.1, -2));
     const rule = { layer: 0, first: (taps - 1) * cols, ...sizes, rates, rateBias };
     for (const [rows, before] of [

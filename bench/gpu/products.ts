@@ -34,7 +34,7 @@ const WEIGHTS: readonly Weight[] = [
 const SQUARE_GOAL = 600;
 
 /** Of a layer that keeps states, as in Qwen3-Next: its delta rule and its convolution. */
-const DELTA = { keyHeads: 16, keyDim: 128, heads: 32, valueDim: 128 };
+const DELTA = { keyHeads: 16, keyDim: 128, heads: 32, valueDim: 128, isTiled: false };
 const [KEY_COLS, VALUE_COLS, TAPS] = [16 * 128, 32 * 128, 4];
 const CHANNELS = 2 * KEY_COLS + VALUE_COLS;
 const KEPT_INPUTS = (TAPS - 1) * CHANNELS;

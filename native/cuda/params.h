@@ -474,6 +474,7 @@ struct DeltaParams {
   int64_t outStride;
   SequenceStates states;
   int32_t keyHeads, keyDim, heads, valueDim, numSequences;
+  int32_t isTiled;  // whether heads of keys take turns
 };
 
 /// Rows of logits, each once; those of rows[i] have ids[starts[i]] up to ids[starts[i + 1] - 1].

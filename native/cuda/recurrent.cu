@@ -140,7 +140,7 @@ struct DeltaHead {
   template <int kKeys>
   __device__ __forceinline__ void load(DeltaTokens<kKeys>& to, int first, int column) const {
     const int count = tokensFrom(first), row = sequence.firstRow + first, ownColumn = head * p.valueDim + column;
-    const int keyColumn = head / (p.heads / p.keyHeads) * p.keyDim;
+    const int keyColumn = (p.isTiled ? head % p.keyHeads : head / (p.heads / p.keyHeads)) * p.keyDim;
     for (int i = thread(); i < count * kKeys; i += kDeltaThreads) {
       const int token = i / kKeys, key = i % kKeys, bytes = key < p.keyDim ? 4 : 0, from = keyColumn + (bytes > 0 ? key : 0);
       copyAsync<4>(&to.keys[token][key], p.k + (row + token) * p.kStride + from, bytes);

@@ -36,6 +36,7 @@ export const TOOL_CALL_PARSERS = [
   'pythonic',
   'llama4_pythonic',
   'olmo3',
+  'lfm2',
   'mistral',
   'deepseek_v3',
   'deepseek_v31',

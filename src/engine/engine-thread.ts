@@ -1,6 +1,7 @@
 // Entry of the engine thread. While steps run it takes its messages without going back to the event loop, as late as
 // planning the next step allows; it sleeps on the event loop only when there is nothing to compute.
 
+import { setImmediate } from 'node:timers/promises';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { explained, forSteps } from '../runner/device-memory.ts';
@@ -73,6 +74,8 @@ async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
       send(channel, { type: 'outputs', ...step, outputs: packOutputs(outputs) });
     }
     const isLoading = core.tendAdapters();
+    // Only there the end of a thread is heard that was to load as well.
+    if (isLoading) await setImmediate();
     isIdle = finished === null && !isLoading;
   }
 }

@@ -84,6 +84,9 @@ function obstacleTo(
   const { delta, scan } = recurrent ?? {};
   if (scan && size > 1)
     return 'is not available for layers with a selective scan (Mamba), which are in one piece';
+  // A rank's heads of values would need the keys of other ranks.
+  if (delta?.isTiled && size > 1)
+    return "cannot share the heads of linear attention in the order of a GGUF file, but can those of the original's folder";
   // Each of them goes with as many heads of values.
   if (delta && delta.keyHeads % size !== 0)
     return `does not divide the ${delta.keyHeads} heads of keys of the model's linear attention`;

@@ -28,4 +28,6 @@ export interface DeltaConfig {
   readonly keyDim: number;
   readonly heads: number;
   readonly valueDim: number;
+  /** Whether heads of keys take turns, as converters order them; else heads of values that share one are neighbours. */
+  readonly isTiled: boolean;
 }

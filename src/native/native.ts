@@ -286,6 +286,7 @@ export interface NativeBackend {
     keyDim: number,
     heads: number,
     valueDim: number,
+    isTiled: boolean,
     rates: number,
     rateBias: number,
     ...rest: [

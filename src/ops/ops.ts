@@ -196,11 +196,13 @@ export interface Convolution extends StatePlace {
  * order is the backend's own.
  */
 export interface DeltaRule extends StatePlace {
-  /** Heads of queries and keys; each is that of as many neighbouring heads of values. */
+  /** Heads of queries and keys; each is that of as many heads of values. */
   readonly keyHeads: number;
   readonly keyDim: number;
   readonly heads: number;
   readonly valueDim: number;
+  /** Whether heads of keys take turns, so that head j of values goes with head j mod keyHeads; else those of one are neighbours. */
+  readonly isTiled: boolean;
   /** [heads], below 0: how fast a head forgets. */
   readonly rates: Vector;
   /** [heads] */

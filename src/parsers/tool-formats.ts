@@ -7,6 +7,7 @@ import { glm45 } from './tools/glm45.ts';
 import { granite, granite20bFc } from './tools/granite.ts';
 import { harmony } from './tools/harmony.ts';
 import { hermes } from './tools/hermes.ts';
+import { lfm2 } from './tools/lfm2.ts';
 import { llama3Json } from './tools/llama3-json.ts';
 import { mistral, mistralNamed } from './tools/mistral.ts';
 import { olmo3 } from './tools/olmo3.ts';
@@ -27,6 +28,7 @@ const FORMATS: Readonly<
   pythonic,
   llama4_pythonic: pythonic,
   olmo3,
+  lfm2,
   mistral: (template) => (template.includes('[ARGS]') ? mistralNamed : mistral),
   deepseek_v3: deepseekV3,
   deepseek_v31: deepseekV31,
@@ -48,6 +50,7 @@ const MARKS: readonly (readonly [name: ToolCallParserName, ...marks: string[]])[
   ['seed_oss', '<seed:tool_call>', '<function='],
   ['qwen3_coder', '<function='],
   ['olmo3', '<function_calls>'],
+  ['lfm2', '<|tool_call_start|>'],
   ['phi4_mini_json', 'functools'],
   ['phi4_mini_json', '<|/tool_call|>'],
   ['granite', '<|tool_call|>'],
@@ -57,6 +60,8 @@ const MARKS: readonly (readonly [name: ToolCallParserName, ...marks: string[]])[
   ['llama3_json', '"parameters": dictionary'],
   ['pythonic', '[func_name1('],
   ['pythonic', '<|python_start|>'],
+  // Templates that show no calls, and of which some have no tokens around the tools.
+  ['lfm2', '<|im_start|>', 'List of tools: '],
 ];
 
 /** Null where the template shows no calls, or in a way that no parser reads. */

@@ -4,6 +4,7 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import type * as z from 'zod';
 import { ModelLoadError, messageOf } from '../errors.ts';
+import { parsePythonJson } from './python-json.ts';
 import { zodMessage } from './zod-message.ts';
 
 export interface ModelText {
@@ -54,6 +55,7 @@ export function readModelBytes(path: string): ModelBytes | null {
 }
 
 /**
+ * Numbers that JSON has no words for, which Python writes, are null.
  * @param expected what the file should be, for the message.
  * @throws ModelLoadError where the text is not JSON or does not fit `schema`.
  */
@@ -64,7 +66,7 @@ export function parseModelJson<T extends z.ZodType>(
 ): z.output<T> {
   let value: unknown;
   try {
-    value = JSON.parse(file.text);
+    value = parsePythonJson(file.text);
   } catch (cause) {
     throw new ModelLoadError(`${file.path} is not valid JSON: ${messageOf(cause)}${hint(expected)}`, {
       cause,

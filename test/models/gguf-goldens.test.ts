@@ -3,9 +3,11 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/models/load-model.ts';
+import { RankShare } from '../../src/models/rank-share.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
-import { type Backend, openBackend } from '../helpers/backends.ts';
+import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
+import { expectClose } from '../ops/native-backends.ts';
 import { ModelSession } from './model-session.ts';
 
 const fixture = (path: string) => fileURLToPath(new URL(`../fixtures/${path}`, import.meta.url));
@@ -44,11 +46,44 @@ describe('a GGUF file in the names of the format', () => {
     ['Qwen3-VL', 'qwen3-vl', 'qwen3-vl', 'float32'],
     ['Qwen3-VL with experts', 'qwen3-vl-moe', 'qwen3-vl-moe', 'float32'],
     ['Granite with experts', 'granite-moe-shared', 'granite-moe-shared', 'float32'],
+    ['LFM2', 'lfm2', 'lfm2', 'float32'],
+    ['LFM2 with biases', 'lfm2-bias', 'lfm2-bias', 'float32'],
+    ['LFM2 with experts', 'lfm2-moe', 'lfm2-moe', 'float32'],
+    ['Qwen3-Next', 'qwen3-next', 'qwen3-next', 'float32'],
+    ['Qwen3-Next, one projection for linear attention', 'qwen3-next-joined', 'qwen3-next', 'float32'],
+    ['Qwen3.5, as many heads of keys as of values', 'qwen3.5-text', 'qwen3.5-text', 'float32'],
   ] as const)('has the logits of the folder: %s', async (_, file, golden, dtype) => {
     const expected = await logitsOf(fixture(`goldens/${golden}`), dtype);
     const got = await logitsOf(fixture(`gguf/${file}.gguf`), dtype);
     expect(got.logits).toEqual(expected.logits);
     expect(got.warnings).toEqual([]);
+  });
+
+  it.each(['qwen3.5', 'qwen3.5-moe'])(
+    'has those of %s but for rounding: its heads, and so a sum over all of them, are in another order',
+    async (name) => {
+      const expected = await logitsOf(fixture(`goldens/${name}`), 'float32');
+      const got = await logitsOf(fixture(`gguf/${name}.gguf`), 'float32');
+      expectClose(got.logits, expected.logits, { absolute: 1e-5 });
+      expect(got.warnings).toEqual([]);
+    },
+  );
+
+  it.each(availableBackends)(
+    'may have a format for each tensor of linear attention, on %s',
+    async (backend) => {
+      const expected = await logitsOf(fixture('gguf/qwen3.5-widened.gguf'), 'auto', backend);
+      const got = await logitsOf(fixture('gguf/qwen3.5-blocks.gguf'), 'auto', backend);
+      expect(got.logits).toEqual(expected.logits);
+    },
+  );
+
+  it('of tiled heads cannot be shared by ranks', () => {
+    const config = readModelConfig(openModelSource(fixture('gguf/qwen3.5.gguf')));
+    const share = new RankShare({ rank: 0, size: 2 });
+    expect(() => share.expectPossible(config)).toThrow(
+      "--tensor-parallel-size 2 cannot share the heads of linear attention in the order of a GGUF file, but can those of the original's folder: use 1",
+    );
   });
 
   it('says of its model what config.json says', () => {

@@ -215,6 +215,11 @@ describe('readModelConfig', () => {
     expect(call).toThrow(message);
   });
 
+  it('may have numbers that only Python writes', () => {
+    const text = JSON.stringify({ ...BASE, time_step_limit: [0, 1.5] }).replace('1.5', 'Infinity');
+    expect(readModelConfig(folderWith(text)).architecture).toBe('LlamaForCausalLM');
+  });
+
   it('names the file when it is missing, no JSON or no object', () => {
     expect(() => readModelConfig(new FolderFiles(newFolder()))).toThrow(/config\.json is missing/);
     expect(() => readModelConfig(folderWith('{"a": 1,}'))).toThrow(/config\.json is not valid JSON/);

@@ -76,6 +76,29 @@ const PUBLISHED: readonly (readonly [string, readonly string[]])[] = [
     ['I', "'m", ' ', '4', '2', '!', ' \n\n', ' ', ' é日本語한국', ' x', ' =', ' y', '+', '1', ';', '  '],
   ],
   [
+    'qwen35',
+    [
+      'I',
+      "'m",
+      ' ',
+      ' ',
+      '4',
+      '2',
+      '!',
+      ' \n\n',
+      ' नमस्ते',
+      ' हिंदी',
+      ',',
+      ' x',
+      ' =',
+      ' y',
+      ';',
+      ' ก็ดี',
+      ' q̃',
+      '  ',
+    ],
+  ],
+  [
     'kimi-k2',
     ["I'm", ' ', '42', '!', ' \n\n', ' ', ' é', '日本語', '한국', ' x', ' =', ' foo', 'Bar', ' //', '  '],
   ],
@@ -92,8 +115,8 @@ describe('a byte-level vocabulary of a GGUF file', () => {
 
   it.each([
     ['gpt-2', ['mellum', 'a.x-4.0', 'gigachat', 'trillion']],
-    ['llama-bpe', ['midm-2.0']],
-    ['qwen2', ['kormo', 'megrez']],
+    ['llama-bpe', ['midm-2.0', 'lfm2']],
+    ['qwen2', ['kormo', 'megrez', 'qwen35']],
     ['gpt-4o', ['kanana2']],
   ])('is cut as by %s: %j', async (known, names) => {
     const words = ["I'm", ' ', '1', '2', '3', '4', ' foo', 'Bar', ' \n', '\n', ' x', ' //'];

@@ -57,13 +57,19 @@ export function convolution(
   };
 }
 
-export function deltaRule(keyHeads: number, keyDim: number, heads: number, valueDim: number): Layer {
+export function deltaRule(
+  keyHeads: number,
+  keyDim: number,
+  heads: number,
+  valueDim: number,
+  isTiled = false,
+): Layer {
   const random = new Random(heads);
   const rates = random.floats(heads).map((x) => -0.01 - 4 * Math.abs(x));
   const rateBias = random.floats(heads);
   const first = 3;
   return {
-    name: `gatedDelta of ${keyHeads} and ${heads} heads, ${keyDim} to ${valueDim}`,
+    name: `gatedDelta of ${keyHeads} and ${heads} heads${isTiled ? ' in turn' : ''}, ${keyDim} to ${valueDim}`,
     widths: [keyHeads * keyDim, keyHeads * keyDim, heads * valueDim, heads, heads],
     out: heads * valueDim,
     stateWidth: first + headStatesWidth({ heads, keyDim, valueDim }),
@@ -75,6 +81,7 @@ export function deltaRule(keyHeads: number, keyDim: number, heads: number, value
         keyDim,
         heads,
         valueDim,
+        isTiled,
         rates: ops.makeVector(rates),
         rateBias: ops.makeVector(rateBias),
       }),
@@ -112,6 +119,7 @@ export const LAYERS: readonly Layer[] = [
   convolution(1100, 3, 'identity', true),
   convolution(7, 1, 'identity', false),
   deltaRule(2, 16, 4, 24),
+  deltaRule(2, 16, 6, 24, true),
   deltaRule(1, 6, 3, 5),
   deltaRule(2, 128, 2, 128),
 ];

@@ -155,6 +155,9 @@ const TEMPLATES: Readonly<Record<string, readonly [tools: string | null, reasoni
   'trl/glm4moe': ['glm45', 'qwen3'],
   'llama.cpp/GLM-4.7-Flash': ['glm45', 'qwen3'],
   'llama.cpp/ibm-granite-granite-3.3-2B-Instruct': ['granite', 'granite'],
+  'llama.cpp/LFM2-8B-A1B': ['lfm2', null],
+  'trl/lfm2_2_5': ['lfm2', 'qwen3'],
+  'trl/nemotron_3_super': ['qwen3_coder', 'qwen3'],
   'llama.cpp/google-gemma-2-2b-it': [null, null],
 };
 

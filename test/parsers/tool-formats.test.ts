@@ -132,6 +132,15 @@ describe.each(Object.keys(WRITTEN))('calls as %s', (format) => {
   });
 });
 
+describe.each(['pythonic', 'olmo3', 'lfm2'])('calls as %s', (format) => {
+  it('may have names that Python has not', () => {
+    const call = { name: 'get-weather', arguments: { 'city-name': 'Rome', days: -1 } };
+    const text = WRITTEN[format]!([call]);
+    const tools = [{ ...WEATHER, name: call.name }];
+    expect(callsOf(parse(formatsOf(parserOf(format)), [text], { tools }))).toEqual([call]);
+  });
+});
+
 /** Answers that begin like calls of a format, and are none. */
 const NO_CALLS: readonly (readonly [format: string, text: string])[] = [
   ['hermes', '<tool_call>{"name": "f", "arguments": [1]}'],
@@ -147,6 +156,9 @@ const NO_CALLS: readonly (readonly [format: string, text: string])[] = [
   ['pythonic', '[get_weather(=1)]'],
   ['olmo3', '<function_calls>print(1)</function_calls>'],
   ['olmo3', 'Write <function_calls> before calls'],
+  ['lfm2', '<|tool_call_start|>[other(city=1)]<|tool_call_end|>'],
+  ['lfm2', '<|tool_call_start|>[]<|tool_call_end|>'],
+  ['lfm2', '[get_weather(city=1)]'],
   ['mistral', '[TOOL_CALLS]f[ARGS]none'],
   ['deepseek_v3', '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\nnone'],
   ['deepseek_v31', '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>none'],

@@ -46,6 +46,7 @@ export const WRITTEN: Readonly<Record<string, Write>> = {
       .join('; '),
   pythonic: (calls) => `[${calls.map(asPython).join(', ')}]`,
   olmo3: (calls) => `<function_calls>${calls.map(asPython).join('\n')}</function_calls>`,
+  lfm2: (calls) => `<|tool_call_start|>[${calls.map(asPython).join(', ')}]<|tool_call_end|>`,
   mistral: (calls) => `[TOOL_CALLS][${calls.map(asObject).join(', ')}]`,
   'mistral from version 11 on': (calls) =>
     calls.map(({ name, arguments: args }) => `[TOOL_CALLS]${name}[ARGS]${json(args)}`).join(''),

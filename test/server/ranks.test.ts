@@ -4,10 +4,14 @@ import { once } from 'node:events';
 import { afterEach, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
 import { answersOf, mixedRequests } from '../disagg/mixed-requests.ts';
+import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { bodyOf, startTestServer } from './test-server.ts';
 
+const newFolder = temporaryFolders();
 const started: SvcProcess[] = [];
 afterEach(() => {
   for (const { child } of started.splice(0)) child.kill('SIGKILL');
@@ -49,5 +53,26 @@ describe('a server with two ranks', needsNative, () => {
     const [code] = await exited;
     expect(code).toBe(1);
     expect(svc.stderr()).toMatch(/the engine has died: .*rank 1(: its thread)? has ended/);
+  });
+
+  it('ends with that error where the rank ends while an adapter is loaded', async () => {
+    const hook = new URL('../helpers/adapter-rank-killer.mjs', import.meta.url).href;
+    const [folder, lora_path] = [newFolder(), newFolder()];
+    writeTinyModel(folder);
+    writeTinyAdapter(lora_path);
+    const args = [folder, '-tp', '2', '--num-threads', '2', '--no-ui', '--enable-lora'];
+    const env = { NODE_OPTIONS: `--import=${hook}`, SVC_ALLOW_RUNTIME_LORA_UPDATING: '1' };
+    const svc = await startServeProcess(args, env);
+    started.push(svc);
+    const exited = once(svc.child, 'exit');
+    const loading = fetch(`${svc.url}/v1/load_lora_adapter`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ lora_name: 'red', lora_path }),
+    });
+    // It gets that error, or its connection is closed first.
+    await loading.catch(() => {});
+    expect(await exited).toEqual([1, null]);
+    expect(svc.stderr()).toMatch(/the engine has died: .*rank 1: its thread has ended/);
   });
 });

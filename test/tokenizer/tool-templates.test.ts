@@ -142,6 +142,7 @@ const PUBLISHED = [
   'llama.cpp/openai-gpt-oss-120b',
   'trl/deepseekv3',
   'trl/glm4moe',
+  'trl/lfm2_2_5',
 ];
 
 describe('published chat templates', needs(existsSync(FOLDER), 'there is no ../shared/fixtures'), () => {

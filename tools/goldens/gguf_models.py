@@ -10,12 +10,20 @@ F32, and experts that are published in MXFP4 in its blocks. The tests hold the l
 import json
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import gguf
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType, MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
 from safetensors import safe_open
+
+
+class Stored(NamedTuple):
+    """A tensor in the format of its bytes."""
+
+    numbers: np.ndarray
+    dtype: GGMLQuantizationType
 
 
 def read_folder(folder: Path) -> tuple[dict, dict[str, np.ndarray]]:
@@ -34,7 +42,10 @@ def shared_keys(writer: gguf.GGUFWriter, config: dict) -> None:
     writer.add_context_length(config.get("max_position_embeddings") or config["n_positions"])
     writer.add_embedding_length(config.get("hidden_size") or config["n_embd"])
     writer.add_block_count(config.get("num_hidden_layers") or config["n_layer"])
-    writer.add_feed_forward_length(config.get("intermediate_size") or 4 * config["n_embd"])
+    width = config.get("intermediate_size") or 4 * config.get("n_embd", 0)
+    # Models with experts in all layers may have none.
+    if width:
+        writer.add_feed_forward_length(width)
     writer.add_head_count(config.get("num_attention_heads") or config["n_head"])
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = rope.get("rope_theta") or config.get("rope_theta")
@@ -274,6 +285,153 @@ def granite_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.nda
             tensors[f"{prefix}.{theirs}.gate_proj.weight"], tensors[f"{prefix}.{theirs}.up_proj.weight"] = gate, up
 
 
+def tiled(rows: np.ndarray, key_heads: int, heads: int, width: int) -> np.ndarray:
+    """Heads of values, `width` rows each, from those of one head of keys side by side to heads of keys in turn."""
+    grouped = rows.reshape(key_heads, heads // key_heads, width, -1)
+    return np.ascontiguousarray(grouped.swapaxes(0, 1)).reshape(rows.shape)
+
+
+def linear_attention(config: dict, tensors: dict[str, np.ndarray], prefix: str, is_tiled: bool) -> None:
+    key_heads, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    width = config["linear_value_head_dim"]
+    keys = key_heads * config["linear_key_head_dim"]
+    tensors[f"{prefix}.dt_proj.bias"] = tensors.pop(f"{prefix}.dt_bias")
+    tensors[f"{prefix}.A_log"] = -np.exp(tensors[f"{prefix}.A_log"].astype(np.float64)).astype(np.float32)
+    tensors[f"{prefix}.conv1d.weight"] = tensors[f"{prefix}.conv1d.weight"].squeeze(1)
+    if not is_tiled:
+        return
+    for name in ("dt_proj.bias", "A_log", "in_proj_b.weight", "in_proj_a.weight"):
+        tensors[f"{prefix}.{name}"] = tiled(tensors[f"{prefix}.{name}"], key_heads, heads, 1)
+    for name in ("in_proj_qkv.weight", "conv1d.weight"):
+        rows = tensors[f"{prefix}.{name}"]
+        rows[2 * keys :] = tiled(rows[2 * keys :], key_heads, heads, width)
+    tensors[f"{prefix}.in_proj_z.weight"] = tiled(tensors[f"{prefix}.in_proj_z.weight"], key_heads, heads, width)
+    output = f"{prefix}.out_proj.weight"
+    tensors[output] = np.ascontiguousarray(tiled(tensors[output].T, key_heads, heads, width).T)
+
+
+def split_qkvz(config: dict, tensors: dict[str, np.ndarray], prefix: str) -> None:
+    """From query, key, values and gates of each head of keys to queries, keys and values of all, and the gates by themselves."""
+    key_heads, key_width = config["linear_num_key_heads"], config["linear_key_head_dim"]
+    values = config["linear_num_value_heads"] // key_heads * config["linear_value_head_dim"]
+    both = tensors.pop(f"{prefix}.in_proj_qkvz.weight")
+    rows = both.reshape(key_heads, -1, both.shape[1])
+    parts = np.split(rows, np.cumsum([key_width, key_width, values]), axis=1)
+    *qkv, gate = (np.ascontiguousarray(part).reshape(-1, both.shape[1]) for part in parts)
+    tensors[f"{prefix}.in_proj_qkv.weight"] = np.concatenate(qkv)
+    tensors[f"{prefix}.in_proj_z.weight"] = gate
+
+
+def hybrid(is_split: bool = True, drafts: int = 0):
+    """
+    Qwen3-Next and Qwen3.5.
+    is_split: as newer converters write the projection of queries, keys, values and gates.
+    drafts: blocks behind the layers that guess tokens ahead.
+    """
+
+    def convert(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+        count = config["num_hidden_layers"]
+        usual(writer, config)
+        writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+        writer.add_ssm_state_size(config["linear_key_head_dim"])
+        writer.add_ssm_group_count(config["linear_num_key_heads"])
+        writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
+        writer.add_ssm_inner_size(config["linear_value_head_dim"] * config["linear_num_value_heads"])
+        attention = next(layer for layer in range(count) if f"model.layers.{layer}.self_attn.q_proj.weight" in tensors)
+        writer.add_full_attention_interval(attention + 1)
+        rope = config.get("rope_parameters") or config
+        writer.add_rope_dimension_count(int(config["head_dim"] * rope["partial_rotary_factor"]))
+        if "mrope_section" in rope:
+            writer.add_rope_dimension_sections([*rope["mrope_section"], 0])
+        if "num_experts" in config:
+            writer.add_expert_count(config["num_experts"])
+            writer.add_expert_used_count(config["num_experts_per_tok"])
+            writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+            writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+        for name in tensors:
+            if name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
+                tensors[name] = tensors[name] + 1
+        heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+        is_tiled = config["model_type"] != "qwen3_next" and heads[0] != heads[1]
+        for layer in range(count):
+            prefix = f"model.layers.{layer}.linear_attn"
+            if f"{prefix}.A_log" in tensors:
+                linear_attention(config, tensors, prefix, is_tiled)
+            if is_split and f"{prefix}.in_proj_qkvz.weight" in tensors:
+                split_qkvz(config, tensors, prefix)
+            experts = f"model.layers.{layer}.mlp.experts"
+            if f"{experts}.gate_up_proj" in tensors:
+                gate, up = np.split(tensors.pop(f"{experts}.gate_up_proj"), 2, axis=1)
+                tensors[f"{experts}.gate_proj.weight"], tensors[f"{experts}.up_proj.weight"] = gate, up
+                tensors[f"{experts}.down_proj.weight"] = tensors.pop(f"{experts}.down_proj")
+            elif "num_experts" in config:
+                stack_experts(tensors, layer, config["num_experts"])
+            gate = f"model.layers.{layer}.mlp.shared_expert_gate.weight"
+            if gate in tensors:
+                tensors[gate] = tensors[gate].squeeze()
+        if drafts:
+            writer.add_block_count(count + drafts)
+            writer.add_nextn_predict_layers(drafts)
+            tensors[f"model.layers.{count}.input_layernorm.weight"] = tensors["model.norm.weight"]
+
+    return convert
+
+
+def lfm2(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    layers = range(config["num_hidden_layers"])
+    attends = [f"model.layers.{layer}.self_attn.q_proj.weight" in tensors for layer in layers]
+    writer.add_head_count_kv([config["num_key_value_heads"] if does else 0 for does in attends])
+    writer.add_layer_norm_rms_eps(config["norm_eps"])
+    writer.add_shortconv_l_cache(config["conv_L_cache"])
+    writer.add_feed_forward_length(tensors["model.layers.0.feed_forward.w1.weight"].shape[0])
+    if "num_experts" in config:
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        writer.add_leading_dense_block_count(config["num_dense_layers"])
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    for layer in layers:
+        prefix = f"model.layers.{layer}"
+        convolution = f"{prefix}.conv.conv.weight"
+        if convolution in tensors:
+            tensors[convolution] = tensors[convolution].squeeze(1)
+        bias = f"{prefix}.feed_forward.expert_bias"
+        if bias in tensors:
+            tensors[f"{bias}.bias"] = tensors.pop(bias)
+            for kind in ("w1", "w2", "w3"):
+                experts = range(config["num_experts"])
+                names = [f"{prefix}.feed_forward.experts.{expert}.{kind}.weight" for expert in experts]
+                tensors[f"layers.{layer}.feed_forward.experts.{kind}.weight"] = np.stack(
+                    [tensors.pop(name) for name in names]
+                )
+
+
+def in_blocks(is_widened: bool):
+    """Qwen3.5 as files are that have a format for each tensor. is_widened: the numbers of the blocks, as floats."""
+    formats = {
+        "in_proj_qkv": GGMLQuantizationType.Q8_0,
+        "in_proj_z": GGMLQuantizationType.Q4_0,
+        "in_proj_a": GGMLQuantizationType.Q8_0,
+        "in_proj_b": GGMLQuantizationType.Q4_0,
+        "out_proj": GGMLQuantizationType.Q8_0,
+        "q_proj": GGMLQuantizationType.Q4_0,
+        "k_proj": GGMLQuantizationType.Q4_0,
+        "v_proj": GGMLQuantizationType.Q8_0,
+    }
+
+    def convert(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+        hybrid()(writer, config, tensors)
+        for name, tensor in tensors.items():
+            dtype = formats.get(name.removesuffix(".weight").rpartition(".")[2])
+            if dtype is not None:
+                blocks = gguf.quants.quantize(tensor, dtype)
+                numbers = gguf.quants.dequantize(blocks, dtype)
+                tensors[name] = Stored(numbers, GGMLQuantizationType.F32) if is_widened else Stored(blocks, dtype)
+
+    return convert
+
+
 # By the name of the file that is written: the folder of the numbers, and how they are converted.
 MODELS = {
     "gpt-oss": ("gpt-oss", MODEL_ARCH.GPT_OSS, gpt_oss),
@@ -295,18 +453,30 @@ MODELS = {
     "qwen3-vl": ("qwen3-vl", MODEL_ARCH.QWEN3VL, plain),
     "qwen3-vl-moe": ("qwen3-vl-moe", MODEL_ARCH.QWEN3VLMOE, qwen3_vl_moe),
     "granite-moe-shared": ("granite-moe-shared", MODEL_ARCH.GRANITE_MOE, granite_moe),
+    "lfm2": ("lfm2", MODEL_ARCH.LFM2, lfm2),
+    "lfm2-bias": ("lfm2-bias", MODEL_ARCH.LFM2, lfm2),
+    "lfm2-moe": ("lfm2-moe", MODEL_ARCH.LFM2MOE, lfm2),
+    "qwen3-next": ("qwen3-next", MODEL_ARCH.QWEN3NEXT, hybrid()),
+    "qwen3-next-joined": ("qwen3-next", MODEL_ARCH.QWEN3NEXT, hybrid(is_split=False)),
+    "qwen3.5": ("qwen3.5", MODEL_ARCH.QWEN35, hybrid(drafts=1)),
+    "qwen3.5-text": ("qwen3.5-text", MODEL_ARCH.QWEN35, hybrid()),
+    "qwen3.5-moe": ("qwen3.5-moe", MODEL_ARCH.QWEN35MOE, hybrid()),
+    "qwen3.5-blocks": ("qwen3.5", MODEL_ARCH.QWEN35, in_blocks(is_widened=False)),
+    "qwen3.5-widened": ("qwen3.5", MODEL_ARCH.QWEN35, in_blocks(is_widened=True)),
 }
 
 
-def stored(tensor: np.ndarray) -> tuple[np.ndarray, GGMLQuantizationType]:
+def stored(tensor: np.ndarray | Stored) -> Stored:
     """The tensor's bytes, and the format that they are in."""
+    if isinstance(tensor, Stored):
+        return tensor
     if tensor.dtype == np.uint8:
-        return np.ascontiguousarray(tensor), GGMLQuantizationType.MXFP4
+        return Stored(np.ascontiguousarray(tensor), GGMLQuantizationType.MXFP4)
     if tensor.ndim == 1:
-        return np.ascontiguousarray(tensor), GGMLQuantizationType.F32
+        return Stored(np.ascontiguousarray(tensor), GGMLQuantizationType.F32)
     bits = np.ascontiguousarray(tensor).view(np.uint32)
     assert (bits & 0xFFFF == 0).all()
-    return (bits >> 16).astype(np.uint16).view(np.uint8), GGMLQuantizationType.BF16
+    return Stored((bits >> 16).astype(np.uint16).view(np.uint8), GGMLQuantizationType.BF16)
 
 
 def write_model(goldens: Path, into: Path, name: str) -> None:
@@ -316,7 +486,8 @@ def write_model(goldens: Path, into: Path, name: str) -> None:
     writer = gguf.GGUFWriter(path, MODEL_ARCH_NAMES[arch])
     shared_keys(writer, config)
     convert(writer, config, tensors)
-    names = get_tensor_name_map(arch, config.get("num_hidden_layers") or config["n_layer"])
+    # As many more as guess tokens ahead.
+    names = get_tensor_name_map(arch, 1 + (config.get("num_hidden_layers") or config["n_layer"]))
     for original, tensor in tensors.items():
         known = names.get_name(original, try_suffixes=(".weight", ".bias"))
         assert known is not None, original

@@ -178,6 +178,8 @@ struct DeltaRule {
   int keyDim;
   int heads;
   int valueDim;
+  /// Whether heads of keys take turns; else those that a head of keys goes with are neighbours.
+  bool isTiled;
   /// [heads] each
   const Vector* rates;
   const Vector* rateBias;

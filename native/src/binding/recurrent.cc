@@ -64,8 +64,8 @@ Napi::Value BackendObject::convolve(const Info& info) {
   return recorded(info, a, backend().convolve(step, how, x, channels, out));
 }
 
-/// gatedDelta(step, layer, first, keyHeads, keyDim, heads, valueDim, rates, rateBias, q[4], k[4], v[4], forgetting[4], writing[4],
-/// out[4])
+/// gatedDelta(step, layer, first, keyHeads, keyDim, heads, valueDim, isTiled, rates, rateBias, q[4], k[4], v[4], forgetting[4],
+/// writing[4], out[4])
 Napi::Value BackendObject::gatedDelta(const Info& info) {
   Args a = args("gatedDelta", info);
   const Backend::Step& step = stepAt(a);
@@ -75,6 +75,7 @@ Napi::Value BackendObject::gatedDelta(const Info& info) {
   rule.keyDim = static_cast<int>(a.integerIn(1, kMost, "keyDim"));
   rule.heads = static_cast<int>(a.integerIn(1, kMost, "heads"));
   rule.valueDim = static_cast<int>(a.integerIn(1, kMost, "valueDim"));
+  rule.isTiled = a.boolean();
   expectShared(a, rule.heads, rule.keyHeads);
   rule.rates = &vectorAt(a);
   rule.rateBias = &vectorAt(a);

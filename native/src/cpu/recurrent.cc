@@ -70,6 +70,8 @@ void convolvePart(const KernelSet& set, const ConvolvedPart& part, Rows out) {
 struct HeadStates {
   StatePlace place;
   int sharers, rows, heads, columns;
+  /// Whether those that share take turns; else they are neighbours.
+  bool isTiled = false;
 
   int panels() const { return (columns + kStateColumns - 1) / kStateColumns; }
   int64_t panelNumbers() const { return int64_t{rows} * kStateColumns; }
@@ -86,7 +88,9 @@ struct StatePanel {
     return cacheOf(step).state(states.place, slot) + (int64_t{head} * states.panels() + panel) * states.panelNumbers();
   }
   /// The first number of the head's, and of the panel's, among those of all heads.
-  int64_t sharedColumn() const { return int64_t{head} * states.sharers / states.heads * states.rows; }
+  int64_t sharedColumn() const {
+    return int64_t{states.isTiled ? head % states.sharers : head / (states.heads / states.sharers)} * states.rows;
+  }
   int64_t column() const { return int64_t{head} * states.columns + panel * kStateColumns; }
   int columns() const { return std::min(kStateColumns, states.columns - panel * kStateColumns); }
 };
@@ -192,7 +196,7 @@ void runGatedDelta(ThreadPool& pool, const KernelSet& set, StateMemory& memory, 
     set.deltaGates(rowOf(tokens.forgetting, row), rowOf(tokens.writing, row), valuesOf(*rule.rates).data(),
                    valuesOf(*rule.rateBias).data(), rule.heads, &memory.decays[row * heads], &memory.shares[row * heads]);
   });
-  const HeadStates states{rule.place, rule.keyHeads, rule.keyDim, rule.heads, rule.valueDim};
+  const HeadStates states{rule.place, rule.keyHeads, rule.keyDim, rule.heads, rule.valueDim, rule.isTiled};
   runHeads(pool, memory, step, states, [&](const StatePanel& panel, int64_t row, int count, float* state) {
     set.deltaTokens(state, tokensOf(memory, panel, {tokens.k, tokens.q, tokens.v, out}, row, count));
   });

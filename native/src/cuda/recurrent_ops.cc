@@ -47,7 +47,8 @@ StreamPosition CudaBackend::gatedDelta(const Step& step, const DeltaRule& rule, 
   const auto& [q, k, v, forgetting, writing] = tokens;
   const DeltaParams params{floats(q), q.stride, floats(k), k.stride, floats(v), v.stride, floats(forgetting), forgetting.stride,
                            floats(writing), writing.stride, numbersOf(rule.rates), numbersOf(rule.rateBias), floats(out), out.stride,
-                           statesAt(step, rule.place), rule.keyHeads, rule.keyDim, rule.heads, rule.valueDim, step->sequences()};
+                           statesAt(step, rule.place), rule.keyHeads, rule.keyDim, rule.heads, rule.valueDim, step->sequences(),
+                           rule.isTiled ? 1 : 0};
   return run(launchOf(params), params);
 }
 

@@ -129,12 +129,14 @@ void checkConvolve(const Kernels& kernels, int channels, int taps, bool isSilu) 
 /// Sizes of the delta rule, and numbers of kTokens tokens.
 struct Delta {
   int keyHeads, keyDim, heads, valueDim;
+  bool isTiled;
   int64_t keyCols = int64_t{keyHeads} * keyDim, cols = int64_t{heads} * valueDim;
   Floats q = Numbers(7).floats(kTokens * keyCols), k = Numbers(8).floats(kTokens * keyCols, 1 / std::sqrt(static_cast<float>(keyDim)));
   Floats v = Numbers(9).floats(kTokens * cols), forgetting = Numbers(10).floats(kTokens * heads, 3), writing = Numbers(11).floats(kTokens * heads, 3);
   Floats rates = Numbers(12).floats(heads), rateBias = Numbers(13).floats(heads);
 
-  Delta(int keyHeads, int keyDim, int heads, int valueDim) : keyHeads(keyHeads), keyDim(keyDim), heads(heads), valueDim(valueDim) {
+  Delta(int keyHeads, int keyDim, int heads, int valueDim, bool isTiled = false)
+      : keyHeads(keyHeads), keyDim(keyDim), heads(heads), valueDim(valueDim), isTiled(isTiled) {
     for (float& rate : rates) rate = -std::abs(rate);
   }
   int64_t width() const { return keyDim * cols; }
@@ -145,7 +147,7 @@ struct Delta {
     Floats forgettings = rowsOf(forgetting, heads, parts), writings = rowsOf(writing, heads, parts);
     const DeltaParams p{qs.data(), keyCols, ks.data(), keyCols, vs.data(), cols, forgettings.data(), heads, writings.data(), heads,
                         rates.data(), rateBias.data(), out.data(), cols, batch.states(states, width()),
-                        keyHeads, keyDim, heads, valueDim, batch.sequences()};
+                        keyHeads, keyDim, heads, valueDim, batch.sequences(), isTiled};
     Later laterQ(qs), laterK(ks), laterV(vs), laterForgetting(forgettings), laterWriting(writings);
     auto write = [&] { laterQ(), laterK(), laterV(), laterForgetting(), laterWriting(); };
     kernels.after(write);
@@ -155,7 +157,7 @@ struct Delta {
 
   /// One head of a token by its definition: what it reads of `state` [keyDim, valueDim], which it changes.
   std::vector<double> advance(std::vector<double>& state, int token, int head) const {
-    const int keyColumn = head * keyHeads / heads * keyDim;
+    const int keyColumn = (isTiled ? head % keyHeads : head * keyHeads / heads) * keyDim;
     const float* const key = &k[token * keyCols + keyColumn];
     const float* const query = &q[token * keyCols + keyColumn];
     const double decay = std::exp(rates[head] * std::log1p(std::exp(double{forgetting[token * heads + head]} + rateBias[head])));
@@ -202,6 +204,7 @@ void checkRecurrent(const Kernels& kernels) {
   checkConvolve(kernels, 7, 1, false);
   checkConvolve(kernels, 5, kConvolvedRows + 1, false);
   checkDelta(kernels, {2, 16, 4, 24});
+  checkDelta(kernels, {2, 16, 6, 24, true});
   checkDelta(kernels, {1, 100, 2, 40});
   checkDelta(kernels, {1, 129, 1, 5});
 }

@@ -15,7 +15,7 @@ import type { ConfigFile, ModelConfig } from '../model-config.ts';
 import { IN_WHOLE, textPart } from '../text-part.ts';
 import { withOnePosition } from './qwen-vl.ts';
 import { withShared } from './qwen2-moe.ts';
-import { hybridLayer, readHybrid, withSharedExperts } from './qwen3-next.ts';
+import { hybridLayer, readHybrid, valuesOfAllHeads, withSharedExperts } from './qwen3-next.ts';
 
 export const qwen35 = architecture(
   ['Qwen3_5ForConditionalGeneration', 'Qwen3_5ForCausalLM'],
@@ -53,26 +53,16 @@ function architecture(
   };
 }
 
-/** Queries, keys and values of all heads in one tensor, the others in one each. */
-function projections({ config, weights }: LayerContext, prefix: string): DeltaProjections {
-  const { keyHeads, keyDim, heads, valueDim } = config.recurrent!.delta!;
-  const { hiddenSize } = config;
-  const [keys, values] = [keyHeads * keyDim, heads * valueDim];
-  const shared = [keys, keys, values];
+/** What goes into the convolution in one tensor, the others in one each. */
+function projections(context: LayerContext, prefix: string): DeltaProjections {
+  const { config, weights } = context;
+  const n = config.recurrent!.delta!.heads;
+  const gates = [
+    { name: `${prefix}.in_proj_b`, n },
+    { name: `${prefix}.in_proj_a`, n },
+  ];
   return {
-    values: weights.columns(
-      [
-        { name: `${prefix}.in_proj_qkv`, n: 2 * keys + values, shared },
-        { name: `${prefix}.in_proj_z`, n: values },
-      ],
-      hiddenSize,
-    ),
-    gates: weights.deciders(
-      [
-        { name: `${prefix}.in_proj_b`, n: heads },
-        { name: `${prefix}.in_proj_a`, n: heads },
-      ],
-      hiddenSize,
-    ),
+    values: valuesOfAllHeads(context, prefix),
+    gates: weights.deciders(gates, config.hiddenSize),
   };
 }

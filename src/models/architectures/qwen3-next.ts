@@ -9,6 +9,7 @@ import { loadDecoder } from '../decoder.ts';
 import { gatedAttention } from '../layers/gated-attention.ts';
 import { type DeltaProjections, gatedDeltaNet } from '../layers/gated-delta-net.ts';
 import type { LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
+import type { ColumnParallelLinears } from '../layers/linear.ts';
 import { expertsOrMlp } from '../layers/mixture.ts';
 import { rmsNormAround1 } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
@@ -32,7 +33,10 @@ const linearFields = z.object({
   linear_value_head_dim: size.default(128),
   linear_num_key_heads: size.default(16),
   linear_num_value_heads: size.default(32),
+  /** Of GGUF files alone. */
+  linear_value_heads_tiled: z.boolean().default(false),
   full_attention_interval: size.default(4),
+  mtp_num_hidden_layers: z.int().nonnegative().nullish(),
 });
 
 /** All but the experts. */
@@ -54,8 +58,13 @@ export function readHybrid(file: ConfigFile): ModelConfig {
     keyDim: own.linear_key_head_dim,
     heads: own.linear_num_value_heads,
     valueDim: own.linear_value_head_dim,
+    isTiled: own.linear_value_heads_tiled && own.linear_num_value_heads !== own.linear_num_key_heads,
   };
-  return { ...config, recurrent: { layers, taps: own.linear_conv_kernel_dim, hasBias: false, delta } };
+  return {
+    ...config,
+    recurrent: { layers, taps: own.linear_conv_kernel_dim, hasBias: false, delta },
+    numDraftLayers: own.mtp_num_hidden_layers ?? 0,
+  };
 }
 
 const sharedFields = z.object({ shared_expert_intermediate_size: size.default(512) });
@@ -93,8 +102,25 @@ export function hybridLayer(projections: LoadProjections, feedForward: LoadBlock
     );
 }
 
-/** Of each head of keys, one after the other: query, key, values and their gates; and of its heads of values writing, then forgetting. */
-const headwise: LoadProjections = ({ config, weights }, prefix) => {
+/** Queries, keys and values of all heads in one tensor, and their gates in another. */
+export function valuesOfAllHeads({ config, weights }: LayerContext, prefix: string): ColumnParallelLinears {
+  const { keyHeads, keyDim, heads, valueDim } = config.recurrent!.delta!;
+  const [keys, values] = [keyHeads * keyDim, heads * valueDim];
+  return weights.columns(
+    [
+      { name: `${prefix}.in_proj_qkv`, n: 2 * keys + values, shared: [keys, keys, values] },
+      { name: `${prefix}.in_proj_z`, n: values },
+    ],
+    config.hiddenSize,
+  );
+}
+
+/**
+ * Of each head of keys, one after the other: query, key, values and their gates; and of its heads of values writing, then forgetting.
+ * Converters take apart what is of the first kind.
+ */
+const headwise: LoadProjections = (context, prefix) => {
+  const { config, weights } = context;
   const { keyHeads, keyDim, heads, valueDim } = config.recurrent!.delta!;
   const { hiddenSize } = config;
   const each = heads / keyHeads;
@@ -114,7 +140,9 @@ const headwise: LoadProjections = ({ config, weights }, prefix) => {
   };
   const values = each * valueDim;
   return {
-    values: weights.columns(kinds('in_proj_qkvz', [keyDim, keyDim, values, values]), hiddenSize),
+    values: weights.has(`${prefix}.in_proj_qkvz`)
+      ? weights.columns(kinds('in_proj_qkvz', [keyDim, keyDim, values, values]), hiddenSize)
+      : valuesOfAllHeads(context, prefix),
     gates: weights.deciders(kinds('in_proj_ba', [each, each]), hiddenSize),
   };
 };

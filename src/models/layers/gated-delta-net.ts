@@ -21,7 +21,7 @@ export interface DeltaProjections {
   readonly gates: ColumnParallelLinear;
 }
 
-/** @param prefix of the names of its tensors: conv1d, A_log, dt_bias, norm, out_proj. */
+/** @param prefix of the names of its tensors: conv1d, A_log (or rates), dt_bias, norm, out_proj. */
 export function gatedDeltaNet(
   context: LayerContext,
   layer: number,
@@ -35,7 +35,7 @@ export function gatedDeltaNet(
   const net = new DeltaHeads(context, layer, {
     ...projections,
     convolution: weights.taps(`${prefix}.conv1d.weight`, shared, config.recurrent!.taps),
-    rates: weights.ownNumbers(`${prefix}.A_log`, heads, (log) => -Math.exp(log)),
+    rates: ratesOf(context, prefix, heads),
     rateBias: weights.ownNumbers(`${prefix}.dt_bias`, heads),
     norm: weights.vector(`${prefix}.norm.weight`, valueDim),
     // A query is divided by the square root of its width, too.
@@ -48,6 +48,13 @@ export function gatedDeltaNet(
     inner: (step, h) => net.apply(step, h),
     output,
   });
+}
+
+/** Published as logarithms, of which converters make the rates. */
+function ratesOf({ weights }: LayerContext, prefix: string, heads: number): Vector {
+  const converted = `${prefix}.rates`;
+  if (weights.hasVector(converted)) return weights.ownNumbers(converted, heads);
+  return weights.ownNumbers(`${prefix}.A_log`, heads, (log) => -Math.exp(log));
 }
 
 interface DeltaParts extends DeltaProjections {

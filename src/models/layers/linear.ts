@@ -34,7 +34,7 @@ export class ColumnParallelLinear {
   }
 }
 
-/** Several column-parallel projections of one input: one product for all of them, or one for each. */
+/** Several column-parallel projections of one input: one product for all of them, or one for some neighbours each. */
 export class ColumnParallelLinears {
   readonly #products: readonly ColumnParallelLinear[];
 
@@ -48,8 +48,13 @@ export class ColumnParallelLinears {
 
   /** h [tokens, k] in `inputDType` -> of each projection f32 [tokens, width]. */
   apply(step: ProductStep, h: Tensor, widths: readonly number[]): readonly Tensor[] {
-    const outputs = this.#products.map((product) => product.apply(step, h));
-    return outputs.length === 1 ? step.ops.split(outputs[0]!, widths) : outputs;
+    let next = 0;
+    return this.#products.flatMap((product) => {
+      const output = product.apply(step, h);
+      const first = next;
+      for (let rest = output.cols; rest > 0; next += 1) rest -= widths[next]!;
+      return next === first + 1 ? output : step.ops.split(output, widths.slice(first, next));
+    });
   }
 }
 

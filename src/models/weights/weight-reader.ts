@@ -127,9 +127,11 @@ export class WeightReader {
   columns(projections: readonly Projection[], k: number): ColumnParallelLinears {
     const own = projections.flatMap((projection) => this.#ownRows(projection));
     const parts = this.#parts(own, k);
-    const products = hasMixedBlocks(parts)
-      ? own.map((projection, i) => this.#column([projection], [parts[i]!], k))
-      : [this.#column(own, parts, k)];
+    const starts = startsOfFormats(parts);
+    const products = starts.map((first, run) => {
+      const end = starts[run + 1];
+      return this.#column(own.slice(first, end), parts.slice(first, end), k);
+    });
     return new ColumnParallelLinears(products);
   }
 
@@ -148,10 +150,11 @@ export class WeightReader {
 
   /** Routers of mixtures, and gates of heads, stay in the format to compute in: they decide, and are small. */
   deciders(projections: readonly Projection[], k: number): ColumnParallelLinear {
-    const parts = this.#parts(
+    const stored = this.#parts(
       projections.flatMap((projection) => this.#ownRows(projection)),
       k,
     );
+    const parts = hasMixedBlocks(stored) ? stored.map((part) => this.#widened.widen(part)) : stored;
     return new ColumnParallelLinear(
       this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype))),
     );
@@ -473,8 +476,13 @@ function sum(numbers: readonly number[]): number {
 
 /** Whether some are blocks, and not all of them of one format. */
 function hasMixedBlocks(parts: readonly LinearPart[]): boolean {
+  return startsOfFormats(parts).length > 1;
+}
+
+/** Where neighbours that are in blocks of one format, or in none, begin. */
+function startsOfFormats(parts: readonly LinearPart[]): number[] {
   const formats = parts.map(({ weight }) => (weight.kind === 'blocks' ? weight.format : null));
-  return formats.some((format) => format !== formats[0]);
+  return [...formats.keys()].filter((i) => i === 0 || formats[i] !== formats[i - 1]);
 }
 
 /** Null for floats, which may be brought to any format. */

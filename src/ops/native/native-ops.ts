@@ -457,7 +457,7 @@ export class NativeOps implements Ops {
   }
 
   gatedDelta(tokens: DeltaTokens, step: StepInputs, rule: DeltaRule): Tensor {
-    const { layer, first, keyHeads, keyDim, heads, valueDim } = rule;
+    const { layer, first, keyHeads, keyDim, heads, valueDim, isTiled } = rule;
     const { id, numTokens: rows } = this.#own('gatedDelta', step, NativeStepInputs);
     const argsOfInput = (name: keyof DeltaTokens, cols: number) =>
       argsOf(expectTensor('gatedDelta', name, tokens[name], { rows, cols, dtype: 'f32' }));
@@ -471,7 +471,7 @@ export class NativeOps implements Ops {
     const rates = this.#own('gatedDelta', rule.rates, NativeVector).index;
     const rateBias = this.#own('gatedDelta', rule.rateBias, NativeVector).index;
     const out = this.#arena.allocate(rows, heads * valueDim, 'f32');
-    const numbers = [layer, first, keyHeads, keyDim, heads, valueDim, rates, rateBias] as const;
+    const numbers = [layer, first, keyHeads, keyDim, heads, valueDim, isTiled, rates, rateBias] as const;
     this.#guard(() => this.#native.gatedDelta(id, ...numbers, ...inputs, ...argsOf(out)));
     return out;
   }

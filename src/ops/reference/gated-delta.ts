@@ -7,7 +7,7 @@ import type { RefStepInputs } from './step-inputs.ts';
 import { expectVector } from './vector.ts';
 
 export function gatedDelta(tokens: DeltaTokens, step: RefStepInputs, rule: DeltaRule): RefTensor {
-  const { keyHeads, keyDim, heads, valueDim } = rule;
+  const { keyHeads, keyDim, heads, valueDim, isTiled } = rule;
   const expected = (cols: number) => ({ rows: step.numTokens, cols, dtype: 'f32' }) as const;
   const q = expectTensor('gatedDelta', 'q', tokens.q, expected(keyHeads * keyDim));
   const k = expectTensor('gatedDelta', 'k', tokens.k, expected(keyHeads * keyDim));
@@ -20,7 +20,7 @@ export function gatedDelta(tokens: DeltaTokens, step: RefStepInputs, rule: Delta
   for (const { firstRow, endRow, state, saves } of step.statesOf('gatedDelta', rule, headStatesWidth(rule))) {
     for (let row = firstRow; row < endRow; row++) {
       for (let head = 0; head < heads; head++) {
-        const keyHead = Math.floor((head * keyHeads) / heads);
+        const keyHead = isTiled ? head % keyHeads : Math.floor((head * keyHeads) / heads);
         const key = (x: RefTensor) => x.row(row).subarray(keyHead * keyDim, (keyHead + 1) * keyDim);
         const value = (x: RefTensor) => x.row(row).subarray(head * valueDim, (head + 1) * valueDim);
         const decay = Math.exp(rates[head]! * softplus(forgetting.row(row)[head]! + rateBias[head]!));

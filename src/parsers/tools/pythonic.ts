@@ -16,15 +16,9 @@ export const pythonic: ToolFormat = {
   *read(reader, writer, tools) {
     const names = namesOf(tools);
     const isTagged = yield* reader.takeIf(BEGIN);
-    const first = yield* reader.attempt(() => readHead(reader, names, true));
-    if (first === null) {
-      if (isTagged) writer.content(BEGIN);
-    } else {
-      for (let head: PythonCallHead | null = first; head !== null; head = yield* readNext(reader, names)) {
-        yield* readPythonArguments(reader, writer, head);
-      }
-      if (isTagged) yield* reader.takeIf(END);
-    }
+    const isList = yield* readPythonList(reader, writer, names);
+    if (isTagged && isList) yield* reader.takeIf(END);
+    else if (isTagged) writer.content(BEGIN);
     yield* reader.copyUntil([], (text) => writer.content(text));
   },
   writing: {
@@ -36,6 +30,19 @@ export const pythonic: ToolFormat = {
     end: ']',
   },
 };
+
+/** `[f(a=1), g()]`; false, and nothing is read, where there is no such list. */
+export function* readPythonList(
+  reader: TextReader,
+  writer: AnswerWriter,
+  names: ReadonlySet<string>,
+): Reading<boolean> {
+  const first = yield* reader.attempt(() => readHead(reader, names, true));
+  for (let head = first; head !== null; head = yield* readNext(reader, names)) {
+    yield* readPythonArguments(reader, writer, head);
+  }
+  return first !== null;
+}
 
 interface PythonCallHead {
   readonly name: string;
@@ -113,7 +120,7 @@ function* readArgumentName(reader: TextReader): Reading<string | null> {
 
 function* readWord(reader: TextReader): Reading<string> {
   let word = '';
-  for (let char = yield* reader.peek(); /^[\w.]$/.test(char); char = yield* reader.peek()) {
+  for (let char = yield* reader.peek(); /^[\w.-]$/.test(char); char = yield* reader.peek()) {
     word += char;
     reader.advance(1);
   }

@@ -11,6 +11,8 @@ import { RankLink } from './rank-link.ts';
 
 /** Between two looks whether followers have loaded an adapter. */
 const PAUSE_MS = 1;
+/** How long they may still load it when rank 0 has it. */
+const ADAPTER_DEADLINE_MS = 120_000;
 const NOBODY_WAKES = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
 
 export class Followers {
@@ -100,9 +102,14 @@ export class Followers {
     this.#adaptersDone = [];
     this.send({ type: 'loadAdapter', spec });
     const outcome = yield* outcomeOf(own);
+    const deadline = performance.now() + ADAPTER_DEADLINE_MS;
     while (this.#adaptersDone.length < this.#links.length) {
       Atomics.wait(NOBODY_WAKES, 0, 0, PAUSE_MS);
       if (this.hearFailure() !== null) throw this.#failure;
+      if (performance.now() > deadline) {
+        const seconds = ADAPTER_DEADLINE_MS / 1000;
+        this.#fail(new Error(`other ranks have not loaded the adapter ${seconds} s after rank 0`));
+      }
       yield;
     }
     const refusal = this.#adaptersDone.find((error) => error !== null);

@@ -13,7 +13,8 @@ export interface GgufArchitecture {
   readonly headDim?: (keys: GgufKeys) => number;
   /**
    * Modules of a layer that are named in another way than in LAYER_MODULES, or not there: GGUF's name to the original's. `*` stands for
-   * the expert, or the head, of whose matrices GGUF makes one tensor. A name that ends in .weight or .bias is that of one tensor.
+   * the expert, or the head, of whose matrices GGUF makes one tensor. A name that ends in .weight or .bias is that of one tensor, and
+   * so is a name of which there is neither.
    */
   readonly modules?: Readonly<Record<string, string>>;
   /** Where names differ from MODEL_MODULES, and what the names of layers begin with in the place of LAYERS. */
@@ -21,7 +22,7 @@ export interface GgufArchitecture {
   readonly layers?: string;
   /** Converted so that matrices, which the original publishes as [inputs, outputs], are [outputs, inputs]. */
   readonly hasTurnedMatrices?: boolean;
-  /** Converted so that weights of norms, which the original publishes as what they differ from 1, are whole. */
+  /** Converted so that weights of norms, which the original publishes as what they differ from 1, are whole; those of linear attention are. */
   readonly hasNormsFrom0?: boolean;
   /** Converted so that the two halves of each head of queries and keys take turns. */
   readonly hasPairedHeads?: boolean;

@@ -1,9 +1,11 @@
 // How GGUF names what svc knows: for each architecture its name and fields in config.json, and its tensors. The original's checkpoints
-// and config.json are the common language; to add an architecture is to add its line here, or to gguf-mixtures.ts.
+// and config.json are the common language; to add an architecture is to add its line here, to gguf-mixtures.ts or to
+// gguf-recurrent.ts.
 
 import type { GgufArchitecture } from './gguf-architecture.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 import { ernieBias, GGUF_MIXTURES, graniteFactors } from './gguf-mixtures.ts';
+import { GGUF_RECURRENT } from './gguf-recurrent.ts';
 
 /** Norms before and behind both blocks. */
 const SANDWICH: Readonly<Record<string, string>> = {
@@ -188,4 +190,5 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   },
   chatglm,
   ...GGUF_MIXTURES,
+  ...GGUF_RECURRENT,
 };

@@ -33,10 +33,10 @@ export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Recor
     architectures: [name(keys)],
     vocab_size: keys.shapeOf('token_embd.weight')?.[0],
     hidden_size: keys.need('embedding_length'),
-    intermediate_size: keys.need('feed_forward_length'),
-    num_hidden_layers: keys.need('block_count'),
+    intermediate_size: widthOf(keys),
+    num_hidden_layers: keys.numLayers,
     num_attention_heads: keys.need('attention.head_count'),
-    num_key_value_heads: keys.ofModel('attention.head_count_kv'),
+    num_key_value_heads: keys.kvHeads,
     head_dim: headDim,
     max_position_embeddings: keys.need('context_length'),
     rms_norm_eps: keys.ofModel('attention.layer_norm_rms_epsilon'),
@@ -51,6 +51,12 @@ export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Recor
     quantization_config: isQuantized ? { quant_method: 'gguf' } : null,
     ...fields?.(keys),
   };
+}
+
+/** Of MLPs, which models have no need to say that have experts in all layers. */
+function widthOf(keys: GgufKeys): number {
+  const width = keys.ofModel('feed_forward_length') ?? keys.ofModel('expert_feed_forward_length');
+  return width ?? keys.need('feed_forward_length');
 }
 
 /** Of queries and keys, which is that of values in all models that svc serves so. */

@@ -56,11 +56,14 @@ export class GgufKeys {
 
   /** A number of the architecture; a list that says the same of each layer is such a number, too. */
   ofModel(key: string): number | null {
+    const list = this.ofLayers(key);
+    return list ? this.#same(key, list) : this.number(`${this.architecture}.${key}`);
+  }
+
+  /** A number of each layer; null where there is one for all, or none. */
+  ofLayers(key: string): number[] | null {
     const name = `${this.architecture}.${key}`;
-    if (typeof this.#metadata.get(name) !== 'object') return this.number(name);
-    const [first, ...others] = this.numbers(name) ?? [];
-    if (first !== undefined && others.every((other) => other === first)) return first;
-    throw new ModelLoadError(`${this.path}: ${name} differs between layers, which svc does not serve`);
+    return typeof this.#metadata.get(name) === 'object' ? this.numbers(name) : null;
   }
 
   /** @throws ModelLoadError where the key is missing. */
@@ -70,6 +73,18 @@ export class GgufKeys {
     throw new ModelLoadError(
       `${this.path}: the key ${this.architecture}.${key} is missing; convert the model again`,
     );
+  }
+
+  /** Blocks that guess tokens ahead are counted as well, and come last. */
+  get numLayers(): number {
+    return this.need('block_count') - (this.ofModel('nextn_predict_layers') ?? 0);
+  }
+
+  /** Of each layer that has attention; the others have 0. */
+  get kvHeads(): number | null {
+    const key = 'attention.head_count_kv';
+    const list = this.ofLayers(key)?.filter((count) => count !== 0);
+    return list ? this.#same(key, list) : this.ofModel(key);
   }
 
   /** Some converters write 0 for none. */
@@ -125,6 +140,13 @@ export class GgufKeys {
       );
     }
     return [...readTensor(wholeTensor({ ...tensor, name, dtype: 'f32' }), 'f32')];
+  }
+
+  #same(key: string, [first, ...others]: readonly number[]): number {
+    if (first !== undefined && others.every((other) => other === first)) return first;
+    throw new ModelLoadError(
+      `${this.path}: ${this.architecture}.${key} differs between layers, which svc does not serve`,
+    );
   }
 
   #list(key: string): GgufList | null {

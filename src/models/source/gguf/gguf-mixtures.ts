@@ -14,7 +14,7 @@ const QWEN_EXPERTS: Readonly<Record<string, string>> = {
 };
 
 function layersOf(keys: GgufKeys): number[] {
-  return Array.from({ length: Math.min(keys.need('block_count'), MOST_LAYERS) }, (_, layer) => layer);
+  return Array.from({ length: Math.min(keys.numLayers, MOST_LAYERS) }, (_, layer) => layer);
 }
 
 function hasExperts(keys: GgufKeys, layer: number): boolean {
@@ -27,6 +27,21 @@ function qwenExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
     num_experts: keys.ofModel('expert_count'),
     num_experts_per_tok: keys.ofModel('expert_used_count'),
     moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
+  };
+}
+
+export const QWEN_SHARED_EXPERTS: Readonly<Record<string, string>> = {
+  ...QWEN_EXPERTS,
+  ffn_gate_inp_shexp: 'mlp.shared_expert_gate',
+  ffn_gate_shexp: 'mlp.shared_expert.gate_proj',
+  ffn_up_shexp: 'mlp.shared_expert.up_proj',
+  ffn_down_shexp: 'mlp.shared_expert.down_proj',
+};
+
+export function qwenSharedExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
+  return {
+    ...qwenExperts(keys),
+    shared_expert_intermediate_size: keys.ofModel('expert_shared_feed_forward_length'),
   };
 }
 
@@ -122,16 +137,11 @@ const qwen3moe: GgufArchitecture = {
 
 const glm4Moe: GgufArchitecture = {
   name: () => 'Glm4MoeForCausalLM',
-  fields: (keys) => {
-    const drafts = keys.ofModel('nextn_predict_layers') ?? 0;
-    return {
-      ...groupedExperts(keys),
-      // Blocks that guess tokens ahead are behind the layers.
-      num_hidden_layers: keys.need('block_count') - drafts,
-      num_nextn_predict_layers: drafts,
-      use_qk_norm: keys.hasTensor('blk.0.attn_q_norm.weight'),
-    };
-  },
+  fields: (keys) => ({
+    ...groupedExperts(keys),
+    num_nextn_predict_layers: keys.ofModel('nextn_predict_layers'),
+    use_qk_norm: keys.hasTensor('blk.0.attn_q_norm.weight'),
+  }),
   modules: { post_attention_norm: 'post_attention_layernorm', ...GROUPED_EXPERTS },
 };
 
@@ -187,18 +197,8 @@ const ernieMoe: GgufArchitecture = {
 export const GGUF_MIXTURES: Readonly<Record<string, GgufArchitecture>> = {
   qwen2moe: {
     name: () => 'Qwen2MoeForCausalLM',
-    fields: (keys) => ({
-      ...qwenExperts(keys),
-      norm_topk_prob: false,
-      shared_expert_intermediate_size: keys.ofModel('expert_shared_feed_forward_length'),
-    }),
-    modules: {
-      ...QWEN_EXPERTS,
-      ffn_gate_inp_shexp: 'mlp.shared_expert_gate',
-      ffn_gate_shexp: 'mlp.shared_expert.gate_proj',
-      ffn_up_shexp: 'mlp.shared_expert.up_proj',
-      ffn_down_shexp: 'mlp.shared_expert.down_proj',
-    },
+    fields: (keys) => ({ ...qwenSharedExperts(keys), norm_topk_prob: false }),
+    modules: QWEN_SHARED_EXPERTS,
   },
   qwen3moe,
   qwen3vlmoe: qwen3moe,

@@ -52,52 +52,55 @@ function* publishedAs(
   heads: Heads,
 ): Generator<[string, StoredTensor]> {
   const { modelModules = MODEL_MODULES, hasPairedHeads, hasNormsFrom0, hasTurnedMatrices } = architecture;
-  const [, layer, module = '', kind] = /^(?:blk\.(\d+)\.)?(.+)\.(weight|bias)$/.exec(name) ?? [];
-  const added = hasNormsFrom0 && module.endsWith('norm') ? 1 : 0;
+  const [, layer, module = '', ending = ''] = /^(?:blk\.(\d+)\.)?(.+?)(\.weight|\.bias)?$/.exec(name) ?? [];
+  const added = hasNormsFrom0 && module.endsWith('norm') && module !== 'ssm_norm' ? 1 : 0;
   if (layer === undefined) {
     yield [
-      Object.hasOwn(modelModules, module) ? `${modelModules[module]}.${kind}` : name,
+      Object.hasOwn(modelModules, module) ? `${modelModules[module]}${ending}` : name,
       { ...tensor, added },
     ];
     return;
   }
   if (architecture.joinsQkv && module === 'attn_qkv') {
     for (const [part, own] of qkvOf(tensor, heads)) {
-      yield [nameInLayer(architecture, layer, part, kind!), own];
+      yield [nameInLayer(architecture, layer, part, ending), own];
     }
     return;
   }
-  const original = nameInLayer(architecture, layer, module, kind!);
+  const original = nameInLayer(architecture, layer, module, ending);
   if (original.includes('*')) {
     yield* partsOf(original, tensor);
-    return;
-  }
-  // A matrix of one row, which converters write as a vector.
-  if (original.endsWith('shared_expert_gate.weight') && tensor.shape.length === 1) {
-    yield [original, { ...tensor, shape: [1, ...tensor.shape] }];
     return;
   }
   if (hasPairedHeads && PAIRED_MODULES.includes(module))
     yield [original, { ...tensor, pairedRows: heads.dim }];
   else if (hasTurnedMatrices && tensor.shape.length === 2) yield [original, { ...tensor, isTurned: true }];
-  else yield [original, { ...tensor, added }];
+  else yield [original, { ...tensor, shape: publishedShape(original, tensor.shape), added }];
+}
+
+/** Converters leave out dimensions of one: the row of a matrix that has one, and what a channel of a convolution sees of others. */
+function publishedShape(name: string, shape: readonly number[]): readonly number[] {
+  const [rows = 0, ...columns] = shape;
+  if (name.endsWith('shared_expert_gate.weight') && shape.length === 1) return [1, rows];
+  if (/\bconv(1d)?\.weight$/.test(name) && shape.length === 2) return [rows, 1, ...columns];
+  return shape;
 }
 
 function nameInLayer(
   { modules = {}, layers = LAYERS }: Pick<GgufArchitecture, 'modules' | 'layers'>,
   layer: string,
   module: string,
-  kind: string,
+  ending: string,
 ): string {
-  const ofTensor = `${module}.${kind}`;
+  const ofTensor = `${module}${ending}`;
   // Older converters wrote a tensor for each expert.
   const [, stack, expert] = /^(ffn_(?:gate|up|down))\.(\d+)$/.exec(module) ?? [];
   if (expert !== undefined) {
-    return nameInLayer({ modules, layers }, layer, `${stack}_exps`, kind).replace('*', expert);
+    return nameInLayer({ modules, layers }, layer, `${stack}_exps`, ending).replace('*', expert);
   }
   if (Object.hasOwn(modules, ofTensor)) return `${layers}.${layer}.${modules[ofTensor]}`;
   const known = Object.hasOwn(modules, module) ? modules : LAYER_MODULES;
-  return `${layers}.${layer}.${Object.hasOwn(known, module) ? known[module] : module}.${kind}`;
+  return `${layers}.${layer}.${Object.hasOwn(known, module) ? known[module] : module}${ending}`;
 }
 
 /** Rows of queries, then those of keys, then as many of values. */

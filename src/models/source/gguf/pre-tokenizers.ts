@@ -26,6 +26,9 @@ function gpt4(digits: string): string {
   return `${ENDINGS}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${SPACES}`;
 }
 
+/** The same with single digits and with marks that belong to the letters before them. */
+const MARKED = `${ENDINGS}|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|${SPACES}`;
+
 /** Words that are cut where lower case becomes upper case, too. */
 function casedWords(endings: string, except = ''): string {
   const [upper, lower] = ['Lu}\\p{Lt', 'Ll'].map((own) => `[\\p{${own}}\\p{Lm}\\p{Lo}\\p{M}${except}]`);
@@ -87,11 +90,13 @@ const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   falcon3: llama3,
   pixtral: llama3,
   'midm-2.0': llama3,
+  lfm2: llama3,
   dbrx: cl100k,
   'smaug-bpe': cl100k,
   'chatglm-bpe': cl100k,
   glm4: cl100k,
   qwen2,
+  qwen35: { ...qwen2, cuts: [MARKED] },
   'deepseek-r1-qwen': qwen2,
   kormo: qwen2,
   megrez: qwen2,
