@@ -13,6 +13,7 @@ import { goldenSection } from './goldens.ts';
 import { hangUpSection } from './hangups.ts';
 import { attentionSection } from './kernels/attention.ts';
 import { int4KernelSection, int8KernelSection, kernelSection } from './kernels/kernels.ts';
+import { statesSection } from './kernels/states.ts';
 import { loadSection } from './load.ts';
 import { loraSection } from './lora.ts';
 import { machineSection, measureMachine } from './machine.ts';
@@ -40,6 +41,7 @@ const SECTIONS = {
   'kernels-int8': int8KernelSection,
   'kernels-int4': int4KernelSection,
   attention: attentionSection,
+  states: statesSection,
   engine: engineSection,
   'engine-int8': int8EngineSection,
   'engine-int4': int4EngineSection,

@@ -114,8 +114,9 @@ export class InferenceEngine {
     this.limits = limits;
     this.#config = config;
     this.constraints = new ConstraintCompiler(this, config.structuredOutputs);
-    const { maxNumSeqs, maxQueuedRequests, dataParallelSize } = config;
-    this.admission = new Admission({ maxNumSeqs: maxNumSeqs * dataParallelSize, maxQueuedRequests });
+    const { maxQueuedRequests, dataParallelSize } = config;
+    const maxNumSeqs = engines.info.maxNumSeqs * dataParallelSize;
+    this.admission = new Admission({ maxNumSeqs, maxQueuedRequests });
     this.adapters = new Adapters(engines, config.lora, engines.adapters);
   }
 

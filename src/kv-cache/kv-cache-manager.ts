@@ -128,6 +128,16 @@ export class KvCacheManager {
     states.ends = ends.map((end) => end * this.#blockSize);
   }
 
+  /** Whether the step that is being planned keeps states from which the sequence can go on: in the next one it has less to compute. */
+  awaitsStates(sequence: CachedSequence): boolean {
+    const snapshots = this.#snapshots;
+    if (snapshots === null) return false;
+    const { numCached, numKnown } = this.#findPrefix(sequence);
+    for (let index = numCached; index < numKnown; index += 1)
+      if (snapshots.isWritten(this.#hashOf(sequence, index))) return true;
+    return false;
+  }
+
   /** What becomes of the states of a sequence in a step that computes its tokens from `firstPosition` up to `end`. */
   planStates(sequence: CachedSequence, firstPosition: number, end: number): StatePlan | null {
     const snapshots = this.#snapshots;

@@ -48,6 +48,11 @@ export class StateSnapshots {
     return this.#known.has(hash);
   }
 
+  /** Whether the step that is being planned writes one. */
+  isWritten(hash: BlockHash): boolean {
+    return this.#written.some((snapshot) => snapshot.hash === hash);
+  }
+
   /** The snapshot of a prefix that has one: it stays until it is read or released. */
   hold(hash: BlockHash): StateSnapshot {
     const snapshot = this.#known.get(hash)!;
@@ -69,7 +74,7 @@ export class StateSnapshots {
 
   /** One that the step writes; null where the prefix has one, or all are in use. The one that was used longest ago gives way. */
   write(hash: BlockHash): StateSnapshot | null {
-    if (this.#known.has(hash) || this.#written.some((snapshot) => snapshot.hash === hash)) return null;
+    if (this.has(hash) || this.isWritten(hash)) return null;
     const snapshot = this.#free.pop() ?? this.#evict();
     if (snapshot === null) return null;
     snapshot.hash = hash;

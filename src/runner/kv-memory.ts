@@ -5,10 +5,11 @@ import type { Model, ModelShape } from '../models/model.ts';
 import { StagedKvCache, StagedModel } from '../models/staged-model.ts';
 import { numKvRows } from '../ops/kv-rows.ts';
 import type { KvCache, KvCacheShape, Ops } from '../ops/ops.ts';
+import { stateBytes } from './kv-budget.ts';
 
 export interface KvMemory {
   readonly cache: KvCache;
-  /** [stages] */
+  /** [stages] Of its blocks and states. */
   readonly bytes: readonly number[];
   /** It for a transfer engine, by stages; empty where no other instance may read it. */
   readonly parts: readonly KvMemoryPart[];
@@ -40,7 +41,10 @@ export function takeKvMemory(
   };
   return {
     cache,
-    bytes: caches.map((one) => shape.blocks * numKvRows(one.shape) * one.layerBlockBytes),
+    bytes: caches.map((one) => {
+      const states = stateBytes({ shape: one.shape, windows: [] }, { numRanks: 1, stage: null });
+      return shape.blocks * numKvRows(one.shape) * one.layerBlockBytes + states;
+    }),
     parts: isShared ? caches.map(part) : [],
     layout: {
       layers: shape.layers,

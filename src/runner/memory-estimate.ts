@@ -7,14 +7,14 @@ import { kvCacheShape } from '../models/decoder.ts';
 import { groupLayers } from '../models/layer-groups.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { BYTES_PER_ELEMENT, type KvDType } from '../ops/dtype.ts';
-import { kvBlockBytes } from './kv-budget.ts';
+import { kvBlockBytes, stateBytes } from './kv-budget.ts';
 
 export interface LoadEstimate {
   /** Null is as published. */
   readonly quantization: Quantization | null;
   readonly weightBytes: number;
   /**
-   * Tokens of the KV cache, all sequences together, for each format of keys and values. Where some layers see less than others,
+   * Tokens of the KV cache, all sequences together, for each format of keys and values, beside one state where layers keep any. Where some layers see less than others,
    * those of one sequence: several that are shorter than the windows have fewer.
    */
   readonly cacheTokens: Readonly<Partial<Record<KvDType, number>>>;
@@ -84,11 +84,12 @@ function cacheTokens(
   const { ofLayers: layerGroups, windows } = groupLayers(config);
   return Object.fromEntries(
     formats.map((format) => {
-      const perToken = kvBlockBytes({
+      const shape = {
         ...kvCacheShape(config, format, { blocks: 1, blockSize: 1, sequences: 1 }),
         layerGroups,
-      });
-      const numBlocks = Math.floor(bytes / perToken);
+      };
+      const states = stateBytes({ shape, windows }, { numRanks: 1, stage: null });
+      const numBlocks = Math.max(0, Math.floor((bytes - states) / kvBlockBytes(shape)));
       return [format, longestSequence({ blockSize: 1, windows }, numBlocks, maxStepTokens)];
     }),
   );

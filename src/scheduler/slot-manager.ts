@@ -73,12 +73,13 @@ export class SlotManager {
 
   /**
    * Lets in the next request of the queue, which may compute up to `maxNewTokens` tokens now.
-   * @returns null where there is none, or no slot or too few blocks for it: those after it wait, too.
+   * @returns null where there is none, no slot or too few blocks for it, or where it had better wait for this step: those after it wait, too.
    */
   admitNext(maxNewTokens: number): Request | null {
     const request = this.#waiting.first;
     if (request === null || this.#numFreeSlots === 0) return null;
     if (maxNewTokens === 0 && !wantsLoad(request)) return null;
+    if (this.#kvCache.awaitsStates(request)) return null;
     if (this.#limits.computesWholePrompts && request.tokens.length > maxNewTokens) return null;
     return this.#admit(request, maxNewTokens) ? request : null;
   }

@@ -1,19 +1,26 @@
 // Models whose layers keep a state of each sequence: what is kept for prompts that begin alike is found, and changes no bit; what such
 // a model cannot do is refused before it is loaded.
 
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import * as z from 'zod';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
+import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { ConfigError } from '../../src/errors.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
+import { TINY_VOCAB_SIZE, tinyTokenizer } from '../fixtures/tiny-tokenizer.ts';
 import { availableBackends } from '../helpers/backends.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
 
+const newFolder = temporaryFolders();
 const DEVICE = availableBackends.find((backend) => backend === 'cpu') ?? 'reference';
 const VOCAB = 96;
 const MAX_TOKENS = 6;
@@ -63,6 +70,24 @@ describe('the states of a prompt', () => {
     const common = textOf(3, 53);
     const prompts = [4, 5, 6].map((seed) => [...common, ...textOf(seed, 20)]);
     expect(prompts.map((prompt, id) => cachedOf(core, requestOf(id, prompt)))).toEqual([0, 0, 48]);
+    core.close();
+  });
+
+  it('are found by prompts that come together and begin alike, as samples of one do', async () => {
+    const core = await start();
+    const prompt = textOf(1, 40);
+    const numCached = new Map<number, number>();
+    const requests = [1, 2, 3].map((id) => requestOf(id, prompt, id));
+    for (const one of requests) core.scheduler.add(one);
+    while (core.hasUnfinished) {
+      for (const { requestId, numCachedTokens } of (core.step() ?? []).flatMap(({ outputs }) => outputs))
+        numCached.set(requestId, numCachedTokens);
+    }
+    expect([...numCached].sort()).toEqual([
+      [1, 0],
+      [2, 32],
+      [3, 32],
+    ]);
     core.close();
   });
 
@@ -145,6 +170,34 @@ it.each(['qwen3-next', 'lfm2'] as const)(
     expect(name === 'lfm2' ? seen.preemptions : seen.fewerSeats).toBeGreaterThan(0);
   },
 );
+
+it('no more sequences are let in than have states', async () => {
+  const folder = newFolder();
+  mkdirSync(folder);
+  const config = z.looseObject({}).parse(JSON.parse(readFileSync(join(FOLDER, 'config.json'), 'utf8')));
+  writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, vocab_size: TINY_VOCAB_SIZE }));
+  writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(tinyTokenizer()));
+  const warnings: string[] = [];
+  const tight = {
+    loadFormat: 'dummy',
+    device: DEVICE,
+    kvCacheMemoryBytes: 2 ** 18,
+    maxQueuedRequests: 0,
+  } as const;
+  const engine = await InferenceEngine.start(
+    { ...ENGINE_DEFAULTS, ...tight, modelPath: folder },
+    { onWarning: (message) => warnings.push(message) },
+  );
+  const { maxNumSeqs } = engine.info;
+  expect(maxNumSeqs).toBeLessThan(ENGINE_DEFAULTS.maxNumSeqs);
+  expect(warnings).toContainEqual(
+    expect.stringMatching(new RegExp(`^${maxNumSeqs} sequences run at the same time`)),
+  );
+  expect(() => {
+    for (let i = 0; i <= maxNumSeqs; i++) engine.admission.open(`caller ${i}`, 1);
+  }).toThrow(`${maxNumSeqs} may run`);
+  await engine.close();
+});
 
 it('layers in stages have the bits of one piece', async () => {
   const requests = [1, 2, 3].map((id) => requestOf(id, textOf(id, 20 * id)));
