@@ -1,12 +1,15 @@
 // How many KV blocks each GPU of several has room for.
 
-import { expect, it } from 'vitest';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { kvCacheShape } from '../../src/models/decoder.ts';
 import type { CacheSize } from '../../src/models/model.ts';
 import { RankShare } from '../../src/models/rank-share.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
-import { kvBlockBytes } from '../../src/runner/kv-budget.ts';
+import { ALONE } from '../../src/ops/ranks.ts';
+import { kvBlockBytes, stateBytes } from '../../src/runner/kv-budget.ts';
 import { KvPlan } from '../../src/runner/kv-plan.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
@@ -34,4 +37,45 @@ it.each([
   };
   const ownBytes = kvBlockBytes(shapeOf({ blocks: 1, blockSize: ENGINE_DEFAULTS.blockSize, sequences: 1 }));
   expect(numBlocks(0) - numBlocks(1000 * ownBytes * numCuts)).toBe(1000);
+});
+
+describe('a model whose layers keep states', () => {
+  const folder = fileURLToPath(new URL('../fixtures/goldens/qwen3-next', import.meta.url));
+  const config = readModelConfig(openModelSource(folder));
+  const shapeOf = (size: CacheSize) => kvCacheShape(config, 'bf16', size);
+  const model = { config, dtype: 'bf16', kvDType: 'bf16', kvCacheShape: shapeOf } as const;
+  const { blockSize } = ENGINE_DEFAULTS;
+  const ofState = stateBytes(
+    { shape: shapeOf({ blocks: 1, blockSize, sequences: 1 }), windows: [null] },
+    { numRanks: 1, stage: null },
+  );
+  const ofBlock = kvBlockBytes(shapeOf({ blocks: 1, blockSize, sequences: 1 }));
+  const planOf = (bytes: number, options: Partial<EngineConfig> = {}) => {
+    const ops = { freeMemory: () => 1e12, deviceMemory: () => null, ranks: ALONE };
+    return new KvPlan({ ...ENGINE_DEFAULTS, kvCacheMemoryBytes: bytes, maxNumSeqs: 8, ...options }, [ops]);
+  };
+
+  it('has as many states as sequences may run, and kept ones, where these take half of the memory at most', () => {
+    expect(planOf(1e9).fittingStates(model)).toBe(8 + 64);
+    expect(planOf(1e9, { enablePrefixCaching: false }).fittingStates(model)).toBe(8);
+    expect(planOf(20 * ofState).fittingStates(model)).toBe(10);
+    expect(planOf(ofState / 2).fittingStates(model)).toBe(1);
+  });
+
+  it('has blocks in what its states leave', () => {
+    const plan = planOf(20 * ofState + 5);
+    plan.numStates = plan.fittingStates(model);
+    expect(plan.numBlocks(model, 64)).toBe(Math.floor((10 * ofState + 5) / ofBlock));
+  });
+
+  it('says how much memory would be enough, its states included', () => {
+    const perRequest = 128 / blockSize;
+    const needed = perRequest * ofBlock + ofState;
+    const plan = planOf(needed - 1);
+    plan.numStates = 1;
+    expect(() => plan.numBlocks(model, 128)).toThrow(`--kv-cache-memory-bytes to at least ${needed} `);
+    const enough = planOf(needed);
+    enough.numStates = 1;
+    expect(enough.numBlocks(model, 128)).toBe(perRequest);
+  });
 });
