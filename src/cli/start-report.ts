@@ -33,6 +33,7 @@ export function startReport(
       'kv cache',
       `${info.numBlocks} blocks of ${info.blockSize} tokens${groupsText(info)} in ${info.kvDType}`,
     ],
+    ...stateRows(info),
     [
       'concurrency',
       `${Number(info.maxConcurrency.toFixed(1))} requests of ${info.maxModelLen} tokens at once`,
@@ -65,6 +66,13 @@ function memoryRows({ ranks }: EngineInfo): readonly (readonly [string, string])
   );
   const areAlike = new Set(parts).size === 1;
   return [['memory', areAlike ? `${parts.length} times ${parts[0]}` : parts.join('; ')]];
+}
+
+function stateRows({ maxNumSeqs, numSnapshots }: EngineInfo): readonly (readonly [string, string])[] {
+  if (numSnapshots === null) return [];
+  return [
+    ['states', `of ${maxNumSeqs} sequences at once, and ${numSnapshots} kept for prompts that begin alike`],
+  ];
 }
 
 function adapterRows({ adapters }: InferenceEngine): readonly (readonly [string, string])[] {

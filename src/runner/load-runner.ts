@@ -136,8 +136,10 @@ async function loadOn(
     takeKvMemory(stages, model, { ...shape, blocks: numBlocks }, config.kvTransfer !== null),
   );
   const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows };
+  const described = describe(about, numBlocks);
   const info: EngineInfo = {
-    ...describe(about, numBlocks),
+    ...described,
+    maxConcurrency: states ? Math.min(described.maxConcurrency, maxNumSeqs) : described.maxConcurrency,
     maxNumSeqs,
     numSnapshots: states?.numSnapshots ?? null,
     ...describeStages(stages, model, kv),

@@ -190,6 +190,7 @@ it('no more sequences are let in than have states', async () => {
   );
   const { maxNumSeqs } = engine.info;
   expect(maxNumSeqs).toBeLessThan(ENGINE_DEFAULTS.maxNumSeqs);
+  expect(engine.info.maxConcurrency).toBeLessThanOrEqual(maxNumSeqs);
   expect(warnings).toContainEqual(
     expect.stringMatching(new RegExp(`^${maxNumSeqs} sequences run at the same time`)),
   );
