@@ -1,6 +1,7 @@
 // Speed of single ops, beside what an H100 was seen to reach (reads of memory, products of bf16).
 
-import { headStatesWidth, type Ops, type StepInputs } from '../../src/ops/ops.ts';
+import type { Ops, StepInputs } from '../../src/ops/ops.ts';
+import { headStatesWidth } from '../../src/ops/states.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { Random } from '../../test/helpers/random.ts';
 import { WeightFile } from '../kernels/weight-file.ts';

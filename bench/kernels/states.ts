@@ -1,7 +1,8 @@
 // Speed of layers that keep a state of each sequence, by themselves: what a token of a prompt takes, which is computed after the one
 // before it; and decode of many sequences against memory reads of their states.
 
-import { headStatesWidth, type Ops, type StepInputs, type Tensor } from '../../src/ops/ops.ts';
+import type { Ops, StepInputs, Tensor } from '../../src/ops/ops.ts';
+import { headStatesWidth } from '../../src/ops/states.ts';
 import { Random } from '../../test/helpers/random.ts';
 import { LimitProbe } from '../beside.ts';
 import { openOps } from '../machine.ts';

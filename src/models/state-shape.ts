@@ -1,6 +1,6 @@
 // How much the layers of a model keep of each sequence in the place of keys and values.
 
-import { headStatesWidth, type StateShape } from '../ops/ops.ts';
+import { headStatesWidth, type StateShape } from '../ops/states.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { RankShare } from './rank-share.ts';
 import type { DeltaConfig, RecurrentConfig, ScanConfig } from './recurrent-config.ts';

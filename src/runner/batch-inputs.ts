@@ -3,14 +3,8 @@
 import type { BlockGroups } from '../kv-cache/block-groups.ts';
 import type { ForwardInputs } from '../models/model.ts';
 import { NO_ADAPTER } from '../ops/lora.ts';
-import {
-  type IdLists,
-  type LogitEdits,
-  NO_SLOT,
-  type SamplingRows,
-  type StateArrays,
-  type TokenMasks,
-} from '../ops/ops.ts';
+import { type IdLists, type LogitEdits, NO_SLOT, type SamplingRows, type TokenMasks } from '../ops/ops.ts';
+import type { StateArrays } from '../ops/states.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';

@@ -2,8 +2,9 @@
 
 import { describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
-import { headStatesWidth, type KvCache, NO_SLOT, type Ops, type Tensor } from '../../src/ops/ops.ts';
+import { type KvCache, NO_SLOT, type Ops, type Tensor } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { headStatesWidth } from '../../src/ops/states.ts';
 import { BF16_ROUNDING, dtypes, expectClose, Random } from './native-backends.ts';
 import { beginStep } from './steps.ts';
 

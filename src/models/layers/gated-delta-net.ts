@@ -2,7 +2,8 @@
 // values before, and what is read of it passes a gate. Ranks share the heads.
 // Source: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024.
 
-import type { Convolution, DeltaRule, Tensor } from '../../ops/ops.ts';
+import type { Tensor } from '../../ops/ops.ts';
+import type { Convolution, DeltaRule } from '../../ops/states.ts';
 import type { Vector } from '../../ops/weights.ts';
 import { convolutionWidth, deltaChannels, shareOfDelta } from '../state-shape.ts';
 import type { Block, LayerContext } from './layer.ts';

@@ -2,7 +2,8 @@
 // read passes a gate, and then a norm. The norm is over all heads, so that ranks do not share them.
 // Source: Dao and Gu, "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality", 2024.
 
-import type { Convolution, SelectiveScan, Tensor } from '../../ops/ops.ts';
+import type { Tensor } from '../../ops/ops.ts';
+import type { Convolution, SelectiveScan } from '../../ops/states.ts';
 import { convolutionWidth, scanChannels } from '../state-shape.ts';
 import type { LoadBlock } from './layer.ts';
 import { productBlock } from './product-block.ts';

@@ -12,8 +12,6 @@ import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
   AttentionOptions,
-  Convolution,
-  DeltaRule,
   DeltaTokens,
   DeviceMemory,
   Gate,
@@ -30,7 +28,6 @@ import type {
   SamplingRows,
   ScanTokens,
   Scope,
-  SelectiveScan,
   StageLink,
   StepArrays,
   StepInputs,
@@ -41,6 +38,7 @@ import type {
   VocabularyRange,
 } from '../ops.ts';
 import type { RankPlace } from '../ranks.ts';
+import type { Convolution, DeltaRule, SelectiveScan } from '../states.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { paddedBatchSize } from './batch-sizes.ts';
 import { asOpsError } from './native-errors.ts';

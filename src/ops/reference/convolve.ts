@@ -1,6 +1,7 @@
 // Convolutions over time of the reference backend.
 
-import type { Convolution, Tensor } from '../ops.ts';
+import type { Tensor } from '../ops.ts';
+import type { Convolution } from '../states.ts';
 import { ACTIVATIONS } from './elementwise.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
 import type { RefStepInputs } from './step-inputs.ts';

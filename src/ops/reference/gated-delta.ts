@@ -1,7 +1,8 @@
 // The gated delta rule of the reference backend, token by token.
 
-import type { DeltaRule, DeltaTokens } from '../ops.ts';
-import { headStatesWidth } from '../ops.ts';
+import type { DeltaTokens } from '../ops.ts';
+import type { DeltaRule } from '../states.ts';
+import { headStatesWidth } from '../states.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
 import type { RefStepInputs } from './step-inputs.ts';
 import { expectVector } from './vector.ts';

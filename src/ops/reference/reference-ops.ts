@@ -11,8 +11,6 @@ import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
   Activation,
   AttentionOptions,
-  Convolution,
-  DeltaRule,
   DeltaTokens,
   Gate,
   GatedActivation,
@@ -28,7 +26,6 @@ import type {
   SamplingRows,
   ScanTokens,
   Scope,
-  SelectiveScan,
   StageLink,
   StepArrays,
   StepInputs,
@@ -41,6 +38,7 @@ import type {
 import { NO_TOKEN } from '../ops.ts';
 import { ALONE } from '../ranks.ts';
 import { readTensor } from '../read-tensor.ts';
+import type { Convolution, DeltaRule, SelectiveScan } from '../states.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { attention } from './attention.ts';
 import { convolve } from './convolve.ts';

@@ -1,6 +1,7 @@
 // The selective scan of the reference backend, token by token.
 
-import { headStatesWidth, type ScanTokens, type SelectiveScan } from '../ops.ts';
+import type { ScanTokens } from '../ops.ts';
+import { headStatesWidth, type SelectiveScan } from '../states.ts';
 import { softplus } from './gated-delta.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
 import type { RefStepInputs } from './step-inputs.ts';

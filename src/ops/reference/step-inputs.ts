@@ -7,12 +7,10 @@ import {
   type KvCache,
   type KvCacheShape,
   NO_SLOT,
-  type StateArrays,
-  type StatePlace,
-  type StateShape,
   type StepArrays,
   type StepInputs,
 } from '../ops.ts';
+import type { StateArrays, StatePlace, StateShape } from '../states.ts';
 import { RefKvCache } from './kv-cache.ts';
 
 /** The rows of a sequence, and what a layer keeps of it: before the first one, and behind the last one. */
