@@ -46,6 +46,8 @@ describe('a GGUF file in the names of the format', () => {
     ['Qwen3-VL', 'qwen3-vl', 'qwen3-vl', 'float32'],
     ['Qwen3-VL with experts', 'qwen3-vl-moe', 'qwen3-vl-moe', 'float32'],
     ['Granite with experts', 'granite-moe-shared', 'granite-moe-shared', 'float32'],
+    ['Granite 4 with Mamba-2', 'granite-hybrid-mamba', 'granite-hybrid-mamba', 'float32'],
+    ['Granite 4 without experts', 'granite-hybrid-dense', 'granite4', 'float32'],
     ['LFM2', 'lfm2', 'lfm2', 'float32'],
     ['LFM2 with biases', 'lfm2-bias', 'lfm2-bias', 'float32'],
     ['LFM2 with experts', 'lfm2-moe', 'lfm2-moe', 'float32'],

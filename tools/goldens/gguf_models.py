@@ -272,17 +272,51 @@ def granite_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.nda
     writer.add_expert_used_count(config["num_experts_per_tok"])
     writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
     heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+    # In the names of other models, which the package maps to the same.
+    names = {"block_sparse_moe": "mlp.experts", "shared_mlp": "mlp.shared_experts"}
+    if not config["num_local_experts"]:
+        names = {"shared_mlp": "mlp"}
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}"
         for name, count in heads.items():
             key = f"{prefix}.self_attn.{name}.weight"
-            rows = tensors[key].reshape(count, 2, -1, tensors[key].shape[1])
-            tensors[key] = rows.swapaxes(1, 2).reshape(tensors[key].shape)
-        # In the names of other models, which the package maps to the same.
-        for ours, theirs in (("block_sparse_moe", "mlp.experts"), ("shared_mlp", "mlp.shared_experts")):
+            if key in tensors:
+                rows = tensors[key].reshape(count, 2, -1, tensors[key].shape[1])
+                tensors[key] = rows.swapaxes(1, 2).reshape(tensors[key].shape)
+        for ours, theirs in names.items():
             both = tensors.pop(f"{prefix}.{ours}.input_linear.weight")
             gate, up = np.split(both, 2, axis=-2)
             tensors[f"{prefix}.{theirs}.gate_proj.weight"], tensors[f"{prefix}.{theirs}.up_proj.weight"] = gate, up
+            if theirs == "mlp":
+                tensors[f"{prefix}.mlp.down_proj.weight"] = tensors.pop(f"{prefix}.{ours}.output_linear.weight")
+
+
+def granite_hybrid(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    granite_moe(writer, config, tensors)
+    heads, groups = config["mamba_n_heads"], config["mamba_n_groups"]
+    attends = [kind == "attention" for kind in config["layer_types"]]
+    writer.add_head_count_kv([config["num_key_value_heads"] if does else 0 for does in attends])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+    writer.add_rope_scaling_finetuned(config["position_embedding_type"] == "rope")
+    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+    writer.add_ssm_state_size(config["mamba_d_state"])
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_inner_size(heads * config["mamba_d_head"])
+    writer.add_ssm_time_step_rank(heads)
+    for layer, does in enumerate(attends):
+        if does:
+            continue
+        prefix = f"model.layers.{layer}.mamba"
+        tensors[f"{prefix}.dt_proj.bias"] = tensors.pop(f"{prefix}.dt_bias")
+        rates = -np.exp(tensors[f"{prefix}.A_log"].astype(np.float64)).astype(np.float32)
+        norm, taps = tensors[f"{prefix}.norm.weight"], tensors[f"{prefix}.conv1d.weight"]
+        for name, numbers in (
+            ("A_log", rates[:, None]),
+            ("D", tensors[f"{prefix}.D"][:, None]),
+            ("norm.weight", norm.reshape(groups, -1)),
+            ("conv1d.weight", taps.squeeze(1)),
+        ):
+            tensors[f"{prefix}.{name}"] = Stored(np.ascontiguousarray(numbers), GGMLQuantizationType.F32)
 
 
 def tiled(rows: np.ndarray, key_heads: int, heads: int, width: int) -> np.ndarray:
@@ -453,6 +487,9 @@ MODELS = {
     "qwen3-vl": ("qwen3-vl", MODEL_ARCH.QWEN3VL, plain),
     "qwen3-vl-moe": ("qwen3-vl-moe", MODEL_ARCH.QWEN3VLMOE, qwen3_vl_moe),
     "granite-moe-shared": ("granite-moe-shared", MODEL_ARCH.GRANITE_MOE, granite_moe),
+    "granite-hybrid-mamba": ("granite-hybrid-mamba", MODEL_ARCH.GRANITE_HYBRID, granite_hybrid),
+    # As the small releases, which have no experts; a converter calls a model without scans by another name.
+    "granite-hybrid-dense": ("granite4", MODEL_ARCH.GRANITE_HYBRID, granite_hybrid),
     "lfm2": ("lfm2", MODEL_ARCH.LFM2, lfm2),
     "lfm2-bias": ("lfm2-bias", MODEL_ARCH.LFM2, lfm2),
     "lfm2-moe": ("lfm2-moe", MODEL_ARCH.LFM2MOE, lfm2),

@@ -6,6 +6,7 @@ import type { Tensor } from '../../ops/ops.ts';
 import type { Convolution, DeltaRule } from '../../ops/states.ts';
 import type { Vector } from '../../ops/weights.ts';
 import { convolutionWidth, deltaChannels, shareOfDelta } from '../state-shape.ts';
+import { forgettingRates } from './forgetting-rates.ts';
 import type { Block, LayerContext } from './layer.ts';
 import type { ColumnParallelLinear, ColumnParallelLinears, RowParallelLinear } from './linear.ts';
 import { productBlock } from './product-block.ts';
@@ -36,7 +37,7 @@ export function gatedDeltaNet(
   const net = new DeltaHeads(context, layer, {
     ...projections,
     convolution: weights.taps(`${prefix}.conv1d.weight`, shared, config.recurrent!.taps),
-    rates: ratesOf(context, prefix, heads),
+    rates: forgettingRates(context, prefix, heads),
     rateBias: weights.ownNumbers(`${prefix}.dt_bias`, heads),
     norm: weights.vector(`${prefix}.norm.weight`, valueDim),
     // A query is divided by the square root of its width, too.
@@ -49,13 +50,6 @@ export function gatedDeltaNet(
     inner: (step, h) => net.apply(step, h),
     output,
   });
-}
-
-/** Published as logarithms, of which converters make the rates. */
-function ratesOf({ weights }: LayerContext, prefix: string, heads: number): Vector {
-  const converted = `${prefix}.rates`;
-  if (weights.hasVector(converted)) return weights.ownNumbers(converted, heads);
-  return weights.ownNumbers(`${prefix}.A_log`, heads, (log) => -Math.exp(log));
 }
 
 interface DeltaParts extends DeltaProjections {

@@ -5,11 +5,12 @@
 import type { Tensor } from '../../ops/ops.ts';
 import type { Convolution, SelectiveScan } from '../../ops/states.ts';
 import { convolutionWidth, scanChannels } from '../state-shape.ts';
+import { forgettingRates } from './forgetting-rates.ts';
 import type { LoadBlock } from './layer.ts';
 import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
 
-/** Names: in_proj, whose rows are gates, x, b, c and steps; conv1d, A_log, dt_bias, D, norm, out_proj. */
+/** Names: in_proj, whose rows are gates, x, b, c and steps; conv1d, A_log (or rates), dt_bias, D, norm, out_proj. */
 export const selectiveScanNet: LoadBlock = (context, layer, prefix) => {
   const { config, weights, cacheLayerOf } = context;
   const { hiddenSize, normEps } = config;
@@ -36,7 +37,7 @@ export const selectiveScanNet: LoadBlock = (context, layer, prefix) => {
     heads,
     headDim: scan.headDim,
     first: convolutionWidth(recurrent, channels),
-    rates: weights.ownNumbers(`${prefix}.A_log`, heads, (log) => -Math.exp(log)),
+    rates: forgettingRates(context, prefix, heads),
     stepBias: weights.ownNumbers(`${prefix}.dt_bias`, heads),
     skips: weights.ownNumbers(`${prefix}.D`, heads),
   };

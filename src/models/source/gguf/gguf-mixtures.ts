@@ -154,23 +154,29 @@ export function graniteFactors(keys: GgufKeys): Readonly<Record<string, unknown>
   };
 }
 
-const graniteMoe: GgufArchitecture = {
-  name: () => 'GraniteMoeForCausalLM',
-  fields: (keys) => ({
+export const GRANITE_EXPERTS: Readonly<Record<string, string>> = {
+  ffn_gate_inp: 'block_sparse_moe.router.layer',
+  ffn_gate_exps: 'block_sparse_moe.experts.*.gate_proj',
+  ffn_up_exps: 'block_sparse_moe.experts.*.up_proj',
+  ffn_down_exps: 'block_sparse_moe.experts.*.down_proj',
+  ffn_gate_shexp: 'shared_mlp.gate_proj',
+  ffn_up_shexp: 'shared_mlp.up_proj',
+  ffn_down_shexp: 'shared_mlp.down_proj',
+};
+
+export function graniteExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
+  return {
     ...graniteFactors(keys),
     num_local_experts: keys.ofModel('expert_count'),
     num_experts_per_tok: keys.ofModel('expert_used_count'),
     shared_intermediate_size: keys.ofModel('expert_shared_feed_forward_length'),
-  }),
-  modules: {
-    ffn_gate_inp: 'block_sparse_moe.router.layer',
-    ffn_gate_exps: 'block_sparse_moe.experts.*.gate_proj',
-    ffn_up_exps: 'block_sparse_moe.experts.*.up_proj',
-    ffn_down_exps: 'block_sparse_moe.experts.*.down_proj',
-    ffn_gate_shexp: 'shared_mlp.gate_proj',
-    ffn_up_shexp: 'shared_mlp.up_proj',
-    ffn_down_shexp: 'shared_mlp.down_proj',
-  },
+  };
+}
+
+const graniteMoe: GgufArchitecture = {
+  name: () => 'GraniteMoeForCausalLM',
+  fields: graniteExperts,
+  modules: GRANITE_EXPERTS,
   hasPairedHeads: true,
 };
 

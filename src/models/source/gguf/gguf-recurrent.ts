@@ -1,8 +1,9 @@
-// Models with layers that keep a state of each sequence, as GGUF names them: linear attention, and short convolutions.
+// Models with layers that keep a state of each sequence, as GGUF names them: linear attention, short convolutions, and
+// selective scans.
 
 import type { GgufArchitecture } from './gguf-architecture.ts';
 import type { GgufKeys } from './gguf-keys.ts';
-import { QWEN_SHARED_EXPERTS, qwenSharedExperts } from './gguf-mixtures.ts';
+import { GRANITE_EXPERTS, graniteExperts, QWEN_SHARED_EXPERTS, qwenSharedExperts } from './gguf-mixtures.ts';
 
 /** Both kinds of layers; a converter writes the rates of forgetting in the place of their logarithms. */
 const HYBRID: Readonly<Record<string, string>> = {
@@ -83,6 +84,52 @@ function lfm2Fields(keys: GgufKeys): Readonly<Record<string, unknown>> {
   };
 }
 
+const graniteHybrid: GgufArchitecture = {
+  name: () => 'GraniteMoeHybridForCausalLM',
+  fields: graniteHybridFields,
+  modules: {
+    ...GRANITE_EXPERTS,
+    // Without experts the MLP for every token is a plain one.
+    ffn_gate: 'shared_mlp.gate_proj',
+    ffn_up: 'shared_mlp.up_proj',
+    ffn_down: 'shared_mlp.down_proj',
+    ssm_in: 'mamba.in_proj',
+    ssm_conv1d: 'mamba.conv1d',
+    ssm_a: 'mamba.rates',
+    'ssm_dt.bias': 'mamba.dt_bias',
+    ssm_d: 'mamba.D',
+    ssm_norm: 'mamba.norm',
+    ssm_out: 'mamba.out_proj',
+  },
+  hasPairedHeads: true,
+};
+
+function graniteHybridFields(keys: GgufKeys): Readonly<Record<string, unknown>> {
+  const attends = keys.ofLayers('attention.head_count_kv')?.map((heads) => heads > 0) ?? [];
+  const [scan, attention] = [`blk.${attends.indexOf(false)}`, `blk.${attends.indexOf(true)}`];
+  const heads = keys.need('ssm.time_step_rank');
+  const experts = graniteExperts(keys);
+  return {
+    ...experts,
+    // Bamba, which is converted under the same name, has none.
+    attention_multiplier: keys.need('attention.scale'),
+    ...(experts.num_local_experts
+      ? {}
+      : { num_local_experts: 0, shared_intermediate_size: keys.need('feed_forward_length') }),
+    layer_types: attends.map((does) => (does ? 'attention' : 'mamba')),
+    // The key says no more than this there.
+    position_embedding_type: keys.flag('granitehybrid.rope.scaling.finetuned') === false ? 'nope' : 'rope',
+    attention_bias: keys.hasTensor(`${attention}.attn_q.bias`),
+    mamba_n_heads: heads,
+    mamba_d_head: keys.need('ssm.inner_size') / heads,
+    mamba_n_groups: keys.need('ssm.group_count'),
+    mamba_d_state: keys.need('ssm.state_size'),
+    mamba_d_conv: keys.need('ssm.conv_kernel'),
+    mamba_conv_bias: keys.hasTensor(`${scan}.ssm_conv1d.bias`),
+    mamba_proj_bias: keys.hasTensor(`${scan}.ssm_in.bias`),
+  };
+}
+
 /** By `general.architecture`. */
 export const GGUF_RECURRENT: Readonly<Record<string, GgufArchitecture>> = {
   qwen3next,
@@ -125,4 +172,5 @@ export const GGUF_RECURRENT: Readonly<Record<string, GgufArchitecture>> = {
     },
     modelModules: LFM2_MODEL,
   },
+  granitehybrid: graniteHybrid,
 };

@@ -78,11 +78,15 @@ function* publishedAs(
   else yield [original, { ...tensor, shape: publishedShape(original, tensor.shape), added }];
 }
 
-/** Converters leave out dimensions of one: the row of a matrix that has one, and what a channel of a convolution sees of others. */
+/**
+ * Converters leave out dimensions of one: the row of a matrix that has one, and what a channel of a convolution sees of others. They make
+ * matrices of the vectors of a scan: a row of each head, or of each group.
+ */
 function publishedShape(name: string, shape: readonly number[]): readonly number[] {
   const [rows = 0, ...columns] = shape;
   if (name.endsWith('shared_expert_gate.weight') && shape.length === 1) return [1, rows];
   if (/\bconv(1d)?\.weight$/.test(name) && shape.length === 2) return [rows, 1, ...columns];
+  if (/\.mamba\.(rates|D|norm\.weight)$/.test(name)) return [shape.reduce((all, size) => all * size, 1)];
   return shape;
 }
 
