@@ -46,8 +46,6 @@ import { BY_FILES, type PoolingChoice } from './pooling/pooling-config.ts';
 import { type NamedTask, withPooling } from './pooling/resolve-pooling.ts';
 
 export const ARCHITECTURES: readonly Architecture[] = [
-  lfm2,
-  lfm2Moe,
   llama,
   mistral,
   mistral3,
@@ -62,6 +60,8 @@ export const ARCHITECTURES: readonly Architecture[] = [
   qwen3Next,
   qwen35,
   qwen35Moe,
+  lfm2,
+  lfm2Moe,
   gptOss,
   deepseekV2,
   deepseekV3,

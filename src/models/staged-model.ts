@@ -42,7 +42,7 @@ export class StagedKvCache implements KvCache {
 
 /** The part of a cache that a stage has: its layers, in those of the groups that these are of. */
 export function stageShape(config: ModelConfig, shape: KvCacheShape, layers: LayerRange): KvCacheShape {
-  const own = ofKind(config, layers, false);
+  const own = kvLayersOf(config, layers);
   const groups = groupsOf(shape, own);
   const layerGroups = ofStage(shape, own).map((group) => groups.indexOf(group));
   const keeping = ofKind(config, layers, true);
@@ -54,6 +54,12 @@ export function stageShape(config: ModelConfig, shape: KvCacheShape, layers: Lay
     layerGroups,
     ...(states && { states }),
   };
+}
+
+/** Those of a stage that have keys and values, among all that have; a stage without any gets memory for one, which nothing uses. */
+function kvLayersOf(config: ModelConfig, layers: LayerRange): LayerRange {
+  const { first, end } = ofKind(config, layers, false);
+  return first < end ? { first, end } : { first: Math.max(0, first - 1), end: Math.max(1, end) };
 }
 
 /** The groups of all layers with keys and values that a stage has layers of, in order. */
@@ -213,7 +219,7 @@ export class StagedModel implements Model {
     const { ops, model, layers, link } = stage;
     const numRows = inputs.positions.length;
     const hidden = link === null ? undefined : ops.receiveHidden(link, numRows, this.config.hiddenSize);
-    const own = ofGroups(inputs, groupsOf(cache.shape, ofKind(this.config, layers, false)));
+    const own = ofGroups(inputs, groupsOf(cache.shape, kvLayersOf(this.config, layers)));
     return model.forward({ ...own, hidden }, cache.stages[index]!);
   }
 }

@@ -2,9 +2,7 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
-import { divideLayers, type LayerRange } from '../models/layer-range.ts';
 import type { ModelConfig } from '../models/model-config.ts';
-import { ofKind } from '../models/recurrent-layers.ts';
 
 /**
  * @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters; where
@@ -37,24 +35,10 @@ function expectNoGeneration({ speculative, kvTransfer, lora }: EngineConfig): vo
   );
 }
 
-function expectStages({ pipelineParallelSize: numStages }: EngineConfig, model: ModelConfig): void {
-  const { numLayers } = model;
-  const param = 'pipeline-parallel-size';
-  if (numStages > numLayers) {
-    throw new ConfigError(
-      `--${param} ${numStages} is more than the ${numLayers} layers of the model: use at most ${numLayers}`,
-      { param },
-    );
-  }
-  const isWithout = (layers: LayerRange): boolean => {
-    const { first, end } = ofKind(model, layers, false);
-    return first === end;
-  };
-  if (!divideLayers(model, numStages).some(isWithout)) return;
+function expectStages({ pipelineParallelSize: numStages }: EngineConfig, { numLayers }: ModelConfig): void {
+  if (numStages <= numLayers) return;
   throw new ConfigError(
-    `--${param} ${numStages} leaves a stage without layers that attend to all tokens: use fewer`,
-    {
-      param,
-    },
+    `--pipeline-parallel-size ${numStages} is more than the ${numLayers} layers of the model: use at most ${numLayers}`,
+    { param: 'pipeline-parallel-size' },
   );
 }

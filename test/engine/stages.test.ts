@@ -93,11 +93,12 @@ describe('a model in stages', () => {
   it.each(architectureGoldens())('answers as in one piece: $name', async ({ folder: modelPath, cases }) => {
     const options = { modelPath, kvCacheMemoryBytes: 2 ** 20, maxNumSeqs: 3 };
     const whole = await start(1, options);
-    const { numLayers, numKvHeads } = readModelConfig(openModelSource(modelPath));
+    const { numLayers, numKvHeads, recurrent } = readModelConfig(openModelSource(modelPath));
     const numStages = Math.min(2, numLayers);
     const inChunks = { ...options, maxNumBatchedTokens: 7 };
     const staged = await start(numStages, inChunks);
-    const numRanks = DEVICE === 'cpu' && numKvHeads > 1 ? 2 : 1;
+    const isShared = numKvHeads > 1 && recurrent?.scan === undefined;
+    const numRanks = DEVICE === 'cpu' && isShared ? 2 : 1;
     const shared = { tensorParallelSize: numRanks, numThreads: numRanks * numStages } as const;
     const ofRanks = numRanks === 1 ? staged : await start(numStages, { ...inChunks, ...shared });
     const requests = cases.map(({ ids }, id) =>

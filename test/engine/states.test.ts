@@ -217,7 +217,6 @@ it.each([
     { speculative: { method: 'ngram', numSpeculativeTokens: 2, promptLookupMin: 1, promptLookupMax: 2 } },
   ],
   ['--kv-transfer-config', { kvTransfer: kvTransferConfig({}) }],
-  ['--pipeline-parallel-size 3', { pipelineParallelSize: 3 }],
 ] as const)('%s is refused before it is loaded', async (option, config) => {
   const started = start(config as Partial<EngineConfig>);
   await expect(started).rejects.toThrow(ConfigError);

@@ -3,12 +3,28 @@
 
 import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
+import { readModelConfig } from '../../src/models/registry.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import { KvEngine } from '../helpers/kv-engine.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { architectureGoldens } from '../models/golden-cases.ts';
 
+const goldens = architectureGoldens().map((golden) => ({
+  ...golden,
+  keepsStates: readModelConfig(openModelSource(golden.folder)).recurrent !== null,
+}));
+
 describe('from one engine to another', needsNative, () => {
-  it.each(architectureGoldens())(
+  it.each(goldens.filter(({ keepsStates }) => keepsStates))(
+    'nothing of $name can go, whose states are no blocks',
+    async ({ folder }) => {
+      await expect(KvEngine.start(folder, 'kv_producer')).rejects.toThrow(
+        '--kv-transfer-config is not available for this model',
+      );
+    },
+  );
+
+  it.each(goldens.filter(({ keepsStates }) => !keepsStates))(
     'the prompts of $name go on as the original does',
     async ({ folder, cases }) => {
       const p = await KvEngine.start(folder, 'kv_producer');
