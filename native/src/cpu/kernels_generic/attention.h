@@ -194,9 +194,18 @@ float weighRow(const KvTile& tile, const float* scores, int scoreStride, float t
   return correction[0];
 }
 
+/// Query rows whose scores are computed together.
+constexpr int kScoreRows = 12;
+constexpr int kAttendRows = smaller(kScoreRows, kRowsOf1);
+constexpr int kAttendPairRows = smaller(kScoreRows, kRowsOf2);
+
+/// Their weights for the tokens of one KV tile.
+template <class Dot>
+using WeightWords = RowWords<Dot, kAttendRows, kKvTile / Dot::kPerWord>;
+
 /// values [R, valueDims] = values * correction + weights · V, for P vectors of dimensions.
 template <class Dot, int R, int P>
-void addValues(const KvTile& tile, size_t rowBytes, const char* weights, const float* corrections, int vector,
+void addValues(const KvTile& tile, size_t rowBytes, const WeightWords<Dot>& weights, const float* corrections, int vector,
                float* values, int valueDims) {
   constexpr int kSteps = kLanes / Dot::kPerWord;
   V16 sum[P][R];
@@ -208,15 +217,15 @@ void addValues(const KvTile& tile, size_t rowBytes, const char* weights, const f
   for (int t = 0; t < tile.count; ++t) {
     const char* row = tile.values[t] + vector * kStepBytes;
     const ptrdiff_t ahead = tile.nextValues[t] - tile.values[t];
-    for (int step = 0; step < kSteps; ++step, row += rowBytes, weights += 4) {
-      typename Dot::Weight w[P];
-      for (int p = 0; p < P; ++p) {
-        w[p] = Dot::weight(row + p * kStepBytes);
-        __builtin_prefetch(row + p * kStepBytes + ahead);
-      }
-      for (int r = 0; r < R; ++r) {
-        const typename Dot::Value value = Dot::value(weights + r * (kKvTile / Dot::kPerWord * 4));
-        for (int p = 0; p < P; ++p) sum[p][r] = Dot::add(sum[p][r], w[p], value);
+    for (int step = 0; step < kSteps; ++step, row += rowBytes) {
+      for (int p = 0; p < P; ++p) __builtin_prefetch(row + p * kStepBytes + ahead);
+      for (int part = 0; part < Dot::kParts; ++part) {
+        typename Dot::Weight w[P];
+        for (int p = 0; p < P; ++p) w[p] = Dot::weight(row + p * kStepBytes, part);
+        for (int r = 0; r < R; ++r) {
+          const typename Dot::Value value = weights.value(part, r, t * kSteps + step);
+          for (int p = 0; p < P; ++p) sum[p][r] = Dot::add(sum[p][r], w[p], value);
+        }
       }
     }
   }
@@ -225,18 +234,14 @@ void addValues(const KvTile& tile, size_t rowBytes, const char* weights, const f
   }
 }
 
-using AddValues = void (*)(const KvTile&, size_t, const char*, const float*, int, float*, int);
+template <class Dot>
+using AddValues = void (*)(const KvTile&, size_t, const WeightWords<Dot>&, const float*, int, float*, int);
 
 template <class Dot, int P, int... R>
-constexpr AddValues chooseValues(int rows, std::integer_sequence<int, R...>) {
-  constexpr AddValues kernels[] = {&addValues<Dot, R + 1, P>...};
+constexpr AddValues<Dot> chooseValues(int rows, std::integer_sequence<int, R...>) {
+  constexpr AddValues<Dot> kernels[] = {&addValues<Dot, R + 1, P>...};
   return kernels[rows - 1];
 }
-
-/// Query rows whose scores are computed together.
-constexpr int kScoreRows = 12;
-constexpr int kAttendRows = smaller(kScoreRows, kRowsOf1);
-constexpr int kAttendPairRows = smaller(kScoreRows, kRowsOf2);
 
 /// Rows [row, row + rows) of a task against one KV tile.
 template <class Dot, class Weight>
@@ -261,12 +266,13 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
                               state.largest + row + r, state.sums + (row + r) * kLanes);
   }
   const size_t rowBytes = static_cast<size_t>(kv.valueDims) * 4;
-  const char* words = reinterpret_cast<const char*>(weights);
+  const WeightWords<Dot> words(reinterpret_cast<const char*>(weights), kKvTile * sizeof(Weight), rows,
+                               tile.count * kLanes / Dot::kPerWord);
   float* values = state.values + row * kv.valueDims;
   const int vectors = kv.valueDims / kLanes;
   for (int vector = 0; vector < vectors;) {
     const bool pair = rows <= kAttendPairRows && vector + 1 < vectors;
-    const AddValues add = pair
+    const AddValues<Dot> add = pair
                               ? chooseValues<Dot, 2>(rows, std::make_integer_sequence<int, kAttendPairRows>())
                               : chooseValues<Dot, 1>(rows, std::make_integer_sequence<int, kAttendRows>());
     add(tile, rowBytes, words, corrections, vector, values, kv.valueDims);

@@ -10,9 +10,11 @@ double peak(int64_t loops) {
   typename Dot::Sum sum[kChains];
 #pragma GCC unroll 32
   for (int i = 0; i < kChains; ++i) sum[i] = load(start[i]);
-  const typename Dot::Weight w = Dot::weight(reinterpret_cast<const char*>(start));
-  const typename Dot::Value x = Dot::value(reinterpret_cast<const char*>(start));
+  const typename Dot::Weight w = Dot::weight(reinterpret_cast<const char*>(start), 0);
   for (int64_t loop = 0; loop < loops; ++loop) {
+    // Nor that x stays the same: it would multiply once, and then only add.
+    asm volatile("" : : "r"(start) : "memory");
+    const typename Dot::Value x = Dot::value(reinterpret_cast<const char*>(start));
 #pragma GCC unroll 32
     for (int i = 0; i < kChains; ++i) sum[i] = Dot::add(sum[i], w, x);
   }
@@ -22,5 +24,5 @@ double peak(int64_t loops) {
   alignas(64) typename Dot::Lane sink[kLanes];
   store(sink, total);
   asm volatile("" : : "r"(sink) : "memory");
-  return static_cast<double>(loops) * kChains * 2 * kLanes * Dot::kPerWord;
+  return static_cast<double>(loops) * kChains * 2 * kLanes * Dot::kPerWord / Dot::kParts;
 }

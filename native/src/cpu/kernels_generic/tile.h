@@ -14,6 +14,36 @@ constexpr int kManyRows = kManyPanels == 1 ? kRowsOf1 : kRowsOf2;
 /// Most panels at once: each is a stream of its own from memory, and more of them were slower.
 constexpr int kMostPanels = 2;
 
+/// Words of a row that are split at a time.
+constexpr int kSplitSteps = 32;
+
+/// Words of up to kRows rows as a dot takes them: as they are, or split, where a dot takes the parts of a word one after the other,
+/// so that no step of a sum has to.
+template <class Dot, int kRows, int kSteps>
+class RowWords {
+ public:
+  /// `steps` words of each row, at most kSteps where they are split: of these, up to seven words behind them are read.
+  RowWords(const char* x, size_t stride, int rows, int steps) : words_(x), stride_(stride) {
+    if constexpr (kIsSplit) {
+      for (int row = 0; row < rows; ++row, x += stride) {
+        for (int step = 0; step < steps; step += 8) Dot::split(x + step * 4, &parts_[0][row][step], &parts_[1][row][step]);
+      }
+    }
+  }
+
+  typename Dot::Value value(int part, int row, int step) const {
+    if constexpr (kIsSplit) return Dot::value(reinterpret_cast<const char*>(&parts_[part][row][step]));
+    else return Dot::value(words_ + row * stride_ + step * 4);
+  }
+
+ private:
+  static constexpr bool kIsSplit = Dot::kParts > 1;
+
+  const char* words_;
+  size_t stride_;
+  alignas(32) int32_t parts_[Dot::kParts][kIsSplit ? kRows : 1][kIsSplit ? kSteps : 1];
+};
+
 /// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels; with each step of
 /// panels[p] that of fetched[p] is prefetched, so that memory works while the sums do.
 template <class Dot, int R, int P>
@@ -30,18 +60,22 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
     panel[p] = panels[p];
     ahead[p] = fetched[p] - panels[p];
   }
-  for (int step = 0; step < steps; ++step) {
-    typename Dot::Weight w[P];
-    for (int p = 0; p < P; ++p) {
-      w[p] = Dot::weight(panel[p]);
-      __builtin_prefetch(panel[p] + ahead[p]);
-      panel[p] += kStepBytes;
+  const int stepsAtOnce = Dot::kParts > 1 ? kSplitSteps : steps;
+  for (int begin = 0; begin < steps; begin += stepsAtOnce) {
+    const int count = smaller(stepsAtOnce, steps - begin);
+    const RowWords<Dot, R, kSplitSteps> words(x + begin * 4, xStride, R, count);
+    for (int step = 0; step < count; ++step) {
+      for (int p = 0; p < P; ++p) __builtin_prefetch(panel[p] + ahead[p]);
+      for (int part = 0; part < Dot::kParts; ++part) {
+        typename Dot::Weight w[P];
+        for (int p = 0; p < P; ++p) w[p] = Dot::weight(panel[p], part);
+        for (int r = 0; r < R; ++r) {
+          const typename Dot::Value value = words.value(part, r, step);
+          for (int p = 0; p < P; ++p) sum[p][r] = Dot::add(sum[p][r], w[p], value);
+        }
+      }
+      for (int p = 0; p < P; ++p) panel[p] += kStepBytes;
     }
-    for (int r = 0; r < R; ++r) {
-      const typename Dot::Value value = Dot::value(x + r * xStride);
-      for (int p = 0; p < P; ++p) sum[p][r] = Dot::add(sum[p][r], w[p], value);
-    }
-    x += 4;
   }
   for (int p = 0; p < P; ++p) {
     for (int r = 0; r < R; ++r) store(sums + (p * R + r) * kLanes, sum[p][r]);

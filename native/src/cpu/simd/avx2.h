@@ -5,7 +5,7 @@ struct V16 {
 };
 
 /// Rows whose sums fit in the registers with one panel and with two, and the panels at once for many rows.
-constexpr int kRowsOf1 = 4, kRowsOf2 = 2, kManyPanels = 1;
+constexpr int kRowsOf1 = 6, kRowsOf2 = 2, kManyPanels = 1;
 
 inline V16 splat(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }
 inline V16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -93,10 +93,11 @@ struct I16 {
 
 inline __m256i loadEight(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline I16 splat(int32_t value) { return {_mm256_set1_epi32(value), _mm256_set1_epi32(value)}; }
+inline void storeEight(int32_t* p, __m256i a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a); }
 inline I16 load(const int32_t* p) { return {loadEight(p), loadEight(p + 8)}; }
 inline void store(int32_t* p, I16 a) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.low);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.high);
+  storeEight(p, a.low);
+  storeEight(p + 8, a.high);
 }
 inline I16 operator+(I16 a, I16 b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
 inline I16 operator-(I16 a, I16 b) { return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)}; }
@@ -222,78 +223,79 @@ inline int wordAt(const char* p) {
   return word;
 }
 
-/// One step of a sum: 16 columns of a panel times one 32-bit word of x.
+/// One step of a sum: 16 columns of a panel times one 32-bit word of x. What a word has more than one of is widened in parts, one
+/// after the other: the sums leave no registers for all of them.
 struct F32Dot {
-  static constexpr int kPerWord = 1;
+  static constexpr int kPerWord = 1, kParts = 1;
   using Sum = V16;
   using Lane = float;
   using Weight = V16;
   using Value = __m256;
-  static Weight weight(const char* p) { return load(reinterpret_cast<const float*>(p)); }
+  static Weight weight(const char* p, int) { return load(reinterpret_cast<const float*>(p)); }
   static Value value(const char* p) { return _mm256_broadcast_ss(reinterpret_cast<const float*>(p)); }
   static V16 add(V16 sum, const Weight& w, Value x) {
-    return {_mm256_fmadd_ps(w.low, x, sum.low), _mm256_fmadd_ps(w.high, x, sum.high)};
+    multiplyInto(sum.low, w.low, x);
+    multiplyInto(sum.high, w.high, x);
+    return sum;
   }
+  /// sum += a * b in the register of the sum: left to choose, g++ 12 takes that of a factor, and sums move through memory.
+  static void multiplyInto(__m256& sum, __m256 a, __m256 b) { asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b)); }
 };
 
+/// The first of each pair, then the second.
 struct Bf16Dot {
-  static constexpr int kPerWord = 2;
+  static constexpr int kPerWord = 2, kParts = 2;
   using Sum = V16;
   using Lane = float;
-  /// First and second of each pair, widened.
-  struct Weight {
-    V16 first, second;
-  };
-  struct Value {
-    __m256 first, second;
-  };
-  static __m256 firsts(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
-  static __m256 seconds(__m256i pairs) {
-    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  using Weight = V16;
+  using Value = __m256;
+  static __m256i widened(__m256i pairs, int part) { return part == 0 ? _mm256_slli_epi32(pairs, 16) : upperHalves(pairs); }
+  /// The mask stays in memory: with six rows there is no register for it.
+  static __m256i upperHalves(__m256i pairs) {
+    alignas(32) static constexpr uint32_t kMask[] = {~0xffffu, ~0xffffu, ~0xffffu, ~0xffffu, ~0xffffu, ~0xffffu, ~0xffffu, ~0xffffu};
+    __m256i upper;
+    asm("vpand %2, %1, %0" : "=x"(upper) : "x"(pairs), "m"(kMask));
+    return upper;
   }
-  static Weight weight(const char* p) {
-    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
-    return {{firsts(low), firsts(high)}, {seconds(low), seconds(high)}};
+  static Weight weight(const char* p, int part) {
+    return {_mm256_castsi256_ps(widened(loadEight(p), part)), _mm256_castsi256_ps(widened(loadEight(p + 32), part))};
   }
-  static Value value(const char* p) {
-    const __m256i pair = _mm256_set1_epi32(wordAt(p));
-    return {firsts(pair), seconds(pair)};
+  /// Eight words of x.
+  static void split(const char* words, int32_t* first, int32_t* second) {
+    storeEight(first, widened(loadEight(words), 0));
+    storeEight(second, widened(loadEight(words), 1));
   }
-  static V16 add(V16 sum, const Weight& w, const Value& x) {
-    sum.low = _mm256_fmadd_ps(w.first.low, x.first, sum.low);
-    sum.high = _mm256_fmadd_ps(w.first.high, x.first, sum.high);
-    return {_mm256_fmadd_ps(w.second.low, x.second, sum.low),
-            _mm256_fmadd_ps(w.second.high, x.second, sum.high)};
-  }
+  static Value value(const char* p) { return F32Dot::value(p); }
+  static V16 add(V16 sum, const Weight& w, Value x) { return F32Dot::add(sum, w, x); }
 };
 
 /// Unsigned bytes of x times signed bytes of a panel, four a word. The instruction that multiplies bytes saturates its
 /// sums of two, so even and odd bytes are widened and multiplied apart.
 struct Int8Dot {
-  static constexpr int kPerWord = 4;
+  static constexpr int kPerWord = 4, kParts = 2;
   using Sum = I16;
   using Lane = int32_t;
-  struct Weight {
-    I16 even, odd;
-  };
-  struct Value {
-    __m256i even, odd;
-  };
-  static __m256i evens(__m256i bytes) { return _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8); }
-  static __m256i odds(__m256i bytes) { return _mm256_srai_epi16(bytes, 8); }
-  static Weight weight(const char* p) {
-    const __m256i low = loadEight(p), high = loadEight(p + 32);
-    return {{evens(low), evens(high)}, {odds(low), odds(high)}};
+  using Weight = I16;
+  using Value = __m256i;
+  static __m256i widened(__m256i bytes, int part) {
+    return _mm256_srai_epi16(part == 0 ? _mm256_slli_epi16(bytes, 8) : bytes, 8);
   }
-  static Value value(const char* p) {
-    const __m256i bytes = _mm256_set1_epi32(wordAt(p));
-    return {_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(bytes, 8)};
+  static Weight weight(const char* p, int part) { return {widened(loadEight(p), part), widened(loadEight(p + 32), part)}; }
+  /// Eight words of x.
+  static void split(const char* words, int32_t* even, int32_t* odd) {
+    storeEight(even, _mm256_and_si256(loadEight(words), _mm256_set1_epi16(0xff)));
+    storeEight(odd, _mm256_srli_epi16(loadEight(words), 8));
   }
-  static I16 add(I16 sum, const Weight& w, const Value& x) {
-    const I16 even{_mm256_madd_epi16(w.even.low, x.even), _mm256_madd_epi16(w.even.high, x.even)};
-    const I16 odd{_mm256_madd_epi16(w.odd.low, x.odd), _mm256_madd_epi16(w.odd.high, x.odd)};
-    return sum + even + odd;
+  static Value value(const char* p) { return _mm256_set1_epi32(wordAt(p)); }
+  static I16 add(I16 sum, const Weight& w, Value x) {
+    multiplyInto(sum.low, w.low, x);
+    multiplyInto(sum.high, w.high, x);
+    return sum;
+  }
+  /// Both at once, for the same reason as for floats.
+  static void multiplyInto(__m256i& sum, __m256i a, __m256i b) {
+    __m256i product;
+    asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(a), "x"(b));
   }
 };
 

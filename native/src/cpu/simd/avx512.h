@@ -153,35 +153,35 @@ inline int wordAt(const char* p) {
 
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
-  static constexpr int kPerWord = 1;
+  static constexpr int kPerWord = 1, kParts = 1;
   using Sum = V16;
   using Lane = float;
   using Weight = __m512;
   using Value = __m512;
-  static Weight weight(const char* p) { return _mm512_loadu_ps(p); }
+  static Weight weight(const char* p, int) { return _mm512_loadu_ps(p); }
   static Value value(const char* p) { return _mm512_castsi512_ps(_mm512_set1_epi32(wordAt(p))); }
   static V16 add(V16 sum, Weight w, Value x) { return {_mm512_fmadd_ps(w, x, sum.lanes)}; }
 };
 
 struct Bf16Dot {
-  static constexpr int kPerWord = 2;
+  static constexpr int kPerWord = 2, kParts = 1;
   using Sum = V16;
   using Lane = float;
   using Weight = __m512bh;
   using Value = __m512bh;
-  static Weight weight(const char* p) { return (__m512bh)_mm512_loadu_si512(p); }
+  static Weight weight(const char* p, int) { return (__m512bh)_mm512_loadu_si512(p); }
   static Value value(const char* p) { return (__m512bh)_mm512_set1_epi32(wordAt(p)); }
   static V16 add(V16 sum, Weight w, Value x) { return {_mm512_dpbf16_ps(sum.lanes, w, x)}; }
 };
 
 /// Unsigned bytes of x times signed bytes of a panel, four a word.
 struct Int8Dot {
-  static constexpr int kPerWord = 4;
+  static constexpr int kPerWord = 4, kParts = 1;
   using Sum = I16;
   using Lane = int32_t;
   using Weight = __m512i;
   using Value = __m512i;
-  static Weight weight(const char* p) { return _mm512_loadu_si512(p); }
+  static Weight weight(const char* p, int) { return _mm512_loadu_si512(p); }
   static Value value(const char* p) { return _mm512_set1_epi32(wordAt(p)); }
   static I16 add(I16 sum, Weight w, Value x) { return {_mm512_dpbusd_epi32(sum.lanes, x, w)}; }
 };

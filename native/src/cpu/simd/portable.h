@@ -284,12 +284,12 @@ inline V16 loadFp8(const char* p) {
 
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
-  static constexpr int kPerWord = 1;
+  static constexpr int kPerWord = 1, kParts = 1;
   using Sum = V16;
   using Lane = float;
   using Weight = V16;
   using Value = float;
-  static Weight weight(const char* p) { return load(reinterpret_cast<const float*>(p)); }
+  static Weight weight(const char* p, int) { return load(reinterpret_cast<const float*>(p)); }
   static Value value(const char* p) {
     float value;
     __builtin_memcpy(&value, p, 4);
@@ -302,7 +302,7 @@ struct F32Dot {
 };
 
 struct Bf16Dot {
-  static constexpr int kPerWord = 2;
+  static constexpr int kPerWord = 2, kParts = 1;
   using Sum = V16;
   using Lane = float;
   struct Weight {
@@ -311,7 +311,7 @@ struct Bf16Dot {
   struct Value {
     float low, high;
   };
-  static Weight weight(const char* p) {
+  static Weight weight(const char* p, int) {
     Weight w;
     for (int i = 0; i < 16; ++i) {
       uint32_t pair;
@@ -335,7 +335,7 @@ struct Bf16Dot {
 
 /// Unsigned bytes of x times signed bytes of a panel, four a word.
 struct Int8Dot {
-  static constexpr int kPerWord = 4;
+  static constexpr int kPerWord = 4, kParts = 1;
   using Sum = I16;
   using Lane = int32_t;
   struct Weight {
@@ -344,7 +344,7 @@ struct Int8Dot {
   struct Value {
     uint8_t bytes[4];
   };
-  static Weight weight(const char* p) {
+  static Weight weight(const char* p, int) {
     Weight w;
     __builtin_memcpy(&w, p, sizeof w);
     return w;
