@@ -1,83 +1,5 @@
 // Codes of weights -> numbers of bf16, in the order in which the products of bf16 read them; and numbers -> codes.
-// Included inside an instruction set's namespace, after matmul.h and scales.h.
-
-/// How far ahead of their use codes are fetched, in bytes.
-constexpr int kCodesAhead = 1024;
-
-/// What the codes of 4 bits mean.
-template <CodeKind kind>
-inline V16 meanings() {
-  return load(kMeanings[meaningsOf(kind)]);
-}
-
-/// Reads one panel of codes from its beginning.
-template <class Codes>
-class CodeStream {
- public:
-  CodeStream() = default;
-  CodeStream(const CodeFormat& codes, const char* panel) : at_(panel), groups_(codes) {}
-
-  /// The next kCodeSteps steps, in bf16.
-  void expand(char* out) {
-    if (groups_.next(at_)) readScales();
-    constexpr int kBytes = kCodeSteps * codeStepBytes(Codes::kKind);
-    for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at_ + kCodesAhead + line);
-    if constexpr (codeBits(Codes::kKind) == 4) {
-      expandNibbles(out);
-    } else {
-#pragma GCC unroll 16
-      for (int step = 0; step < kCodeSteps; ++step) put(out, step, loadBytes(at_ + step * 32), loadBytes(at_ + step * 32 + 16));
-    }
-    at_ += kBytes;
-  }
-
- private:
-  /// A word of 32 bits has the codes of four steps, four steps apart: those of a step's first number in its lower half.
-  void expandNibbles(char* out) const {
-    const V16 table = meanings<Codes::kKind>();
-#pragma GCC unroll 4
-    for (int word = 0; word < 4; ++word) {
-      I16 low = halvesOf(at_, word), high = halvesOf(at_ + 8 * kCodeColumnBytes, word);
-#pragma GCC unroll 4
-      for (int step = word; step < kCodeSteps; step += 4) {
-        put(out, step, lookUp(table, low), lookUp(table, high));
-        low = nextCodes(low);
-        high = nextCodes(high);
-      }
-    }
-  }
-
-  static V16 loadBytes(const char* p) { return Codes::kKind == CodeKind::Fp8 ? loadFp8(p) : loadInt8(p); }
-
-  /// One step: columns 0 to 7, then 8 to 15, each as pairs.
-  void put(char* out, int step, V16 first, V16 second) const {
-    const Halves& scales = scales_[step * Codes::kGroups / kCodeSteps];
-    const Halves& offsets = offsets_[step * Codes::kGroups / kCodeSteps];
-    storeBf16(reinterpret_cast<uint16_t*>(out + step * kStepBytes), Codes::number(first, scales.half[0], offsets.half[0]),
-              Codes::number(second, scales.half[1], offsets.half[1]));
-  }
-
-  void readScales() {
-    // What loadFp8 leaves out.
-    const V16 factor = splat(Codes::kKind == CodeKind::Fp8 ? 256.0f : 1.0f);
-    for (int group = 0; group < Codes::kGroups; ++group) {
-      for (int half = 0; half < 2; ++half) {
-        scales_[group].half[half] = loadTwice(groups_.scales(group) + 8 * half) * factor;
-        if constexpr (Codes::kOffset != CodeOffset::None) offsets_[group].half[half] = loadTwice(groups_.offsets(group) + 8 * half);
-      }
-    }
-  }
-
-  /// Of columns 0 to 7, and of 8 to 15, each twice.
-  struct Halves {
-    V16 half[2] = {};
-  };
-
-  const char* at_ = nullptr;
-  GroupScales<Codes> groups_;
-  Halves scales_[Codes::kGroups];
-  Halves offsets_[Codes::kGroups];
-};
+// Included inside an instruction set's namespace, after matmul.h and the set's CodeStream.
 
 /// use(stream) with a stream of the format's own type.
 template <class Use>
@@ -89,9 +11,21 @@ inline void expandPanels(const CodeFormat& codes, const char* panels, int steps,
   withStreamOf(codes, [&]<class Stream>(const Stream&) {
     for (int panel = 0; panel < count; ++panel) {
       Stream stream(codes, panels + panel * codePanelBytes(codes, steps));
-      for (int step = 0; step < steps; step += kCodeSteps, out += kCodeSteps * kStepBytes) stream.expand(out);
+      for (int step = 0; step < steps; step += kCodeSteps, out += kCodeSteps * kStepBytes) stream.expandToBf16(out);
     }
   });
+}
+
+/// Sums of one row where numbers are expanded to what a dot takes in registers: they are multiplied there.
+template <class Stream>
+void sumRowOfCodes(Stream* streams, const char* x, int count, int steps, float* sums) {
+  using Dot = typename Stream::Dot;
+  V16 sum[kMostPanels] = {splat(0.0f), splat(0.0f)};
+  for (int begin = 0; begin < steps; begin += kCodeSteps) {
+    const RowWords<Dot, 1, kCodeSteps> words(x + begin * 4, 0, 1, kCodeSteps);
+    for (int p = 0; p < count; ++p) sum[p] = streams[p].addTo(sum[p], words);
+  }
+  for (int p = 0; p < count; ++p) store(sums + p * kLanes, sum[p]);
 }
 
 /// Sums of up to kBlockRows rows against `count` panels of codes, in the order of sumBlock; the steps are expanded into the
@@ -99,19 +33,23 @@ inline void expandPanels(const CodeFormat& codes, const char* panels, int steps,
 template <class Stream>
 void sumCodes(const CodeFormat& codes, int rows, Cut cut, const char* x, size_t xStride, const char* panels, int count,
               int steps, float* sums) {
-  alignas(64) char expanded[kMostPanels][kCodeSteps * kStepBytes];
+  using Dot = typename Stream::Dot;
+  alignas(64) char expanded[kMostPanels][kCodeSteps * Dot::kStepBytes];
   const char* const parts[kMostPanels] = {expanded[0], expanded[1]};
   Stream streams[kMostPanels];
   for (int p = 0; p < count; ++p) streams[p] = Stream(codes, panels + p * codePanelBytes(codes, steps));
+  if constexpr (Dot::kParts > 1) {
+    if (rows == 1) return sumRowOfCodes(streams, x, count, steps, sums);
+  }
   for (int begin = 0; begin < steps; begin += kCodeSteps) {
     for (int p = 0; p < count; ++p) streams[p].expand(expanded[p]);
     if (rows == 1 && count == 2) {
       // The steps are in the cache: two chains of sums at once hide how long one takes.
-      sumTile<Bf16Dot, 1, 2>(x + begin * 4, xStride, parts, parts, kCodeSteps, begin > 0, sums);
+      sumTile<Dot, 1, 2>(x + begin * 4, xStride, parts, parts, kCodeSteps, begin > 0, sums);
       continue;
     }
     for (int row = 0; row < rows; row += cut.rows) {
-      sumPanels<Bf16Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, parts, count,
+      sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, parts, count,
                          kCodeSteps, begin > 0, sums + row * count * kLanes);
     }
   }

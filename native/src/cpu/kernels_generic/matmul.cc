@@ -1,9 +1,11 @@
-// Matrix products, compiled once for each instruction set: the Makefile gives SVC_ISA, its name, and SVC_SIMD, its vectors.
+// Matrix products, compiled once for each instruction set: the Makefile gives SVC_ISA, its name, SVC_SIMD, its vectors, and SVC_CODES, how
+// they expand codes.
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include <array>
 #include <utility>
 
 #include "cpu/dispatch.h"
@@ -18,6 +20,7 @@ namespace {
 #include "cpu/kernels_generic/low_rank.h"
 #include "cpu/kernels_generic/quantize.h"
 #include "cpu/kernels_generic/scales.h"
+#include SVC_CODES
 #include "cpu/kernels_generic/codes.h"
 
 }  // namespace

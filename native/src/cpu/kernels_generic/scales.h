@@ -100,3 +100,12 @@ class GroupScales {
   alignas(64) float scales_[kMostGroups][kLanes];
   alignas(64) float offsets_[kHasOffset ? kMostGroups : 1][kLanes];
 };
+
+/// How far ahead of their use codes are fetched, in bytes.
+constexpr int kCodesAhead = 1024;
+
+/// What the codes of 4 bits mean.
+template <CodeKind kind>
+inline V16 meanings() {
+  return load(kMeanings[meaningsOf(kind)]);
+}

@@ -74,7 +74,7 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
           for (int p = 0; p < P; ++p) sum[p][r] = Dot::add(sum[p][r], w[p], value);
         }
       }
-      for (int p = 0; p < P; ++p) panel[p] += kStepBytes;
+      for (int p = 0; p < P; ++p) panel[p] += Dot::kStepBytes;
     }
   }
   for (int p = 0; p < P; ++p) {

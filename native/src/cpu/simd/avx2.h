@@ -169,50 +169,19 @@ inline V16 loadHalf(const uint16_t* p) {
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
 
-/// Two vectors of bf16, one after the other.
-inline void storeBf16(uint16_t* p, V16 first, V16 second) {
-  storeBf16(p, first);
-  storeBf16(p + 16, second);
-}
-/// Eight floats, each twice.
-inline V16 loadTwice(const float* p) {
-  const __m256 eight = _mm256_loadu_ps(p);
-  return {_mm256_permutevar8x32_ps(eight, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
-          _mm256_permutevar8x32_ps(eight, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))};
-}
-/// Of four columns: see halvesOf.
-inline __m256i halvesOfFour(const char* columns, int word) {
-  const __m256i first = _mm256_setr_epi32(0, 0, 4, 4, 0, 0, 4, 4);
-  const __m256i places = _mm256_add_epi32(first, _mm256_set1_epi32(word));
-  const auto at = reinterpret_cast<const __m256i*>(columns);
-  const __m256i words = _mm256_blend_epi32(_mm256_permutevar8x32_epi32(_mm256_loadu_si256(at), places),
-                                           _mm256_permutevar8x32_epi32(_mm256_loadu_si256(at + 1), places), 0xf0);
-  return _mm256_srlv_epi32(words, _mm256_set1_epi64x(int64_t{16} << 32));
-}
-/// Word `word` of eight columns of 16 bytes each: its lower half, then its upper one, in the lowest bits of two lanes.
-inline I16 halvesOf(const char* columns, int word) {
-  return {halvesOfFour(columns, word), halvesOfFour(columns + 64, word)};
-}
-/// The permutation looks at three bits, the fourth is brought to the sign, at which the blend looks.
+/// table[lowest four bits of each lane]. The permutation looks at three bits, the fourth is brought to the sign, at which the blend looks.
 inline __m256 lookUpEight(const V16& table, __m256i codes) {
   return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, codes), _mm256_permutevar8x32_ps(table.high, codes),
                           _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28)));
 }
-/// table[lowest four bits of each lane]
-inline V16 lookUp(const V16& table, I16 codes) {
-  return {lookUpEight(table, codes.low), lookUpEight(table, codes.high)};
-}
-/// The code after the lowest one of each lane comes to its place.
-inline I16 nextCodes(I16 codes) { return {_mm256_srli_epi32(codes.low, 4), _mm256_srli_epi32(codes.high, 4)}; }
 /// Sixteen signed bytes.
 inline V16 loadInt8(const char* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
           _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
 }
-/// Sixteen numbers of e4m3 times 2^-8: their bits, moved to the places of f16.
-inline V16 loadFp8(const char* p) {
-  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+/// Sixteen numbers of e4m3, widened with their signs, times 2^-8: their bits, moved to the places of f16.
+inline V16 wideFp8(__m256i wide) {
   const __m256i bits = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(static_cast<short>(0xbfff)));
   return {_mm256_cvtph_ps(_mm256_castsi256_si128(bits)), _mm256_cvtph_ps(_mm256_extracti128_si256(bits, 1))};
 }
@@ -226,7 +195,7 @@ inline int wordAt(const char* p) {
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x. What a word has more than one of is widened in parts, one
 /// after the other: the sums leave no registers for all of them.
 struct F32Dot {
-  static constexpr int kPerWord = 1, kParts = 1;
+  static constexpr int kPerWord = 1, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = V16;
@@ -244,7 +213,7 @@ struct F32Dot {
 
 /// The first of each pair, then the second.
 struct Bf16Dot {
-  static constexpr int kPerWord = 2, kParts = 2;
+  static constexpr int kPerWord = 2, kParts = 2, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = V16;
@@ -272,7 +241,7 @@ struct Bf16Dot {
 /// Unsigned bytes of x times signed bytes of a panel, four a word. The instruction that multiplies bytes saturates its
 /// sums of two, so even and odd bytes are widened and multiplied apart.
 struct Int8Dot {
-  static constexpr int kPerWord = 4, kParts = 2;
+  static constexpr int kPerWord = 4, kParts = 2, kStepBytes = 64;
   using Sum = I16;
   using Lane = int32_t;
   using Weight = I16;

@@ -153,7 +153,7 @@ inline int wordAt(const char* p) {
 
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
-  static constexpr int kPerWord = 1, kParts = 1;
+  static constexpr int kPerWord = 1, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = __m512;
@@ -164,7 +164,7 @@ struct F32Dot {
 };
 
 struct Bf16Dot {
-  static constexpr int kPerWord = 2, kParts = 1;
+  static constexpr int kPerWord = 2, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = __m512bh;
@@ -176,7 +176,7 @@ struct Bf16Dot {
 
 /// Unsigned bytes of x times signed bytes of a panel, four a word.
 struct Int8Dot {
-  static constexpr int kPerWord = 4, kParts = 1;
+  static constexpr int kPerWord = 4, kParts = 1, kStepBytes = 64;
   using Sum = I16;
   using Lane = int32_t;
   using Weight = __m512i;

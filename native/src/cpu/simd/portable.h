@@ -284,7 +284,7 @@ inline V16 loadFp8(const char* p) {
 
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
-  static constexpr int kPerWord = 1, kParts = 1;
+  static constexpr int kPerWord = 1, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = V16;
@@ -302,7 +302,7 @@ struct F32Dot {
 };
 
 struct Bf16Dot {
-  static constexpr int kPerWord = 2, kParts = 1;
+  static constexpr int kPerWord = 2, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   struct Weight {
@@ -335,7 +335,7 @@ struct Bf16Dot {
 
 /// Unsigned bytes of x times signed bytes of a panel, four a word.
 struct Int8Dot {
-  static constexpr int kPerWord = 4, kParts = 1;
+  static constexpr int kPerWord = 4, kParts = 1, kStepBytes = 64;
   using Sum = I16;
   using Lane = int32_t;
   struct Weight {
