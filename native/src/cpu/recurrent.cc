@@ -10,6 +10,11 @@ namespace {
 
 /// Channels that a thread convolves at once: so many numbers of each tap are in its cache.
 constexpr int64_t kTaskChannels = 512;
+/// Of heads, where there is much to do.
+constexpr int kTasksPerThread = 4;
+/// Tokens that the panels of a head take one panel after the other: what writes and reads them stays in the cache, and a panel is
+/// brought there once for so many.
+constexpr int kTokensAtOnce = 16;
 
 const HostKvCache& cacheOf(const StepInputs& step) { return static_cast<const HostKvCache&>(*step.cache); }
 
@@ -102,53 +107,70 @@ struct HeadTask {
   int firstPanel, endPanel;
 };
 
-/// Whole heads, and single panels of those that have much to do.
-std::vector<HeadTask> headTasks(const StepInputs& step, const HeadStates& states) {
+/// Whole heads, and less of those that have much to do where there would be few tasks for as many threads.
+std::vector<HeadTask> headTasks(const StepInputs& step, const HeadStates& states, int threads) {
   const int panels = states.panels();
   std::vector<HeadTask> tasks;
   for (int sequence = 0; sequence < step.sequences(); ++sequence) {
-    const int each = int64_t{step.rowsOf(sequence)} * states.rows * states.columns > 2 * kTaskNumbers ? 1 : panels;
+    const bool isLarge = int64_t{step.rowsOf(sequence)} * states.rows * states.columns > 2 * kTaskNumbers;
+    const int each = isLarge ? std::clamp(states.heads * panels / (kTasksPerThread * threads), 1, panels) : panels;
     for (int head = 0; head < states.heads; ++head) {
-      for (int panel = 0; panel < panels; panel += each) tasks.push_back({sequence, head, panel, panel + each});
+      for (int panel = 0; panel < panels; panel += each) {
+        tasks.push_back({sequence, head, panel, std::min(panel + each, panels)});
+      }
     }
   }
   return tasks;
 }
 
-/// advance(panel, first row, rows, state) of the tokens, one after the other, cut where the step says that the state is kept.
-template <class Advance>
-void runPanel(const StepInputs& step, const StatePanel& panel, float* unkept, const Advance& advance) {
+/// Before the first token of a task's panels: the state that they go on from, or zeros.
+void beginPanel(const StepInputs& step, const StatePanel& panel, float* state) {
   const int64_t numbers = panel.states.panelNumbers();
   const float* const source = panel.in(step, step.stateSources[panel.sequence]);
-  float* const kept = panel.in(step, step.stateSlots[panel.sequence]);
-  float* const state = kept == nullptr ? unkept : kept;
   if (source == nullptr) std::fill_n(state, numbers, 0.0f);
   else if (source != state) std::copy_n(source, numbers, state);
+}
 
-  const int firstRow = step.queryStarts[panel.sequence], rows = step.rowsOf(panel.sequence);
-  for (int done = 0; done < rows;) {
-    int end = rows;
-    for (const StateSave& save : step.stateSaves) {
-      if (save.sequence == panel.sequence && save.tokens > done) end = std::min(end, save.tokens);
+/// Where tokens from `done` on are cut: where the step says that the state is kept, and so that panels share what is in the cache.
+int endOfTokens(const StepInputs& step, int sequence, int done) {
+  int end = std::min(step.rowsOf(sequence), done + kTokensAtOnce);
+  for (const StateSave& save : step.stateSaves) {
+    if (save.sequence == sequence && save.tokens > done) end = std::min(end, save.tokens);
+  }
+  return end;
+}
+
+/// advance(panel, first row, rows, state) of the tokens, one after the other. `unkept` has room for the task's panels.
+template <class Advance>
+void runTask(const StepInputs& step, const HeadStates& states, const HeadTask& task, float* unkept, const Advance& advance) {
+  const int sequence = task.sequence, firstRow = step.queryStarts[sequence], rows = step.rowsOf(sequence);
+  const int64_t numbers = states.panelNumbers();
+  const auto eachPanel = [&](const auto& use) {
+    for (int index = task.firstPanel; index < task.endPanel; ++index) {
+      const StatePanel panel{states, sequence, task.head, index};
+      float* const kept = panel.in(step, step.stateSlots[sequence]);
+      use(panel, kept == nullptr ? unkept + (index - task.firstPanel) * numbers : kept);
     }
-    advance(panel, firstRow + done, end - done, state);
+  };
+  eachPanel([&](const StatePanel& panel, float* state) { beginPanel(step, panel, state); });
+  for (int done = 0; done < rows;) {
+    const int end = endOfTokens(step, sequence, done);
+    eachPanel([&](const StatePanel& panel, float* state) { advance(panel, firstRow + done, end - done, state); });
     done = end;
     for (const StateSave& save : step.stateSaves) {
-      if (save.sequence == panel.sequence && save.tokens == done) std::copy_n(state, numbers, panel.in(step, save.slot));
+      if (save.sequence != sequence || save.tokens != done) continue;
+      eachPanel([&](const StatePanel& panel, float* state) { std::copy_n(state, numbers, panel.in(step, save.slot)); });
     }
   }
 }
 
 template <class Advance>
 void runHeads(ThreadPool& pool, StateMemory& memory, const StepInputs& step, const HeadStates& states, const Advance& advance) {
-  const int64_t numbers = states.panelNumbers();
+  const int64_t numbers = states.panelNumbers() * states.panels();
   memory.unkept.resize(pool.threads() * numbers);
-  const std::vector<HeadTask> tasks = headTasks(step, states);
+  const std::vector<HeadTask> tasks = headTasks(step, states, pool.threads());
   pool.run(static_cast<int>(tasks.size()), [&](int index, int thread) {
-    const HeadTask& task = tasks[index];
-    for (int panel = task.firstPanel; panel < task.endPanel; ++panel) {
-      runPanel(step, {states, task.sequence, task.head, panel}, &memory.unkept[thread * numbers], advance);
-    }
+    runTask(step, states, tasks[index], &memory.unkept[thread * numbers], advance);
   });
 }
 

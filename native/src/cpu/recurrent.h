@@ -10,7 +10,7 @@ namespace svc::cpu {
 struct StateMemory {
   /// [tokens, heads] how much of its state a head keeps, and how much of what is new it takes.
   std::vector<float> decays, shares;
-  /// [threads, panel of a head] for sequences whose state is not kept.
+  /// [threads, panels of a head] for sequences whose state is not kept.
   std::vector<float> unkept;
 };
 

@@ -5,6 +5,8 @@
 #include <immintrin.h>
 #endif
 
+#include <type_traits>
+
 #include "cpu/dispatch.h"
 
 namespace svc::cpu::SVC_ISA {

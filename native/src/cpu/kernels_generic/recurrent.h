@@ -49,14 +49,33 @@ inline void scanTimes(const float* steps, const float* rates, const float* stepB
   }
 }
 
-/// A sum over the rows of a state: four side by side, since one alone would wait for itself.
-struct RowSums {
-  V16 of[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
+/// Vectors of either type, V16 and StateVector.
+template <class V>
+inline V splatAs(float value) {
+  if constexpr (std::is_same_v<V, V16>) return splat(value);
+  else return V::splat(value);
+}
+template <class V>
+inline V loadAs(const float* p) {
+  if constexpr (std::is_same_v<V, V16>) return load(p);
+  else return V::load(p);
+}
+template <class V>
+inline V loadFirstAs(const float* p, int count) {
+  if constexpr (std::is_same_v<V, V16>) return loadFirst(p, count);
+  else return V::loadFirst(p, count);
+}
 
-  V16 total() const { return (of[0] + of[1]) + (of[2] + of[3]); }
+/// A sum over the rows of a state: four side by side, since one alone would wait for itself.
+template <class V>
+struct RowSums {
+  V of[4] = {splatAs<V>(0.0f), splatAs<V>(0.0f), splatAs<V>(0.0f), splatAs<V>(0.0f)};
+
+  V total() const { return (of[0] + of[1]) + (of[2] + of[3]); }
 };
 
-/// Calls visit(row, which of the four sums it belongs to). Inlined: sums in memory would make a token take three times as long.
+/// Calls visit(row, which of the four sums it belongs to). This and what calls it is inlined: numbers in memory would make a token take
+/// up to three times as long.
 template <class Visit>
 [[gnu::always_inline]] inline void eachStateRow(int rows, const Visit& visit) {
   int row = 0;
@@ -67,67 +86,90 @@ template <class Visit>
   for (; row < rows; ++row) visit(row, 0);
 }
 
-inline V16 sumOfRows(const float* state, const float* factors, int rows) {
-  RowSums sums;
+template <class V>
+V sumOfRows(const float* state, const float* factors, int rows) {
+  RowSums<V> sums;
   eachStateRow(rows, [&](int row, int i) __attribute__((always_inline)) {
-    sums.of[i] = fma(splat(factors[row]), load(state + row * kLanes), sums.of[i]);
+    sums.of[i] = fma(splatAs<V>(factors[row]), loadAs<V>(state + row * kLanes), sums.of[i]);
   });
   return sums.total();
 }
 
-/// How a token changes a state [rows, 16]: to decay * state + write * change.
+/// How a token changes columns of a state [rows, 16]: to decay * state + write * change.
+template <class V>
 struct StateChange {
   float* state;
   const float* write;
-  V16 decay, change;
+  V decay, change;
 
-  [[gnu::always_inline]] V16 advance(int row) const {
-    const V16 numbers = fma(splat(write[row]), change, decay * load(state + row * kLanes));
+  [[gnu::always_inline]] V advance(int row) const {
+    const V numbers = fma(splatAs<V>(write[row]), change, decay * loadAs<V>(state + row * kLanes));
     store(state + row * kLanes, numbers);
     return numbers;
   }
 };
 
 /// Changes the state; returns read · state.
-inline V16 advance(const StateChange& by, const float* read, int rows) {
-  RowSums sums;
+template <class V>
+[[gnu::always_inline]] inline V advance(const StateChange<V>& by, const float* read, int rows) {
+  RowSums<V> sums;
   eachStateRow(rows, [&](int row, int i) __attribute__((always_inline)) {
-    sums.of[i] = fma(splat(read[row]), by.advance(row), sums.of[i]);
+    sums.of[i] = fma(splatAs<V>(read[row]), by.advance(row), sums.of[i]);
   });
   return sums.total();
 }
 
 /// The same, and known = next · state: the row is at hand, and the next token need not load it again.
-inline V16 advance(const StateChange& by, const float* read, const float* next, int rows, V16& known) {
-  RowSums sums, nextSums;
+template <class V>
+[[gnu::always_inline]] inline V advance(const StateChange<V>& by, const float* read, const float* next, int rows, V& known) {
+  RowSums<V> sums, nextSums;
   eachStateRow(rows, [&](int row, int i) __attribute__((always_inline)) {
-    const V16 numbers = by.advance(row);
-    sums.of[i] = fma(splat(read[row]), numbers, sums.of[i]);
-    nextSums.of[i] = fma(splat(next[row]), numbers, nextSums.of[i]);
+    const V numbers = by.advance(row);
+    sums.of[i] = fma(splatAs<V>(read[row]), numbers, sums.of[i]);
+    nextSums.of[i] = fma(splatAs<V>(next[row]), numbers, nextSums.of[i]);
   });
   known = nextSums.total();
   return sums.total();
 }
 
-inline void deltaTokens(float* state, const StateTokens& tokens) {
-  V16 known = sumOfRows(state, tokens.write, tokens.rows);
+/// Values of tokens are as far apart as all heads are wide, where the processor does not fetch them by itself.
+inline void fetchAhead(const StateTokens& tokens, int token) {
+  constexpr int kTokensAhead = 2;
+  __builtin_prefetch(tokens.values + (token + kTokensAhead) * tokens.valuesStride);
+  __builtin_prefetch(tokens.out + (token + kTokensAhead) * tokens.outStride, 1);
+}
+
+/// Tokens for the columns of a state from `column` on, as many as V has lanes.
+template <class V>
+void deltaColumns(float* state, const StateTokens& tokens, int column) {
+  V known = sumOfRows<V>(state, tokens.write, tokens.rows);
   for (int i = 0; i < tokens.count; ++i) {
+    fetchAhead(tokens, i);
     const float* const write = tokens.write + i * tokens.writeStride;
     const float* const read = tokens.read + i * tokens.readStride;
-    const V16 decay = splat(tokens.decays[i * tokens.gateStride]);
-    const V16 values = loadFirst(tokens.values + i * tokens.valuesStride, tokens.columns);
-    const StateChange by{state, write, decay, (values - decay * known) * splat(tokens.shares[i * tokens.gateStride])};
+    const V decay = splatAs<V>(tokens.decays[i * tokens.gateStride]);
+    const V values = loadFirstAs<V>(tokens.values + i * tokens.valuesStride + column, tokens.columns - column);
+    const StateChange<V> by{state, write, decay, (values - decay * known) * splatAs<V>(tokens.shares[i * tokens.gateStride])};
     const bool isLast = i + 1 == tokens.count;
-    const V16 sum = isLast ? advance(by, read, tokens.rows) : advance(by, read, write + tokens.writeStride, tokens.rows, known);
-    storeFirst(tokens.out + i * tokens.outStride, sum, tokens.columns);
+    const V sum = isLast ? advance(by, read, tokens.rows) : advance(by, read, write + tokens.writeStride, tokens.rows, known);
+    storeFirst(tokens.out + i * tokens.outStride + column, sum, tokens.columns - column);
+  }
+}
+
+inline void deltaTokens(float* state, const StateTokens& tokens) {
+  // A single token has four sums at a time, several have eight, which may be more than the registers hold of V16.
+  if (tokens.count == 1) return deltaColumns<V16>(state, tokens, 0);
+  for (int column = 0; column < smaller(kLanes, tokens.columns); column += kStateLanes) {
+    deltaColumns<StateVector>(state + column, tokens, column);
   }
 }
 
 inline void scanTokens(float* state, const StateTokens& tokens, float skip) {
   for (int i = 0; i < tokens.count; ++i) {
+    fetchAhead(tokens, i);
     const V16 values = loadFirst(tokens.values + i * tokens.valuesStride, tokens.columns);
-    const StateChange by{state, tokens.write + i * tokens.writeStride, splat(tokens.decays[i * tokens.gateStride]),
-                         values * splat(tokens.shares[i * tokens.gateStride])};
+    const StateChange<V16> by{state, tokens.write + i * tokens.writeStride, splat(tokens.decays[i * tokens.gateStride]),
+                              values * splat(tokens.shares[i * tokens.gateStride])};
     const V16 sum = advance(by, tokens.read + i * tokens.readStride, tokens.rows);
     storeFirst(tokens.out + i * tokens.outStride, fma(splat(skip), values, sum), tokens.columns);
   }

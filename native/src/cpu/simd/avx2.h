@@ -268,5 +268,23 @@ struct Int8Dot {
   }
 };
 
+/// Eight floats: eight sums of them fit in the registers.
+struct V8 {
+  __m256 lanes;
+
+  static V8 splat(float value) { return {_mm256_set1_ps(value)}; }
+  static V8 load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static V8 loadFirst(const float* p, int count) { return {_mm256_maskload_ps(p, firstLanes(count))}; }
+};
+using StateVector = V8;
+constexpr int kStateLanes = 8;
+
+inline void store(float* p, V8 a) { _mm256_storeu_ps(p, a.lanes); }
+inline void storeFirst(float* p, V8 a, int count) { _mm256_maskstore_ps(p, firstLanes(count), a.lanes); }
+inline V8 operator+(V8 a, V8 b) { return {_mm256_add_ps(a.lanes, b.lanes)}; }
+inline V8 operator-(V8 a, V8 b) { return {_mm256_sub_ps(a.lanes, b.lanes)}; }
+inline V8 operator*(V8 a, V8 b) { return {_mm256_mul_ps(a.lanes, b.lanes)}; }
+inline V8 fma(V8 a, V8 b, V8 c) { return {_mm256_fmadd_ps(a.lanes, b.lanes, c.lanes)}; }
+
 /// The multiply-add with the most operations.
 using WidestDot = F32Dot;

@@ -186,5 +186,9 @@ struct Int8Dot {
   static I16 add(I16 sum, Weight w, Value x) { return {_mm512_dpbusd_epi32(sum.lanes, x, w)}; }
 };
 
+/// What eight sums are kept in.
+using StateVector = V16;
+constexpr int kStateLanes = kLanes;
+
 /// The multiply-add with the most operations.
 using WidestDot = Bf16Dot;

@@ -363,5 +363,9 @@ struct Int8Dot {
   }
 };
 
+/// What eight sums are kept in.
+using StateVector = V16;
+constexpr int kStateLanes = kLanes;
+
 /// The multiply-add with the most operations.
 using WidestDot = F32Dot;
