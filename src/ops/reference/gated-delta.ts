@@ -4,6 +4,7 @@ import type { DeltaTokens } from '../ops.ts';
 import type { DeltaRule } from '../states.ts';
 import { headStatesWidth } from '../states.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
+import { softplus } from './softplus.ts';
 import type { RefStepInputs } from './step-inputs.ts';
 import { expectVector } from './vector.ts';
 
@@ -59,9 +60,4 @@ function advance(state: Float32Array, { q, k, v, decay, share }: HeadToken, out:
     }
     out[column] = read;
   }
-}
-
-/** log(1 + exp(x)) */
-export function softplus(x: number): number {
-  return Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 }

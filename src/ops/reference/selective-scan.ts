@@ -2,8 +2,8 @@
 
 import type { ScanTokens } from '../ops.ts';
 import { headStatesWidth, type SelectiveScan } from '../states.ts';
-import { softplus } from './gated-delta.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
+import { softplus } from './softplus.ts';
 import type { RefStepInputs } from './step-inputs.ts';
 import { expectVector } from './vector.ts';
 
