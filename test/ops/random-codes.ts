@@ -1,6 +1,7 @@
 // Weights of codes for tests of products.
 
 import type { CodeFormat } from '../../src/ops/dtype.ts';
+import { roundToBf16 } from '../../src/ops/float-formats.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import type { WeightFolder } from '../helpers/weight-file.ts';
@@ -35,6 +36,8 @@ export function randomCodes(
   if (kind === 'fp8') for (const [i, byte] of bytes.entries()) bytes[i] = byte % 128 === 127 ? 0 : byte;
   const groups = groupSize === null ? 1 : Math.ceil(k / groupSize);
   const scales = random.floats(n * groups).map((value) => Math.abs(value) + 0.01);
+  // Multiples of a number of bf16 are often halfway between two others.
+  roundToBf16(scales.subarray(scales.length / 2));
   const zeros = Uint8Array.from({ length: n * groups }, () =>
     random.integer(isOf4Bits ? -8 : -128, isOf4Bits ? 7 : 127),
   );
