@@ -40,7 +40,7 @@ StreamPosition CudaBackend::moveStates(const Step& step) {
   const Driver& driver = device_.driver();
   // No launches: each list of these would come once, and graphs of others would have to go.
   const auto copy = [&, stream = stream_.handle()](DeviceAddress to, DeviceAddress from, size_t bytes) {
-    driver.check(driver.cuMemcpyPeerAsync(to, device_.context(), from, device_.context(), bytes, stream), "copy states");
+    driver.check(driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream), "copy states");
   };
   for (const StateMove& move : step->stateMoves) {
     for (int layer = 0; layer < cache.shape.states.layers; ++layer) {

@@ -1,14 +1,12 @@
-// Whatever ends, lies or falls silent in the middle of a transfer between real servers, of unequal degree or with a model whose layers keep
-// states: every request gets the bytes of one plain instance, and nothing is left over. Some faults here; `npm run bench -- rank-faults` ends a rank at each step.
+// Whatever ends, lies or falls silent in the middle of a transfer between real servers of unequal degree: every request gets the bytes of
+// one plain instance, and nothing is left over. Some faults here; `npm run bench -- rank-faults` ends a rank at each step.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { SendType, TransportChoice } from '../../src/config/kv-transfer-config.ts';
 import { modelFolder } from '../../src/models/model-folder.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { answersOf, mixedRequests } from './mixed-requests.ts';
 import { ServerFaultRig, type ServerScenario } from './server-fault-rig.ts';
-import { STATE_MODEL } from './state-model.ts';
 
 /** The first is for instances that have yet to meet. */
 const FROM_RANKS: readonly ServerScenario[] = [
@@ -38,21 +36,9 @@ const PULLED: readonly ServerScenario[] = [
 /** The first layer leaves when the prompt is computed. */
 const AFTERWARDS: readonly ServerScenario[] = [{ fault: 'end of rank 1', side: 'P', step: 'granted' }];
 
-/** Of a model with states. */
-const OF_STATES: readonly ServerScenario[] = [
-  { fault: 'flip', side: 'D', step: 'data' },
-  { fault: 'kill', side: 'P', step: 'data' },
-  { fault: 'kill', side: 'D', step: 'data' },
-];
-const OF_PULLED_STATES: readonly ServerScenario[] = [
-  { fault: 'kill', side: 'P', step: 'pulled' },
-  { fault: 'kill', side: 'D', step: 'received' },
-];
-
 const TCP = { sendType: 'PUT_ASYNC', transport: 'tcp' } as const;
 const SHM = { sendType: 'PUT_ASYNC', transport: 'shm' } as const;
 const PUT = { sendType: 'PUT', transport: 'tcp' } as const;
-const PULLED_SHM = { sendType: 'GET', transport: 'shm' } as const;
 const GET = { sendType: 'GET', transport: 'tcp' } as const;
 const RANKS = ['--tensor-parallel-size', '2', '--num-threads', '2'];
 const REQUESTS = mixedRequests(8, 7);
@@ -60,46 +46,28 @@ const REQUESTS = mixedRequests(8, 7);
 const FREE_WITHIN_MS = 9000;
 const model = await modelFolder('');
 
-interface FaultGroup {
-  readonly name: string;
-  /** What both have, and one of the two. */
-  readonly modelArgs?: readonly string[];
-  readonly producerArgs?: readonly string[];
-  readonly consumerArgs?: readonly string[];
-  readonly sendType: SendType;
-  readonly transport: TransportChoice;
-  readonly scenarios: readonly ServerScenario[];
-}
-
-/** What one plain instance answers. */
-async function alone(modelArgs: readonly string[] = []): Promise<unknown[]> {
-  const plain = await startServeProcess([model, '--num-threads', '1', ...modelArgs]);
-  return await answersOf(plain.url, REQUESTS, REQUESTS.length).finally(() => plain.stop());
-}
-
 // Instances that start leave one of two cores idle, deadlines both: all groups run at the same time.
 describe.concurrent('a fault in a transfer', needsNative, () => {
-  let [expected, ofStates]: unknown[][] = [];
+  let expected: unknown[];
   beforeAll(async () => {
-    [expected, ofStates] = await Promise.all([alone(), alone(STATE_MODEL)]);
+    const plain = await startServeProcess([model, '--num-threads', '1']);
+    expected = await answersOf(plain.url, REQUESTS, REQUESTS.length).finally(() => plain.stop());
   });
 
-  describe.each<FaultGroup>([
+  describe.each([
     { name: 'from 2 ranks to 1', producerArgs: RANKS, ...TCP, scenarios: FROM_RANKS },
     { name: 'from 1 rank to 2', consumerArgs: RANKS, ...TCP, scenarios: TO_RANKS },
     { name: 'from 1 rank to 2', consumerArgs: RANKS, ...SHM, scenarios: IN_MEMORY },
     { name: 'from 2 ranks to 1', producerArgs: RANKS, ...PUT, scenarios: AFTERWARDS },
     { name: 'from 2 ranks to 1', producerArgs: RANKS, ...GET, scenarios: PULLED },
-    { name: 'of states', modelArgs: STATE_MODEL, ...TCP, scenarios: OF_STATES },
-    { name: 'of states', modelArgs: STATE_MODEL, ...PULLED_SHM, scenarios: OF_PULLED_STATES },
-  ])('$name with $sendType over $transport', ({ name: _, scenarios, modelArgs = [], ...args }) => {
+  ])('$name with $sendType over $transport', ({ name: _, scenarios, ...args }) => {
     let rig: ServerFaultRig;
     beforeAll(async () => {
       rig = await ServerFaultRig.start({
         model,
         requests: REQUESTS,
-        expected: (modelArgs === STATE_MODEL ? ofStates : expected) ?? [],
-        serveArgs: ['--max-num-batched-tokens', '64', ...modelArgs],
+        expected,
+        serveArgs: ['--max-num-batched-tokens', '64'],
         ...args,
       });
     });
