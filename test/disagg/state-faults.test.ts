@@ -9,42 +9,36 @@ import { answersOf, mixedRequests } from './mixed-requests.ts';
 import { ServerFaultRig, type ServerScenario } from './server-fault-rig.ts';
 import { STATE_MODEL } from './state-model.ts';
 
-const PUSHED: readonly ServerScenario[] = [
-  { fault: 'flip', side: 'D', step: 'data' },
-  { fault: 'kill', side: 'P', step: 'data' },
-  { fault: 'kill', side: 'D', step: 'data' },
-];
-/** D reads the memory of P: no data passes the wiretap. */
-const PULLED: readonly ServerScenario[] = [{ fault: 'kill', side: 'P', step: 'pulled' }];
 const REQUESTS = mixedRequests(8, 7);
 /** No deadline of a transfer that is held for somebody who may yet come is as short. */
 const FREE_WITHIN_MS = 9000;
 const model = await modelFolder('');
 
-describe.concurrent('a fault in a transfer of states', needsNative, () => {
-  let expected: unknown[];
+describe('a fault in a transfer of states', needsNative, () => {
+  let rig: ServerFaultRig;
   beforeAll(async () => {
     const plain = await startServeProcess([model, '--num-threads', '1', ...STATE_MODEL]);
-    expected = await answersOf(plain.url, REQUESTS, REQUESTS.length).finally(() => plain.stop());
+    const expected = await answersOf(plain.url, REQUESTS, REQUESTS.length).finally(() => plain.stop());
+    rig = await ServerFaultRig.start({
+      model,
+      requests: REQUESTS,
+      expected,
+      sendType: 'PUT_ASYNC',
+      transport: 'tcp',
+      serveArgs: ['--max-num-batched-tokens', '64', ...STATE_MODEL],
+    });
   });
+  afterAll(() => rig?.close());
 
-  describe.each([
-    { sendType: 'PUT_ASYNC' as const, transport: 'tcp' as const, scenarios: PUSHED },
-    { sendType: 'GET' as const, transport: 'shm' as const, scenarios: PULLED },
-  ])('with $sendType over $transport', ({ scenarios, ...args }) => {
-    let rig: ServerFaultRig;
-    beforeAll(async () => {
-      const serveArgs = ['--max-num-batched-tokens', '64', ...STATE_MODEL];
-      rig = await ServerFaultRig.start({ model, requests: REQUESTS, expected, serveArgs, ...args });
-    });
-    afterAll(() => rig?.close());
-
-    it.sequential.each(scenarios)('$fault of $side at $step costs no answer', async (scenario) => {
-      const outcome = await rig.run(scenario);
-      expect(outcome).toMatchObject({ hasHappened: true, wrong: [] });
-      if (scenario.fault === 'flip') expect(outcome.recomputed).toBeGreaterThan(0);
-      else expect(outcome.exitCode).toBeNull();
-      expect(outcome.freeMs).toBeLessThan(FREE_WITHIN_MS);
-    });
+  it.each<ServerScenario>([
+    { fault: 'flip', side: 'D', step: 'data' },
+    { fault: 'kill', side: 'P', step: 'data' },
+    { fault: 'kill', side: 'D', step: 'data' },
+  ])('$fault of $side at $step costs no answer', async (scenario) => {
+    const outcome = await rig.run(scenario);
+    expect(outcome).toMatchObject({ hasHappened: true, wrong: [] });
+    if (scenario.fault === 'flip') expect(outcome.recomputed).toBeGreaterThan(0);
+    else expect(outcome.exitCode).toBeNull();
+    expect(outcome.freeMs).toBeLessThan(FREE_WITHIN_MS);
   });
 });
