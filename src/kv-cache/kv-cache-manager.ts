@@ -32,8 +32,8 @@ export interface CachedSequence {
   /** Where layers keep states; only the manager changes it. */
   readonly states: SequenceStates;
   /**
-   * Its states after so many tokens, which the cache must not go beyond, are for another instance; infinity is that they come from
-   * there, null that they do neither.
+   * Its states after so many tokens are for another instance: no more tokens than these may come from the cache. Infinity is that they
+   * come from there, null that they do neither.
    */
   readonly statesPassAt: number | null;
 }
@@ -165,17 +165,17 @@ export class KvCacheManager {
     const { snapshot, blocks } = states;
     if (snapshot !== null) snapshots.read(snapshot);
     states.snapshot = null;
-    const moves = areSent ? 'out' : states.haveCome ? 'in' : null;
+    const way = areSent ? 'out' : states.haveCome ? 'in' : null;
     states.haveCome = false;
     const saves = states.ends.flatMap((length) => {
       if (length <= firstPosition || length > end) return [];
       const written = snapshots.write(this.#hashOf(sequence, length / this.#blockSize - 1));
       return written === null ? [] : [{ numTokens: length - firstPosition, snapshot: written.index }];
     });
-    return { snapshot: snapshot?.index ?? null, saves, move: moves && { way: moves, blocks } };
+    return { snapshot: snapshot?.index ?? null, saves, move: way && { way, blocks } };
   }
 
-  /** Whether the states for which a sequence has blocks have come. The blocks of those that have not are free. */
+  /** A sequence goes on from the states that have come into its blocks for them; where none have, it has no use for these. */
   endStateLoad(sequence: CachedSequence, haveCome: boolean): void {
     const { states } = sequence;
     if (!haveCome) this.freeStateBlocks(sequence);
@@ -185,7 +185,7 @@ export class KvCacheManager {
     }
   }
 
-  /** No step will move states into its blocks for them, or out of these. */
+  /** Gives back the blocks that a sequence has for its states: they have been moved, or will not be. */
   freeStateBlocks({ states }: CachedSequence): void {
     this.#pool.free(states.blocks);
     states.blocks = [];

@@ -241,7 +241,7 @@ export class Request implements CachedSequence {
     return this.transfer?.kind === 'load' && this.state === 'waiting' ? Number.POSITIVE_INFINITY : null;
   }
 
-  /** So many tokens a step may compute: its states between those of the prompt that are sent and the others are what the next one begins with. */
+  /** A step ends where its states are to be sent from: the next one begins with them. */
   get mostTokensOfStep(): number {
     const { statesPassAt, numComputedTokens } = this;
     const isBefore =
