@@ -45,8 +45,8 @@ export class EngineCore {
   ) {
     this.executor = executor;
     const { info, draftModel } = executor;
-    const { numBlocks, windows, shortContext } = info;
-    const limits = { ...config, ...limitsOf(info, config), numBlocks, windows, shortContext };
+    const { numBlocks, windows, stateBlocks, shortContext } = info;
+    const limits = { ...config, ...limitsOf(info, config), numBlocks, windows, stateBlocks, shortContext };
     this.scheduler = new Scheduler(limits, draftModel, onTransferEvent);
     this.#numStages = config.pipelineParallelSize ?? 1;
     this.#maxInFlight = maxInFlight;

@@ -6,6 +6,8 @@ export interface BlockGroups {
   readonly blockSize: number;
   /** [groups] So many tokens, itself included, does a token see; null is all. Those that see furthest come first. */
   readonly windows: readonly (number | null)[];
+  /** Blocks of a transfer behind those of its tokens, which hold what layers keep as states; left out where none keeps any. */
+  readonly stateBlocks?: number;
 }
 
 /** Whether a group sees less than the first one: its blocks behind the window need not be there. */
@@ -26,21 +28,21 @@ export function firstNeeded(groups: BlockGroups, group: number, numBlocks: numbe
 
 /** Most blocks that one sequence of `numTokens` tokens has at a time, where a step computes up to `maxStepTokens` of them. */
 export function mostBlocks(groups: BlockGroups, numTokens: number, maxStepTokens: number): number {
-  const { blockSize, windows } = groups;
+  const { blockSize, windows, stateBlocks = 0 } = groups;
   const numBlocks = Math.ceil(numTokens / blockSize);
   return windows.reduce<number>((sum, window, group) => {
     if (window === null || !isNear(groups, group)) return sum + numBlocks;
     // The window and the step may each begin inside a block.
     const numSeen = Math.ceil((window - 1 + maxStepTokens) / blockSize) + 1;
     return sum + Math.min(numBlocks, numSeen);
-  }, 0);
+  }, stateBlocks);
 }
 
 /** Tokens of the longest sequence that `numBlocks` blocks are enough for. */
 export function longestSequence(groups: BlockGroups, numBlocks: number, maxStepTokens: number): number {
   const numFar = groups.windows.filter((_, group) => !isNear(groups, group)).length;
-  const { blockSize } = groups;
-  let [fits, most] = [0, Math.floor(numBlocks / numFar)];
+  const { blockSize, stateBlocks = 0 } = groups;
+  let [fits, most] = [0, Math.max(0, Math.floor((numBlocks - stateBlocks) / numFar))];
   while (fits < most) {
     const middle = Math.ceil((fits + most) / 2);
     if (mostBlocks(groups, middle * blockSize, maxStepTokens) <= numBlocks) fits = middle;
@@ -62,16 +64,35 @@ export function numTransferred(groups: BlockGroups, numTokens: number, end: numb
   );
 }
 
-/** All blocks of such a transfer. */
-export function transferSize(groups: BlockGroups, numTokens: number): number {
+/** Blocks of such a transfer that hold its tokens. */
+export function numTokenBlocks(groups: BlockGroups, numTokens: number): number {
   return numTransferred(groups, numTokens, Math.ceil(numTokens / groups.blockSize));
 }
 
-/** [blocks] The group of each of such a transfer. */
+/** All blocks of such a transfer. */
+export function transferSize(groups: BlockGroups, numTokens: number): number {
+  return numTokenBlocks(groups, numTokens) + (groups.stateBlocks ?? 0);
+}
+
+/** [blocks] The group of each of such a transfer. A model with states has one. */
 export function transferGroups(groups: BlockGroups, numTokens: number): Uint8Array {
   const end = Math.ceil(numTokens / groups.blockSize);
   const tables = groups.windows.map((_, group) => new Array<number>(end).fill(group));
-  return Uint8Array.from(transferBlocks(groups, numTokens, tables, 0, end));
+  const ofStates = new Array<number>(groups.stateBlocks ?? 0).fill(0);
+  return Uint8Array.from([...transferBlocks(groups, numTokens, tables, 0, end), ...ofStates]);
+}
+
+/** Of `blocks`, which are for a transfer of as many tokens or more, those for one of `numTokens` tokens. */
+export function blocksForFewer(
+  groups: BlockGroups,
+  numTokens: number,
+  blocks: readonly number[],
+): readonly number[] {
+  const endOfTokens = blocks.length - (groups.stateBlocks ?? 0);
+  return [
+    ...blocks.slice(0, Math.min(endOfTokens, numTokenBlocks(groups, numTokens))),
+    ...blocks.slice(endOfTokens),
+  ];
 }
 
 /** Tokens that the first `count` blocks of such a transfer hold, in all groups. */

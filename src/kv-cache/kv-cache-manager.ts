@@ -31,6 +31,11 @@ export interface CachedSequence {
   readonly numCacheableTokens: number;
   /** Where layers keep states; only the manager changes it. */
   readonly states: SequenceStates;
+  /**
+   * Its states after so many tokens are for another instance: no more tokens than these may come from the cache. Infinity is that they
+   * come from there, null that they do neither.
+   */
+  readonly statesPassAt: number | null;
 }
 
 /** What becomes of the states that layers keep of a sequence. */
@@ -39,6 +44,10 @@ export interface SequenceStates {
   snapshot: StateSnapshot | null;
   /** So many of its tokens are the beginning of what others may ask for: its states after them are kept. */
   ends: readonly number[];
+  /** In which they go to another instance, or come from there. */
+  blocks: readonly number[];
+  /** Whether they have come, so that it goes on from them when it is computed next. */
+  haveCome: boolean;
 }
 
 export interface KvCacheConfig extends BlockGroups {
@@ -105,10 +114,12 @@ export class KvCacheManager {
     const { prefix, groups } = this.#plan(sequence, maxNewTokens, numToLoad);
     const cached = groups.flatMap((group) => group.cached);
     const numFreeCached = cached.filter((block) => this.#pool.isFree(block)).length;
-    const numNew = sumOf(groups, (group) => group.numNew);
+    const numForStates = this.#numForStates(sequence);
+    const numNew = sumOf(groups, (group) => group.numNew) + numForStates;
     if (numNew > this.#pool.numFree - numFreeCached) return null;
     for (const block of cached) this.#pool.share(block);
     const fresh = this.#pool.allocate(numNew)!;
+    sequence.states.blocks = fresh.splice(0, numForStates);
     for (const group of groups) {
       const unseen = new Array<number>(group.numUnseen).fill(NO_BLOCK);
       const blocks = [...unseen, ...group.cached, ...fresh.splice(0, group.numNew)];
@@ -123,7 +134,7 @@ export class KvCacheManager {
     const { states } = sequence;
     if (this.#snapshots === null || !this.#config.enablePrefixCaching) return;
     states.snapshot = numCached === 0 ? null : this.#snapshots.hold(this.#hashOf(sequence, numCached - 1));
-    const last = Math.floor(sequence.numCacheableTokens / this.#blockSize);
+    const last = Math.floor(this.#numCacheable(sequence) / this.#blockSize);
     const ends = [...new Set([numKnown, last])].filter((end) => end > numCached);
     states.ends = ends.map((end) => end * this.#blockSize);
   }
@@ -138,20 +149,56 @@ export class KvCacheManager {
     return false;
   }
 
-  /** What becomes of the states of a sequence in a step that computes its tokens from `firstPosition` up to `end`. */
-  planStates(sequence: CachedSequence, firstPosition: number, end: number): StatePlan | null {
+  /**
+   * What becomes of the states of a sequence in a step that computes its tokens from `firstPosition` up to `end`.
+   * @param areSent whether another instance gets those that the step goes on from
+   */
+  planStates(
+    sequence: CachedSequence,
+    firstPosition: number,
+    end: number,
+    areSent: boolean,
+  ): StatePlan | null {
     const snapshots = this.#snapshots;
     if (snapshots === null) return null;
     const { states } = sequence;
-    const { snapshot } = states;
+    const { snapshot, blocks } = states;
     if (snapshot !== null) snapshots.read(snapshot);
     states.snapshot = null;
+    const way = areSent ? 'out' : states.haveCome ? 'in' : null;
+    states.haveCome = false;
     const saves = states.ends.flatMap((length) => {
       if (length <= firstPosition || length > end) return [];
       const written = snapshots.write(this.#hashOf(sequence, length / this.#blockSize - 1));
       return written === null ? [] : [{ numTokens: length - firstPosition, snapshot: written.index }];
     });
-    return { snapshot: snapshot?.index ?? null, saves };
+    return { snapshot: snapshot?.index ?? null, saves, move: way && { way, blocks } };
+  }
+
+  /** A sequence goes on from the states that have come into its blocks for them; where none have, it has no use for these. */
+  endStateLoad(sequence: CachedSequence, haveCome: boolean): void {
+    const { states } = sequence;
+    if (!haveCome) this.freeStateBlocks(sequence);
+    else if (states.blocks.length > 0) {
+      this.#releaseSnapshot(states);
+      states.haveCome = true;
+    }
+  }
+
+  /** Gives back the blocks that a sequence has for its states: they have been moved, or will not be. */
+  freeStateBlocks({ states }: CachedSequence): void {
+    this.#pool.free(states.blocks);
+    states.blocks = [];
+    states.haveCome = false;
+  }
+
+  #releaseSnapshot(states: SequenceStates): void {
+    if (states.snapshot !== null) this.#snapshots!.release(states.snapshot);
+    states.snapshot = null;
+  }
+
+  #numForStates({ statesPassAt }: CachedSequence): number {
+    return statesPassAt === null ? 0 : (this.#config.stateBlocks ?? 0);
   }
 
   /** Whether `admit` would find enough blocks after the sequences `leaving` have been freed. */
@@ -169,7 +216,7 @@ export class KvCacheManager {
     const isFreeThen = (block: number): boolean => this.#pool.numUsers(block) === (numUses.get(block) ?? 0);
     const numFreed = [...numUses.keys()].filter(isFreeThen).length;
     const numFreeCached = groups.flatMap((group) => group.cached).filter(isFreeThen).length;
-    const numNew = sumOf(groups, (group) => group.numNew);
+    const numNew = sumOf(groups, (group) => group.numNew) + this.#numForStates(sequence);
     return numNew <= this.#pool.numFree + numFreed - numFreeCached;
   }
 
@@ -226,9 +273,8 @@ export class KvCacheManager {
   free(sequence: CachedSequence): void {
     this.#pool.free(ownBlocks(sequence));
     sequence.tables.length = 0;
-    const { snapshot } = sequence.states;
-    if (snapshot !== null) this.#snapshots!.release(snapshot);
-    sequence.states.snapshot = null;
+    Object.assign(sequence.states, { blocks: [], haveCome: false });
+    this.#releaseSnapshot(sequence.states);
   }
 
   /** One user more of each block: a transfer that still has to read it. */
@@ -273,7 +319,7 @@ export class KvCacheManager {
     // Of each group, from this index on all are there.
     const begins = config.windows.map(() => 0);
     const mayRead = config.enablePrefixCaching && sequence.mayReadCache;
-    const end = mayRead ? Math.floor(sequence.numCacheableTokens / this.#blockSize) : 0;
+    const end = mayRead ? Math.floor(this.#numCacheable(sequence) / this.#blockSize) : 0;
     let [numCached, numKnown] = [0, 0];
     for (let index = 0; index < end; index += 1) {
       const hash = this.#hashOf(sequence, index);
@@ -292,6 +338,12 @@ export class KvCacheManager {
     return { numCached, numKnown, found };
   }
 
+  #numCacheable(sequence: CachedSequence): number {
+    const { numCacheableTokens, statesPassAt } = sequence;
+    const most = this.#numForStates(sequence) > 0 ? statesPassAt : null;
+    return Math.min(numCacheableTokens, most ?? Number.POSITIVE_INFINITY);
+  }
+
   #hashOf(sequence: CachedSequence, index: number): BlockHash {
     const { blockHashes: hashes, tokens } = sequence;
     while (hashes.length <= index) {
@@ -308,8 +360,11 @@ function nameIn(group: number, hash: BlockHash): BlockHash {
   return group === 0 ? hash : `${hash}${group}`;
 }
 
-function ownBlocks({ tables }: CachedSequence): readonly number[] {
-  return tables.flatMap(({ blocks, numUnseenBlocks }) => blocks.slice(numUnseenBlocks));
+function ownBlocks({ tables, states }: CachedSequence): readonly number[] {
+  return [
+    ...tables.flatMap(({ blocks, numUnseenBlocks }) => blocks.slice(numUnseenBlocks)),
+    ...states.blocks,
+  ];
 }
 
 function sumOf<T>(items: readonly T[], numberOf: (item: T) => number): number {

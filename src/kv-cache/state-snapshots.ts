@@ -21,6 +21,8 @@ export interface StatePlan {
   readonly snapshot: number | null;
   /** Where they are kept for others, as they are after so many of the sequence's tokens in the step. */
   readonly saves: readonly { readonly numTokens: number; readonly snapshot: number }[];
+  /** Blocks that what it goes on from comes out of, having come from another instance, or is put into for one; null is neither. */
+  readonly move: { readonly way: 'in' | 'out'; readonly blocks: readonly number[] } | null;
 }
 
 export class StateSnapshots {

@@ -16,7 +16,10 @@ export type SequenceTransfer =
 
 /** Engine thread -> connector. */
 export type KvTransferEvent =
-  /** `blocks` are the sequence's, in the order of transfers (`numTransferred`); those from index `firstBlock` on are to be filled. */
+  /**
+   * `blocks` are the sequence's, in the order of transfers (`numTransferred`), those for its states at the end; those from index
+   * `firstBlock` on are to be filled.
+   */
   | {
       readonly kind: 'load';
       readonly transferId: number;
@@ -29,8 +32,8 @@ export type KvTransferEvent =
 /** Connector -> engine thread. */
 export type KvTransferCommand =
   /**
-   * The one answer to each `load`: the first `numTokens` tokens of the prompt are in its blocks and nothing writes into
-   * them any more. 0: none came.
+   * The one answer to each `load`: the first `numTokens` tokens of the prompt are in its blocks, with what layers keep as states behind
+   * them, and nothing writes into them any more. 0: none came.
    */
   | { readonly kind: 'loaded'; readonly transferId: number; readonly numTokens: number }
   /** The blocks that were held for sending can be reused, and those computed from now on are not held. */
@@ -117,6 +120,8 @@ export interface KvCompatibility {
   readonly blockSize: number;
   /** [groups of layers] See `BlockGroups`. */
   readonly windows: readonly (number | null)[];
+  /** See `BlockGroups`. */
+  readonly stateBlocks?: number;
   readonly layers: number;
   /** [layers] The group of each; left out where there is one group. */
   readonly layerGroups?: readonly number[] | undefined;

@@ -267,6 +267,7 @@ export interface NativeBackend {
     stateSources: Int32Array,
     stateSlots: Int32Array,
     stateSaves: Int32Array,
+    stateMoves: Int32Array,
   ): number;
   /** `bias` -1 is none. */
   convolve(

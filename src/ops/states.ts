@@ -22,6 +22,11 @@ export interface StateArrays {
   readonly slots: Int32Array;
   /** [sequence, tokens, slot] one after the other: where its state after so many of its tokens in this step is kept, too. */
   readonly saves: Int32Array;
+  /**
+   * [slot, 1 or 0, count, block * count] one after the other: states that go into KV blocks (1), in which another instance gets them, or
+   * come out of blocks in which they were got (0), before the step computes anything. Left out where there are none.
+   */
+  readonly moves?: Int32Array | undefined;
 }
 
 /** Where a layer keeps its state of a sequence. */

@@ -82,15 +82,19 @@ function buildStates(
   batchSize: number,
 ): StateArrays {
   const [sources, slots] = [new Int32Array(batchSize).fill(NO_SLOT), new Int32Array(batchSize).fill(NO_SLOT)];
-  const saves: number[] = [];
+  const [saves, moves]: [number[], number[]] = [[], []];
   for (const [index, { requestId, firstPosition, states }] of sequences.entries()) {
     const slot = requests.slotOf(requestId);
     const snapshot = states?.snapshot ?? null;
     slots[index] = slot;
     if (firstPosition > 0) sources[index] = snapshot === null ? slot : maxNumSeqs + snapshot;
     for (const save of states?.saves ?? []) saves.push(index, save.numTokens, maxNumSeqs + save.snapshot);
+    if (states?.move) {
+      const { way, blocks } = states.move;
+      moves.push(sources[index]!, way === 'out' ? 1 : 0, blocks.length, ...blocks);
+    }
   }
-  return { sources, slots, saves: Int32Array.from(saves) };
+  return { sources, slots, saves: Int32Array.from(saves), moves: Int32Array.from(moves) };
 }
 
 /** Undefined where no sequence has one. */

@@ -16,11 +16,12 @@ interface Loaded {
   readonly fingerprint: string;
   readonly maxModelLen: number;
   readonly windows: EngineInfo['windows'];
+  readonly stateBlocks: number;
 }
 
 /** The model and its KV cache, and what the backend says of itself. */
 export function describe(
-  { config, ops, model, fingerprint, maxModelLen, windows }: Loaded,
+  { config, ops, model, fingerprint, maxModelLen, windows, stateBlocks }: Loaded,
   numBlocks: number,
 ) {
   const { blockSize, maxNumBatchedTokens, modelPath } = config;
@@ -38,12 +39,14 @@ export function describe(
     blockSize,
     numBlocks,
     windows,
+    stateBlocks,
     shortContext: model.shortContext,
     maxModelLen,
     pooling,
     computesWholePrompts: encoder !== null,
     vocabSize,
-    maxConcurrency: numBlocks / mostBlocks({ blockSize, windows }, maxModelLen, maxNumBatchedTokens),
+    maxConcurrency:
+      numBlocks / mostBlocks({ blockSize, windows, stateBlocks }, maxModelLen, maxNumBatchedTokens),
   };
 }
 
@@ -73,6 +76,7 @@ export function compatibilityOf({
   fingerprint,
   maxModelLen,
   windows,
+  stateBlocks,
 }: Loaded): Omit<KvCompatibility, keyof KvMemory['layout']> {
   return {
     // Positions of long contexts are stretched by the longest one that is served.
@@ -83,5 +87,6 @@ export function compatibilityOf({
     weightFormat: model.weightFormat,
     blockSize: config.blockSize,
     windows,
+    stateBlocks,
   };
 }

@@ -44,6 +44,8 @@ export interface EngineInfo {
   readonly blockSize: number;
   /** [groups of layers] So many tokens, itself included, does a token see; null is all. Those that see furthest come first. */
   readonly windows: readonly (number | null)[];
+  /** Blocks of a transfer that hold states; 0 where no layer keeps any, or nothing goes to other instances. */
+  readonly stateBlocks: number;
   /** Contexts of up to so many tokens are computed otherwise than longer ones; null where all are alike. */
   readonly shortContext: number | null;
   readonly maxModelLen: number;

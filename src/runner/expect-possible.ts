@@ -2,26 +2,42 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
+import { divideLayers } from '../models/layer-range.ts';
 import type { ModelConfig } from '../models/model-config.ts';
+import { ofKind } from '../models/recurrent-layers.ts';
 
 /**
  * @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters; where
- *   one with states is to guess or to hand them over; or where it cannot be in so many stages.
+ *   one with states is to guess, or a stage of it has no blocks to hand them over in; or where it cannot be in so many stages.
  */
 export function expectPossible(config: EngineConfig, model: ModelConfig): void {
   if (model.pooling !== null) expectNoGeneration(config);
-  if (model.recurrent !== null) expectNoStatesElsewhere(config);
   expectStages(config, model);
+  if (model.recurrent === null) return;
+  if (config.speculative !== null) refuseGuesses();
+  if (config.kvTransfer !== null) expectBlocksInStages(config, model);
 }
 
-/** A state cannot go back where a guess was wrong, and is no block of a cache. */
-function expectNoStatesElsewhere({ speculative, kvTransfer }: EngineConfig): void {
-  const given = { 'speculative-config': speculative, 'kv-transfer-config': kvTransfer };
-  const option = Object.entries(given).find(([, value]) => value !== null)?.[0];
-  if (option === undefined) return;
+/** A state cannot go back where a guess was wrong. */
+function refuseGuesses(): never {
   throw new ConfigError(
-    `--${option} is not available for this model, whose layers keep a state of each sequence (linear attention): leave it out`,
-    { param: option },
+    '--speculative-config is not available for this model, whose layers keep a state of each sequence (linear attention): leave it out',
+    { param: 'speculative-config' },
+  );
+}
+
+/** States go to other instances in blocks, whose rows are those of layers of attention. */
+function expectBlocksInStages({ pipelineParallelSize: numStages }: EngineConfig, model: ModelConfig): void {
+  const withoutBlocks = divideLayers(model, numStages).find((layers) => {
+    const { first, end } = ofKind(model, layers, false);
+    return first === end;
+  });
+  if (withoutBlocks === undefined) return;
+  const { first, end } = withoutBlocks;
+  throw new ConfigError(
+    `--pipeline-parallel-size ${numStages} has a stage of the layers ${first} to ${end - 1}, none of which is one of attention: with ` +
+      '--kv-transfer-config each stage needs one, in whose blocks the states of its layers go; use fewer stages',
+    { param: 'pipeline-parallel-size' },
   );
 }
 

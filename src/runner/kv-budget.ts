@@ -2,7 +2,7 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
-import { longestSequence, mostBlocks } from '../kv-cache/block-groups.ts';
+import { type BlockGroups, longestSequence, mostBlocks } from '../kv-cache/block-groups.ts';
 import { BYTES_PER_ELEMENT, kvHeadBytes } from '../ops/dtype.ts';
 import { numKvRows, vectorsPerToken } from '../ops/kv-rows.ts';
 import type { DeviceMemory, KvCacheShape, Ops } from '../ops/ops.ts';
@@ -52,6 +52,8 @@ export interface CacheDesign {
   readonly shape: KvCacheShape;
   /** [groups] See `BlockGroups`. */
   readonly windows: readonly (number | null)[];
+  /** See `BlockGroups`: blocks that a sequence needs beside those of its tokens while its states go to another instance, or come. */
+  readonly stateBlocks?: number;
   /** That of each stage, where the layers are in several; left out, there is one. */
   readonly stages?: readonly KvCacheShape[];
 }
@@ -126,7 +128,7 @@ export function chooseNumBlocks(
   memory: CacheMemory,
 ): number {
   const { blockSize, maxNumBatchedTokens } = config;
-  const groups = { blockSize, windows: design.windows };
+  const groups = groupsOf(blockSize, design);
   const perRequest = mostBlocks(groups, maxModelLen, maxNumBatchedTokens);
   const fitting = fittingBlocks(design, memory);
   const numBlocks =
@@ -163,11 +165,7 @@ export function longestFitting(
   memory: CacheMemory,
 ): number {
   const numBlocks = fittingBlocks(design, memory);
-  const longest = longestSequence(
-    { blockSize, windows: design.windows },
-    Math.max(0, numBlocks),
-    maxNumBatchedTokens,
-  );
+  const longest = longestSequence(groupsOf(blockSize, design), Math.max(0, numBlocks), maxNumBatchedTokens);
   return Math.min(modelLimit, Math.max(blockSize, longest));
 }
 
@@ -187,6 +185,19 @@ export function overcommitNotice(
     `--kv-cache-memory-bytes ${wanted} (${shown(wanted)}) is more than the ${shown(free)} that are free: the cache takes memory ` +
     'as it is used, and the system may end the process when there is no more; lower it'
   );
+}
+
+function groupsOf(blockSize: number, { windows, stateBlocks = 0 }: CacheDesign): BlockGroups {
+  return { blockSize, windows, stateBlocks };
+}
+
+/** Blocks that hold what layers keep of one sequence, each stage in its rows. */
+export function numStateBlocks(stages: readonly KvCacheShape[]): number {
+  const numBlocks = (shape: KvCacheShape): number => {
+    const { layers, width } = shape.states ?? { layers: 0, width: 0 };
+    return Math.ceil((layers * width * BYTES_PER_ELEMENT.f32) / kvBlockBytes(shape));
+  };
+  return Math.max(...stages.map(numBlocks));
 }
 
 function fittingBlocks(design: CacheDesign, memory: CacheMemory): number {

@@ -13,12 +13,13 @@ import {
   kvBlockBytes,
   longestFitting,
   type MemoryOps,
+  numStateBlocks,
   stateBytes,
 } from './kv-budget.ts';
 import { cutsOf } from './kv-memory.ts';
 import { mostStates } from './state-counts.ts';
 
-type StagedDesign = CacheDesign & Required<Pick<CacheDesign, 'stages'>>;
+type StagedDesign = CacheDesign & Required<Pick<CacheDesign, 'stages' | 'stateBlocks'>>;
 
 export class KvPlan {
   readonly #config: EngineConfig;
@@ -81,11 +82,12 @@ export class KvPlan {
   }
 
   #designFor(model: ModelShape, sequences: number): StagedDesign {
-    const { blockSize, pipelineParallelSize } = this.#config;
+    const { blockSize, pipelineParallelSize, kvTransfer } = this.#config;
     const { ofLayers: layerGroups, windows } = groupLayers(model.config);
     const shape = { ...model.kvCacheShape({ blocks: 1, blockSize, sequences }), layerGroups };
     const ranges = divideLayers(model.config, pipelineParallelSize);
-    return { shape, windows, stages: ranges.map((layers) => stageShape(model.config, shape, layers)) };
+    const stages = ranges.map((layers) => stageShape(model.config, shape, layers));
+    return { shape, windows, stages, stateBlocks: kvTransfer === null ? 0 : numStateBlocks(stages) };
   }
 
   /** That of each stage's GPU, or the one that all stages share. */

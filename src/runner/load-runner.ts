@@ -128,14 +128,14 @@ async function loadOn(
   }
   const maxModelLen = await agree(() => plan.maxModelLen(model));
   const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));
-  const { shape, windows } = plan.design(model);
+  const { shape, windows, stateBlocks } = plan.design(model);
   const isFirstEngine = (config.share?.rank ?? 0) === 0;
   const notice = isFirstEngine && ops.ranks.rank === 0 ? overcommitNotice(config, ops) : null;
   if (notice !== null) onWarning(notice);
   const kv = await withMemoryFor(forKvCache(config.kvCacheMemoryBytes), () =>
     takeKvMemory(stages, model, { ...shape, blocks: numBlocks }, config.kvTransfer !== null),
   );
-  const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows };
+  const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows, stateBlocks };
   const described = describe(about, numBlocks);
   const info: EngineInfo = {
     ...described,

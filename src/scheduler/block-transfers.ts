@@ -50,7 +50,7 @@ export class BlockTransfers {
       return false;
     }
     const end = Math.ceil(promptLength / blockSize);
-    const blocks = this.#blocksOf(request, promptLength - 1, 0, end);
+    const blocks = [...this.#blocksOf(request, promptLength - 1, 0, end), ...request.states.blocks];
     const firstBlock = numTransferred(this.#groups, promptLength - 1, numCachedTokens / blockSize);
     this.#onEvent({ kind: 'load', transferId, firstBlock, blocks });
     this.#loads.set(transferId, request);
@@ -64,8 +64,14 @@ export class BlockTransfers {
     return request;
   }
 
-  /** Holds the blocks of the transfer that the planned tokens complete. */
-  takeCompleted(request: Request): BlockSend | null {
+  /** Whether the states that a step from `firstPosition` on begins with are those that another instance wants. */
+  sendsStates({ transfer, states, hasSentStates }: Request, firstPosition: number): boolean {
+    if (transfer?.kind !== 'send' || hasSentStates || states.blocks.length === 0) return false;
+    return firstPosition === transfer.numTokens && this.#holds.has(transfer.transferId);
+  }
+
+  /** Holds the blocks of the transfer that the planned tokens complete, and where `areStatesSent` those of its states. */
+  takeCompleted(request: Request, areStatesSent: boolean): BlockSend | null {
     const { transfer, numComputedTokens, numBlocksSent } = request;
     if (transfer?.kind !== 'send') return null;
     const held = this.#holds.get(transfer.transferId);
@@ -75,13 +81,15 @@ export class BlockTransfers {
     const end = isComplete
       ? Math.ceil(numTokens / this.#groups.blockSize)
       : Math.floor(numComputedTokens / this.#groups.blockSize);
-    if (end <= numBlocksSent) return null;
-    const blocks = this.#blocksOf(request, numTokens, numBlocksSent, end);
+    if (end <= numBlocksSent && !areStatesSent) return null;
+    const ofStates = areStatesSent ? request.states.blocks : [];
+    const blocks = [...this.#blocksOf(request, numTokens, numBlocksSent, end), ...ofStates];
     const firstIndex = numTransferred(this.#groups, numTokens, numBlocksSent);
     this.#kvCache.hold(blocks);
     held.push(...blocks);
     this.#numHeldBlocks += blocks.length;
     request.numBlocksSent = end;
+    request.hasSentStates ||= areStatesSent;
     if (blocks.length === 0) return null;
     return { transferId, firstIndex, blocks };
   }

@@ -153,7 +153,9 @@ export class Request implements CachedSequence {
   draft: readonly number[] = NO_DRAFT;
   numPreemptions = 0;
   readonly tables: BlockTable[] = [];
-  readonly states: SequenceStates = { snapshot: null, ends: [] };
+  readonly states: SequenceStates = { snapshot: null, ends: [], blocks: [], haveCome: false };
+  /** Whether its states have been handed over to be sent. */
+  hasSentStates = false;
   /** How many blocks of each group the executor knows from earlier steps; null where no step has had it yet. */
   numScheduledBlocks: readonly number[] | null = null;
   readonly blockHashes: BlockHash[] = [];
@@ -231,6 +233,20 @@ export class Request implements CachedSequence {
   get numCacheableTokens(): number {
     const isScored = this.sampling.numLogprobs !== null && this.nextResumedTarget < this.numResumed;
     return (isScored ? this.promptLength : this.tokens.length) - 1;
+  }
+
+  get statesPassAt(): number | null {
+    if (this.transfer?.kind === 'send') return this.hasSentStates ? null : this.transfer.numTokens;
+    // What was preempted is not loaded again.
+    return this.transfer?.kind === 'load' && this.state === 'waiting' ? Number.POSITIVE_INFINITY : null;
+  }
+
+  /** A step ends where its states are to be sent from: the next one begins with them. */
+  get mostTokensOfStep(): number {
+    const { statesPassAt, numComputedTokens } = this;
+    const isBefore =
+      this.states.blocks.length > 0 && statesPassAt !== null && numComputedTokens < statesPassAt;
+    return isBefore ? statesPassAt - numComputedTokens : Number.POSITIVE_INFINITY;
   }
 
   /** Prompt tokens that came from the prefix cache when the request was first admitted. */

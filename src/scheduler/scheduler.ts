@@ -322,8 +322,10 @@ export class Scheduler {
   }
 
   /** How many tokens of a request a step computes that has room for `left`. */
-  #numTokensWithin(left: number, { numTokensToCompute, numKnownTokensToCompute }: Request): number {
-    const count = this.#numStages > 1 ? numKnownTokensToCompute : numTokensToCompute;
+  #numTokensWithin(left: number, request: Request): number {
+    const { numTokensToCompute, numKnownTokensToCompute, mostTokensOfStep } = request;
+    const wanted = this.#numStages > 1 ? numKnownTokensToCompute : numTokensToCompute;
+    const count = Math.min(wanted, mostTokensOfStep);
     if (count <= left) return count;
     return this.#config.computesWholePrompts ? 0 : left;
   }
@@ -369,6 +371,7 @@ export class Scheduler {
     if (reachesEnd) request.numPendingTokens += 1;
     request.numScheduledBlocks = tables.map(({ blocks }) => blocks.length);
     this.#publish(request, firstPosition);
+    const areStatesSent = this.#transfers.sendsStates(request, firstPosition);
     sequences.push({
       requestId: request.id,
       adapterId: request.adapterId,
@@ -381,8 +384,8 @@ export class Scheduler {
       pooling: reachesEnd ? request.pooling : null,
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
-      send: this.#transfers.takeCompleted(request),
-      states: this.#kvCache.planStates(request, firstPosition, end),
+      send: this.#transfers.takeCompleted(request, areStatesSent),
+      states: this.#kvCache.planStates(request, firstPosition, end, areStatesSent),
     });
   }
 
@@ -424,6 +427,7 @@ export class Scheduler {
         this.#releaseIfIdle(request);
         continue;
       }
+      if (sequence.states?.move) this.#kvCache.freeStateBlocks(request);
       // Steps in flight begin behind it. What is being sent has one more user.
       this.#kvCache.freeUnseen(request, firstPosition + tokenIds.length - numDraftTokens);
       request.promptLogprobs.push(...result.promptLogprobs[index]!);

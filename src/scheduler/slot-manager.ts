@@ -109,6 +109,7 @@ export class SlotManager {
     request.numLoadedTokens = numLoaded - numCached;
     this.#totals.externalCacheHits += request.numLoadedTokens;
     this.#kvCache.publish(request, numLoaded, numCached);
+    this.#kvCache.endStateLoad(request, numLoaded > numCached);
     this.#numLoading -= 1;
     request.moveTo('running');
     this.#running.push(request);
@@ -185,6 +186,7 @@ export class SlotManager {
       this.#totals.externalCacheQueries += request.promptLength - numCachedTokens;
       this.#numLoading += 1;
     } else {
+      if (isLoad) this.#kvCache.endStateLoad(request, false);
       request.moveTo('running');
       this.#running.push(request);
     }

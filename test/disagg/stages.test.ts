@@ -1,5 +1,5 @@
 // Instances whose models are in pipeline stages, some of them of ranks: each stage sends, or takes, the blocks of its layers, and what comes through the
-// pair is what one plain instance answers, also where some layers see a window alone.
+// pair is what one plain instance answers, also where some layers see a window alone, or keep states.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
@@ -9,6 +9,7 @@ import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { answersOf, mixedRequests } from './mixed-requests.ts';
+import { STATE_MODEL } from './state-model.ts';
 
 const REQUESTS = mixedRequests(40, 5);
 const AT_ONCE = 8;
@@ -38,7 +39,14 @@ interface Pair {
   readonly consumerArgs?: readonly string[];
 }
 
-describe.each<{ readonly kind: string; readonly model: string; readonly pairs: readonly Pair[] }>([
+interface Kind {
+  readonly kind: string;
+  readonly model: string;
+  readonly modelArgs?: readonly string[];
+  readonly pairs: readonly Pair[];
+}
+
+describe.each<Kind>([
   {
     kind: 'a plain model',
     model: plainModel,
@@ -59,10 +67,23 @@ describe.each<{ readonly kind: string; readonly model: string; readonly pairs: r
       },
     ],
   },
-])('mixed requests of $kind', needsNative, ({ model, pairs }) => {
+  {
+    kind: 'a model with states',
+    model: plainModel,
+    modelArgs: STATE_MODEL,
+    pairs: [
+      {
+        name: 'from two stages of two ranks to as many',
+        producerArgs: OF_RANKS,
+        consumerArgs: OF_RANKS,
+        transport: 'tcp',
+      },
+    ],
+  },
+])('mixed requests of $kind', needsNative, ({ model, modelArgs = [], pairs }) => {
   let expected: unknown[];
   beforeAll(async () => {
-    const plain = await startServeProcess([model, '--num-threads', '1']);
+    const plain = await startServeProcess([model, '--num-threads', '1', ...modelArgs]);
     try {
       expected = await answersOf(plain.url, REQUESTS, AT_ONCE);
     } finally {
@@ -78,7 +99,7 @@ describe.each<{ readonly kind: string; readonly model: string; readonly pairs: r
         producers: 1,
         consumers: 1,
         sendType: 'PUT_ASYNC',
-        serveArgs: ['--max-num-batched-tokens', '64'],
+        serveArgs: ['--max-num-batched-tokens', '64', ...modelArgs],
         proxyArgs: ['--prefill-threshold', '0'],
         ...options,
       });

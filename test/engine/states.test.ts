@@ -216,7 +216,10 @@ it.each([
     '--speculative-config',
     { speculative: { method: 'ngram', numSpeculativeTokens: 2, promptLookupMin: 1, promptLookupMax: 2 } },
   ],
-  ['--kv-transfer-config', { kvTransfer: kvTransferConfig({}) }],
+  [
+    '--pipeline-parallel-size 4 has a stage of the layers 0 to 0',
+    { pipelineParallelSize: 4, kvTransfer: kvTransferConfig({}) },
+  ],
 ] as const)('%s is refused before it is loaded', async (option, config) => {
   const started = start(config as Partial<EngineConfig>);
   await expect(started).rejects.toThrow(ConfigError);

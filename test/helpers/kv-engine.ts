@@ -17,6 +17,13 @@ import { freePort } from './svc-process.ts';
  */
 const PATIENT: Deadlines = { ...DEADLINES, answer: 60_000, nccl: 60_000, ping: 60_000, stall: 60_000 };
 
+interface KvEngineHooks {
+  /** Gets what the connector has for a person. */
+  readonly onWarning?: (message: string) => void;
+  /** What the connector hears in the place of what the scheduler says. */
+  readonly alter?: (event: KvTransferEvent) => KvTransferEvent;
+}
+
 /** A model and its connector, without the threads between them. */
 export class KvEngine {
   readonly address: string;
@@ -34,6 +41,7 @@ export class KvEngine {
     role: 'kv_producer' | 'kv_consumer',
     options: Partial<EngineConfig> = {},
     more: Partial<KvTransferConfig> = {},
+    { onWarning = () => {}, alter = (event) => event }: KvEngineHooks = {},
   ): Promise<KvEngine> {
     const kvTransfer = kvTransferConfig({ role, port: await freePort(), ...more });
     const model = { modelPath, device: 'cpu', dtype: 'float32', kvCacheMemoryBytes: 2 ** 20 } as const;
@@ -48,9 +56,10 @@ export class KvEngine {
       parts: kvParts,
       isOnGpu: info.backend === 'cuda',
       engine: { applyTransfer: (command: KvTransferCommand) => core.scheduler.applyTransfer(command) },
+      warn: onWarning,
     };
     const connector = await P2pConnector.start(kvTransfer, context, PATIENT);
-    tell = (event) => connector.consumer.onTransferEvent(event);
+    tell = (event) => connector.consumer.onTransferEvent(alter(event));
     return new KvEngine(`${kvTransfer.ip}:${kvTransfer.port}`, core, connector);
   }
 

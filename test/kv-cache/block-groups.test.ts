@@ -5,13 +5,16 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   type BlockGroups,
+  blocksForFewer,
   firstSeen,
   isNear,
   longestSequence,
   mostBlocks,
+  numTokenBlocks,
   numTransferred,
   tokensInFirst,
   transferBlocks,
+  transferGroups,
   transferSize,
 } from '../../src/kv-cache/block-groups.ts';
 import { type CachedSequence, KvCacheManager } from '../../src/kv-cache/kv-cache-manager.ts';
@@ -48,6 +51,18 @@ describe('the blocks of a transfer', () => {
     expect(transferSize(groups, 100)).toBe(10);
     expect([0, 3, 4, 6].map((count) => tokensInFirst(groups, 100, count))).toEqual([0, 48, 64, 80]);
     expect(tokensInFirst(groups, 100, 10)).toBe(100);
+  });
+
+  it('end with those of states, also where it is of fewer tokens', () => {
+    const groups = { ...groupsOf([null]), stateBlocks: 2 };
+    const blocks = [10, 11, 12, 13, 20, 21];
+    expect([transferSize(groups, 64), numTokenBlocks(groups, 64)]).toEqual([6, 4]);
+    expect([...transferGroups(groups, 64)]).toEqual([0, 0, 0, 0, 0, 0]);
+    expect(blocksForFewer(groups, 64, blocks)).toEqual(blocks);
+    expect(blocksForFewer(groups, 32, blocks)).toEqual([10, 11, 20, 21]);
+    expect(blocksForFewer(groupsOf([null]), 32, blocks)).toEqual([10, 11]);
+    expect(mostBlocks(groups, 64, 16)).toBe(6);
+    expect([1, 2, 6].map((numBlocks) => longestSequence(groups, numBlocks, 16))).toEqual([0, 0, 64]);
   });
 
   it('begin alike for the whole prompt and for its whole blocks, and in pieces of any size', () => {
@@ -208,7 +223,8 @@ function sequenceOf(length: number, kind: number): Sequence {
     tokens: Array.from({ length }, (_, index) => kind * 1000 + index),
     tables: [],
     blockHashes: [],
-    states: { snapshot: null, ends: [] },
+    states: { snapshot: null, ends: [], blocks: [], haveCome: false },
+    statesPassAt: null,
     extraKeys: [],
     mayReadCache: true,
     numCacheableTokens: length - 1,

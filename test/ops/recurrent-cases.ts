@@ -21,6 +21,8 @@ interface Piece {
   readonly source?: number;
   /** After so many tokens of the sequence its state is kept in a slot, too. */
   readonly saves?: readonly { readonly at: number; readonly slot: number }[];
+  /** What its slot is moved into, or out of: [1 or 0, count, block * count]. */
+  readonly move?: readonly number[];
 }
 
 /** An op with a state, over rows of some columns. */
@@ -137,11 +139,15 @@ function tokensOf({ widths }: Layer): readonly (readonly Float32Array[])[] {
   );
 }
 
+const KV_LAYERS = 2;
+/** Each of them holds some numbers of a state. */
+const NUM_BLOCKS = 128;
+
 function makeCache(ops: Ops, { stateWidth }: Layer): KvCache {
   const states = { layers: 2, slots: 4, width: stateWidth };
   return ops.makeKvCache({
-    layers: 1,
-    blocks: 1,
+    layers: KV_LAYERS,
+    blocks: NUM_BLOCKS,
     blockSize: 64,
     kvHeads: 1,
     headDim: 2,
@@ -180,6 +186,7 @@ function compute(ops: Ops, layer: Layer, cache: KvCache, pieces: readonly Piece[
         saves: Int32Array.from(
           pieces.flatMap(({ from, saves = [] }, i) => saves.flatMap(({ at, slot }) => [i, at - from, slot])),
         ),
+        moves: Int32Array.from(pieces.flatMap(({ of, slot = of, move }) => (move ? [slot, ...move] : []))),
       },
     });
     const out = ops.read(layer.apply(ops, inputs, step));
@@ -247,6 +254,24 @@ export function describeStateLaws(ops: Ops, layers: readonly Layer[]): void {
     },
   );
 
+  it.each(layers)(
+    '$name goes on from a state that went through blocks of KV memory, in another slot',
+    (layer) => {
+      const cache = makeCache(ops, layer);
+      const expected = whole(ops, layer);
+      const numBlocks = Math.ceil((2 * layer.stateWidth * 4) / (KV_LAYERS * cache.layerBlockBytes));
+      const blocks = Array.from({ length: numBlocks }, (_, i) => (5 * i + 3) % NUM_BLOCKS);
+      compute(ops, layer, cache, [{ of: 0, from: 0, to: 23 }]);
+      // The one that leaves goes on; one that begins takes the slot that it came to.
+      const leaving = [{ of: 0, from: 23, to: 30, move: [1, numBlocks, ...blocks] }];
+      expect(compute(ops, layer, cache, leaving)[0]).toEqual(expected.slice(23 * layer.out, 30 * layer.out));
+      compute(ops, layer, cache, [{ of: 1, from: 0, to: 9 }]);
+      const come = { of: 0, from: 23, to: MOST_TOKENS, slot: 1, move: [0, numBlocks, ...blocks] };
+      expect(compute(ops, layer, cache, [come])[0]).toEqual(expected.slice(23 * layer.out));
+      cache.free();
+    },
+  );
+
   it.each(layers)('$name begins anew in a slot that another sequence had', (layer) => {
     const cache = makeCache(ops, layer);
     compute(ops, layer, cache, [{ of: 1, from: 0, to: 40 }]);
@@ -285,6 +310,8 @@ export function describeStateLaws(ops: Ops, layers: readonly Layer[]): void {
     expect(step([{ ...one, saves: [{ at: 0, slot: 1 }] }])).toThrow(/saves/);
     expect(step([{ ...one, saves: [{ at: 1, slot: 4 }] }])).toThrow(/save/);
     expect(step([one], deltaRule(1, 8, 3, 8))).toThrow(/state/);
+    for (const move of [[1], [1, 9, 0], [1, 0], [1, 1, NUM_BLOCKS], [0, 1, -1]])
+      expect(step([{ ...one, move }]), `${move}`).toThrow(/states/);
   });
 }
 

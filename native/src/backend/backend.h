@@ -274,6 +274,8 @@ class Backend {
 
   /// Ops may name this step from now on. Copies it to the memory where they read it; they share it until they have run.
   virtual Step beginStep(StepInputs inputs) = 0;
+  /// Moves states as the step says, before anything of it is computed.
+  virtual StreamPosition moveStates(const Step& step) = 0;
   virtual StreamPosition rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) = 0;
   virtual StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) = 0;
   /// qkNorm and rope of q, of `cols` columns, and of k, then storeKv. A device may do all at once.

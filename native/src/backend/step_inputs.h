@@ -21,6 +21,13 @@ struct StateSave {
   int slot;
 };
 
+/// The state of a slot, into KV blocks or out of them. The step goes on from what has come.
+struct StateMove {
+  int slot;
+  bool isLeaving;
+  std::vector<int32_t> blocks;
+};
+
 /// Checked against `cache`. Never changed: the ops of the step share it until the last of them has run.
 struct StepInputs {
   const KvCache* cache;
@@ -43,6 +50,7 @@ struct StepInputs {
   /// where the cache has no states.
   std::vector<int32_t> stateSources = {}, stateSlots = {};
   std::vector<StateSave> stateSaves = {};
+  std::vector<StateMove> stateMoves = {};
 
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
   int sequences() const { return static_cast<int>(contextLengths.size()); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "backend/state_moves.h"
 #include "binding/backend_object.h"
 
 namespace svc {
@@ -88,12 +89,31 @@ void takeStates(const Args& a, StepInputs& step, Span<const int32_t> sources, Sp
   checkStatesApart(a, step);
 }
 
+/// [slot, whether it leaves, count, block * count] one after the other.
+void takeStateMoves(const Args& a, StepInputs& step, Span<const int32_t> moves) {
+  const KvCache& cache = *step.cache;
+  const auto expect = [&](bool isRight) {
+    if (!isRight) a.fail("moves of states: [slot, 1 or 0, count, block * count] of slots and blocks of the cache, with room for a state", "others");
+  };
+  for (int64_t i = 0; i < moves.length;) {
+    expect(moves.length - i >= 3);
+    const int32_t slot = moves.data[i], isLeaving = moves.data[i + 1], count = moves.data[i + 2];
+    expect(slot >= 0 && slot < cache.shape.states.slots && (isLeaving == 0 || isLeaving == 1));
+    expect(count >= 0 && count <= moves.length - i - 3 && count * stateRoom(cache) >= stateBytes(cache.shape.states));
+    const int32_t* const first = moves.data + i + 3;
+    StateMove move{slot, isLeaving == 1, {first, first + count}};
+    for (const int32_t block : move.blocks) expect(block >= 0 && block < cache.shape.blocks);
+    step.stateMoves.push_back(std::move(move));
+    i += 3 + count;
+  }
+}
+
 std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return {values.data, values.data + count}; }
 
 }  // namespace
 
 /// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends, adapters, stateSources,
-/// stateSlots, stateSaves): its number.
+/// stateSlots, stateSaves, stateMoves): its number.
 Napi::Value BackendObject::beginStep(const Info& info) {
   Args a = args("beginStep", info);
   const KvCache& cache = cacheAt(a);
@@ -102,7 +122,7 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
   const Span<const int32_t> sends = a.int32s(0), adapters = a.int32s(0);
-  const Span<const int32_t> sources = a.int32s(0), stateSlots = a.int32s(0), saves = a.int32s(0);
+  const Span<const int32_t> sources = a.int32s(0), stateSlots = a.int32s(0), saves = a.int32s(0), moves = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
   a.expectEqual("slots", positions.length * cache.shape.layers.groups, slots.length);
   a.expectWithin("slots", slots, kNoSlot, int64_t{cache.shape.blocks} * cache.shape.blockSize);
@@ -125,9 +145,11 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   if (adapters.length > 0) a.expectEqual("adapters", sequences, adapters.length);
   step.adapterRows = adapterRowsOf(step.queryStarts, adapters);
   if (cache.shape.states.layers > 0) takeStates(a, step, sources, stateSlots, saves);
+  takeStateMoves(a, step, moves);
   const bool isSending = sends.length > 0;
   if (isSending && sendTable_ == nullptr) a.fail("KV memory that is shared", "sends of one that is not");
   step_ = backend().beginStep(std::move(step));
+  if (!step_->stateMoves.empty()) backend().moveStates(step_);
   isSending_ = isSending;
   // In the order of the ops: steps before may still be storing.
   if (isSending_) backend().callback([table = sendTable_, sends = sends.copy()] { table->onStep(sends); });

@@ -55,6 +55,10 @@ void CpuBackend::freeKvCache(const KvCache& cache) {
   stream_.run([&] { caches_.remove_if([&](const HostKvCache& one) { return &one == &cache; }); });
 }
 
+StreamPosition CpuBackend::moveStates(const Step& step) {
+  return stream_.record([this, step] { runMoveStates(pool_, *step); });
+}
+
 StreamPosition CpuBackend::rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) {
   return stream_.record([this, step, &table = host(table), heads, x, cols] {
     runRope(pool_, kernels_, step->positions, table, heads, x, cols);

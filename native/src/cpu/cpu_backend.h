@@ -63,6 +63,7 @@ class CpuBackend final : public Backend {
   StreamPosition callback(std::function<void()> body) override { return stream_.record(std::move(body)); }
 
   Step beginStep(StepInputs inputs) override { return std::make_shared<const StepInputs>(std::move(inputs)); }
+  StreamPosition moveStates(const Step& step) override;
   StreamPosition rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) override;
   StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) override;
   StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/state_moves.h"
 #include "cpu/each_row.h"
 
 namespace svc::cpu {
@@ -200,6 +201,20 @@ void growGates(StateMemory& memory, int64_t count) {
 }
 
 }  // namespace
+
+void runMoveStates(ThreadPool& pool, const StepInputs& step) {
+  const HostKvCache& cache = cacheOf(step);
+  const int layers = cache.shape.states.layers;
+  pool.run(static_cast<int>(step.stateMoves.size()) * layers, [&](int task, int) {
+    const StateMove& move = step.stateMoves[task / layers];
+    eachSpanOfState(cache, move, task % layers, [&](size_t inStates, size_t inBlocks, size_t bytes) {
+      char* const state = cache.states.data() + inStates;
+      char* const block = cache.data + inBlocks;
+      if (move.isLeaving) std::memcpy(block, state, bytes);
+      else std::memcpy(state, block, bytes);
+    });
+  });
+}
 
 void runConvolve(ThreadPool& pool, const KernelSet& set, const StepInputs& step, const Convolution& how, Rows x,
                  int64_t channels, Rows out) {

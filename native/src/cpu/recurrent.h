@@ -14,6 +14,7 @@ struct StateMemory {
   std::vector<float> unkept;
 };
 
+void runMoveStates(ThreadPool&, const StepInputs&);
 void runConvolve(ThreadPool&, const KernelSet&, const StepInputs&, const Convolution&, Rows x, int64_t channels, Rows out);
 void runGatedDelta(ThreadPool&, const KernelSet&, StateMemory&, const StepInputs&, const DeltaRule&, const DeltaTokens&,
                    Rows out);

@@ -88,6 +88,7 @@ class CudaBackend final : public Backend {
   StreamPosition attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) override;
 
   // recurrent_ops.cc
+  StreamPosition moveStates(const Step& step) override;
   StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) override;
   StreamPosition convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) override;
   StreamPosition gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) override;

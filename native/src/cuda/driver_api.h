@@ -119,6 +119,7 @@ using HostFunction = void (*)(void* data);
   X(cuMemFreeHost, (void* data))                                                                           \
   X(cuMemcpyHtoDAsync_v2, (DeviceAddress to, const void* from, size_t bytes, StreamHandle stream))         \
   X(cuMemcpyDtoHAsync_v2, (void* to, DeviceAddress from, size_t bytes, StreamHandle stream))               \
+  X(cuMemcpyDtoDAsync_v2, (DeviceAddress to, DeviceAddress from, size_t bytes, StreamHandle stream))       \
   X(cuMemcpyPeerAsync, (DeviceAddress to, Context toContext, DeviceAddress from, Context fromContext, size_t bytes, StreamHandle stream)) \
   X(cuMemsetD8Async, (DeviceAddress to, unsigned char value, size_t count, StreamHandle stream))           \
   X(cuMemGetAllocationGranularity, (size_t* bytes, const AllocationProperties* properties, int option))    \

@@ -1,6 +1,7 @@
 // Ops of layers that keep a state of each sequence, and gates.
 
 #include "backend/not_available.h"
+#include "backend/state_moves.h"
 #include "cuda/cuda_backend.h"
 
 namespace svc::cuda {
@@ -32,6 +33,25 @@ SequenceStates CudaBackend::statesAt(const Step& step, const StatePlace& place) 
   return {numbers + int64_t{place.layer} * states.slots * states.width + place.first, states.width,
           step_.parcel->device(step_.stateSources), step_.parcel->device(step_.stateSlots), step_.parcel->device(step_.queryStarts),
           numSaves == 0 ? nullptr : step_.parcel->device(step_.stateSaves), numSaves};
+}
+
+StreamPosition CudaBackend::moveStates(const Step& step) {
+  const auto& cache = static_cast<const DeviceKvCache&>(*step->cache);
+  const Driver& driver = device_.driver();
+  // No launches: each list of these would come once, and graphs of others would have to go.
+  const auto copy = [&, stream = stream_.handle()](DeviceAddress to, DeviceAddress from, size_t bytes) {
+    driver.check(driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream), "copy states");
+  };
+  for (const StateMove& move : step->stateMoves) {
+    for (int layer = 0; layer < cache.shape.states.layers; ++layer) {
+      eachSpanOfState(cache, move, layer, [&](size_t inStates, size_t inBlocks, size_t bytes) {
+        const DeviceAddress state = cache.states.address() + inStates, block = cache.address + inBlocks;
+        if (move.isLeaving) copy(block, state, bytes);
+        else copy(state, block, bytes);
+      });
+    }
+  }
+  return stream_.endOp();
 }
 
 StreamPosition CudaBackend::convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) {

@@ -545,6 +545,15 @@ SVC_EXPORT cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, Stre
   return kSuccess;
 }
 
+SVC_EXPORT cuMemcpyDtoDAsync_v2(DeviceAddress to, DeviceAddress from, size_t bytes, StreamHandle stream) {
+  if (current == nullptr) return kErrorInvalidContext;
+  if (const Result failed = copyResult(*stream->device); failed != kSuccess) return failed;
+  const Ranges& memory = stream->device->memory;
+  if (!memory.contains(to, bytes) || !memory.contains(from, bytes)) return kErrorInvalidValue;
+  give(*stream, [=] { std::memcpy(hostOf(to), hostOf(from), bytes); });
+  return kSuccess;
+}
+
 SVC_EXPORT cuMemcpyPeerAsync(DeviceAddress to, Context toContext, DeviceAddress from, Context fromContext, size_t bytes,
                              StreamHandle stream) {
   if (current != stream->device || (current != toContext && current != fromContext)) return kErrorInvalidHandle;

@@ -2,7 +2,13 @@
 // sequences that wait: its state, and a pure state machine. Whatever goes wrong, they are answered with 0 tokens, and D
 // computes the prompt itself.
 
-import { type BlockGroups, tokensInFirst, transferSize } from '../../kv-cache/block-groups.ts';
+import {
+  type BlockGroups,
+  blocksForFewer,
+  numTokenBlocks,
+  tokensInFirst,
+  transferSize,
+} from '../../kv-cache/block-groups.ts';
 import type { RecomputeReason } from '../connector.ts';
 import type { Deadlines } from './deadlines.ts';
 import type { Answer } from './messages.ts';
@@ -273,9 +279,8 @@ class Draft {
   /** Takes slots for the blocks that are missing, to pull them into. */
   #begin(): void {
     const firstBlock = firstMissing(this.transfer);
-    const count = this.#numBlocks - firstBlock;
-    if (count <= 0) this.#endSamples();
-    else this.effects.push({ kind: 'takeSlots', firstBlock, count });
+    if (this.#hasTokens(firstBlock)) this.#endSamples();
+    else this.effects.push({ kind: 'takeSlots', firstBlock, count: this.#numBlocks - firstBlock });
   }
 
   #useSlots({ slots, firstBlock, ticket }: Extract<ConsumerEvent, { kind: 'slotsTaken' }>): void {
@@ -417,13 +422,13 @@ class Draft {
     const { buffer, numTokens } = this.transfer;
     if (buffer === null || buffer.isClosing) return;
     const { transferId, firstBlock } = sample;
-    if (firstBlock >= this.#numBlocks) {
+    if (this.#hasTokens(firstBlock)) {
       this.#answer(sample, numTokens);
     } else if (firstBlock < buffer.firstBlock || sample.blocks.length < this.#numBlocks) {
       this.#answer(sample, 0);
     } else {
       sample.state = 'loading';
-      const blocks = sample.blocks.slice(firstBlock, this.#numBlocks);
+      const blocks = blocksForFewer(this.#rules.groups, numTokens, sample.blocks).slice(firstBlock);
       this.effects.push({ kind: 'load', transferId, ticket: buffer.ticket, firstBlock, blocks });
     }
   }
@@ -518,6 +523,11 @@ class Draft {
 
   get #numBlocks(): number {
     return transferSize(this.#rules.groups, this.transfer.numTokens);
+  }
+
+  /** Whether a sequence has all tokens of the transfer that lacks the blocks from this one on: of their states it has no need. */
+  #hasTokens(firstBlock: number): boolean {
+    return firstBlock >= numTokenBlocks(this.#rules.groups, this.transfer.numTokens);
   }
 
   #tokensBefore(firstBlock: number): number {

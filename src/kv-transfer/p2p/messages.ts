@@ -51,6 +51,8 @@ const self = {
   layer_groups: name.default(ONE_GROUP),
   heads: count,
   piece_bytes: count,
+  /** Blocks of a transfer that hold states; an instance whose layers keep none need not say so. */
+  state_blocks: count.default(0),
   /** The layers and the heads of each part of its KV memory. */
   parts: z
     .array(z.object({ layers: range, heads: range }))
@@ -167,9 +169,17 @@ export function identityOf(
 ): Identity {
   const { model, isa, dtype, kvDType, weightFormat, blockSize, windows, layers, heads, layerBlockBytes } =
     compatibility;
+  const { stateBlocks: state_blocks = 0 } = compatibility;
   const numbers = { kernels: isa, dtype, kv_cache_dtype: kvDType, weight_format: weightFormat };
   const layer_groups = groupsText(windows);
-  const shape = { block_size: blockSize, layers, layer_groups, heads, piece_bytes: layerBlockBytes };
+  const shape = {
+    block_size: blockSize,
+    layers,
+    layer_groups,
+    heads,
+    piece_bytes: layerBlockBytes,
+    state_blocks,
+  };
   const parts = places.map((place) => ({ layers: endsOf(place.layers), heads: endsOf(place.heads) }));
   return { protocol: PROTOCOL, model, ...numbers, ...shape, parts, ...rest };
 }
@@ -200,7 +210,19 @@ export function difference(own: Identity, other: Identity): string | null {
       return `the ${words} differs: ${own[field]} at ${own.address}, ${other[field]} at ${other.address}`;
     }
   }
-  return differenceOfBlocks(own, other);
+  return differenceOfBlocks(own, other) ?? differenceOfStates(own, other);
+}
+
+/** States lie in blocks as each rank and stage has them: nobody cuts them. */
+function differenceOfStates(own: Identity, other: Identity): string | null {
+  if (own.state_blocks === 0 && other.state_blocks === 0) return null;
+  const layoutOf = ({ block_size, state_blocks, parts }: Identity) =>
+    JSON.stringify([block_size, state_blocks, parts]);
+  if (layoutOf(own) === layoutOf(other)) return null;
+  return (
+    `layers of this model keep states, which go between instances of one layout only: start ${own.address} and ${other.address} ` +
+    'with the same --tensor-parallel-size, --pipeline-parallel-size and --block-size'
+  );
 }
 
 function differenceOfBlocks(own: Identity, other: Identity): string | null {

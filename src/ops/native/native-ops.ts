@@ -38,7 +38,7 @@ import type {
   VocabularyRange,
 } from '../ops.ts';
 import type { RankPlace } from '../ranks.ts';
-import type { Convolution, DeltaRule, SelectiveScan } from '../states.ts';
+import type { Convolution, DeltaRule, SelectiveScan, StateArrays } from '../states.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { paddedBatchSize } from './batch-sizes.ts';
 import { asOpsError } from './native-errors.ts';
@@ -375,6 +375,7 @@ export class NativeOps implements Ops {
         states.sources,
         states.slots,
         states.saves,
+        states.moves ?? NO_INTEGERS,
       ),
     );
     return new NativeStepInputs(this.#native, id, cache, arrays);
@@ -694,7 +695,7 @@ export class NativeOps implements Ops {
 /** The index that stands for no vector. */
 const NO_VECTOR = -1;
 const NO_INTEGERS = new Int32Array(0);
-const NO_STATES = { sources: NO_INTEGERS, slots: NO_INTEGERS, saves: NO_INTEGERS };
+const NO_STATES: StateArrays = { sources: NO_INTEGERS, slots: NO_INTEGERS, saves: NO_INTEGERS };
 
 /** The columns of this rank, of those of all. */
 function ownWidth(op: string, widths: readonly number[], { rank, size }: RankPlace): number {

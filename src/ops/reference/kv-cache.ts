@@ -7,6 +7,13 @@ import { type LayerPlace, layerPlaces, numKvGroups, numKvRows, vectorsPerToken }
 import { type KvCache, type KvCacheShape, NO_SLOT } from '../ops.ts';
 import { quantizeRow } from './quantize.ts';
 
+/** A state that goes into blocks, or comes out of them. */
+export interface StateMove {
+  readonly slot: number;
+  readonly isLeaving: boolean;
+  readonly blocks: readonly number[];
+}
+
 /**
  * A row is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim] of numbers as attention reads them; 1 where the keys are
  * the values.
@@ -20,6 +27,8 @@ export class RefKvCache implements KvCache {
   readonly #rows: Float32Array[];
   /** [layers, slots] of those that keep states. */
   readonly #states: Float32Array[][];
+  /** By the first of the blocks that hold it: what layers keep of a sequence, on its way. */
+  readonly #moved = new Map<number, readonly Float32Array[]>();
 
   constructor(shape: KvCacheShape) {
     const { blocks, blockSize, kvHeads, headDim, dtype } = shape;
@@ -61,6 +70,30 @@ export class RefKvCache implements KvCache {
     if (layer < 0 || layer >= layers)
       throw new ShapeError(op, `a layer with states below ${layers}`, `${layer}`);
     return slot === NO_SLOT ? new Float32Array(width) : this.#states[layer]![slot]!;
+  }
+
+  /** Puts what layers keep of the sequence in a slot into blocks, or what blocks hold into the slot. */
+  moveState({ slot, isLeaving, blocks }: StateMove): void {
+    const [first = 0] = blocks;
+    const states = this.#states.map((slots) => slots[slot]!);
+    if (isLeaving) {
+      this.#moved.set(
+        first,
+        states.map((state) => state.slice()),
+      );
+    } else {
+      for (const [layer, state] of (this.#moved.get(first) ?? []).entries()) states[layer]!.set(state);
+    }
+  }
+
+  /** Bytes of what layers keep of a sequence, and of the blocks that are to hold it. */
+  get stateBytes(): number {
+    const { layers, width } = this.shape.states ?? { layers: 0, width: 0 };
+    return layers * width * Float32Array.BYTES_PER_ELEMENT;
+  }
+
+  get blockBytes(): number {
+    return this.#rows.length * this.layerBlockBytes;
   }
 
   /** The group whose block tables lead to the keys and values of a layer. */

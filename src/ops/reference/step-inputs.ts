@@ -11,7 +11,7 @@ import {
   type StepInputs,
 } from '../ops.ts';
 import type { StateArrays, StatePlace, StateShape } from '../states.ts';
-import { RefKvCache } from './kv-cache.ts';
+import { RefKvCache, type StateMove } from './kv-cache.ts';
 
 /** The rows of a sequence, and what a layer keeps of it: before the first one, and behind the last one. */
 interface SequenceState {
@@ -44,6 +44,7 @@ export class RefStepInputs implements StepInputs {
     if (adapters && adapters.length !== batch.numSequences)
       throw new ShapeError('beginStep', `adapters [${batch.numSequences}]`, `[${adapters.length}]`);
     this.#states = checkedStates(states, batch, cache.shape.states);
+    for (const move of movesIn(states?.moves, cache)) cache.moveState(move);
     this.#adapters = adapters?.slice();
     this.adapters = distinctAdapters(adapters);
     this.cache = cache;
@@ -188,6 +189,22 @@ function checkedStates(
   }
   expectApart(sources, slots, [...slots, ...kept.map(({ slot }) => slot)]);
   return { sources: sources.slice(), slots: slots.slice(), saves: saves.slice() };
+}
+
+/** One after the other. */
+function movesIn(moves: Int32Array | undefined, cache: RefKvCache): StateMove[] {
+  const found: StateMove[] = [];
+  for (let rest = [...(moves ?? [])]; rest.length > 0; ) {
+    const [slot = -1, isLeaving, count = 0, ...after] = rest;
+    const blocks = after.slice(0, count);
+    expectIndices('state slots', Int32Array.of(slot), cache.shape.states?.slots ?? 0);
+    expectIndices('blocks of states', Int32Array.from(blocks), cache.shape.blocks);
+    if (blocks.length < count || count * cache.blockBytes < cache.stateBytes)
+      throw new ShapeError('beginStep', 'moves of states into blocks with room for them', `${count} blocks`);
+    found.push({ slot, isLeaving: isLeaving === 1, blocks });
+    rest = after.slice(count);
+  }
+  return found;
 }
 
 /** No slot is written twice, or read for another sequence. */

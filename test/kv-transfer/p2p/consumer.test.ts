@@ -271,6 +271,54 @@ describe('a transfer at the consumer', () => {
     });
   });
 
+  describe('of a model whose layers keep states', () => {
+    /** Of the two blocks at the end. */
+    const OF_STATES = [200, 201];
+    const groups = { ...RULES.groups, stateBlocks: OF_STATES.length };
+    const begin = (numTokens = 40) =>
+      new StateMachine<ConsumerTransfer, ConsumerEvent, ConsumerEffect>(
+        pulledTransfer({ ...ABOUT, numTokens }, 1000),
+        (transfer, event, now) => reduceConsumer(transfer, event, now, { ...RULES, groups }),
+      ).on(claimed);
+    const wants = { ...wanted, blocks: [...BLOCKS.slice(0, 10), ...OF_STATES] };
+    const slots = (count: number, ticket = TICKET) => ({ ...slotsTaken, slots: slotsOf(count), ticket });
+
+    it('brings them behind those of its tokens', () => {
+      const subject = begin().on({ ...wants, firstBlock: 3 });
+      expect(subject.on(slots(12), received).effects).not.toContainEqual(NOTHING_LOADED);
+      const blocks = [...BLOCKS.slice(3, 10), ...OF_STATES];
+      expect(begin().on(slots(12), { ...wants, firstBlock: 3 }).effects).toMatchObject([
+        { kind: 'load', firstBlock: 3, blocks },
+      ]);
+    });
+
+    it('brings them where P has fewer blocks of tokens', () => {
+      const resized = begin().on(slots(12), wants, answered('resized', 20), copied(false), closed);
+      expect(resized.effects).toMatchObject([
+        { kind: 'giveSlots' },
+        { kind: 'takeSlots', firstBlock: 0, count: 7 },
+      ]);
+      resized.on(slots(7, 9n));
+      expect(resized.effects).toContainEqual({
+        ...{ kind: 'load', transferId: 1, ticket: 9n, firstBlock: 0 },
+        blocks: [...BLOCKS.slice(0, 5), ...OF_STATES],
+      });
+    });
+
+    it('is not for a sequence that has as many tokens as P, or more, and states of its own', () => {
+      for (const firstBlock of [5, 6, 9]) {
+        const subject = begin().on(
+          slots(12),
+          { ...wants, firstBlock },
+          answered('resized', 20),
+          copied(false),
+        );
+        expect(subject.on(closed).effects.map(({ kind }) => kind)).not.toContain('takeSlots');
+        expect(subject.effects).toContainEqual(NOTHING_LOADED);
+      }
+    });
+  });
+
   it('counts what was copied', () => {
     const wants = { ...wanted, firstBlock: 3 };
     expect(STATES.received().on(wants).effects).toMatchObject([

@@ -143,6 +143,10 @@ describe('the hash of a prompt', () => {
   });
 });
 
+const OTHER_LAYOUT =
+  'layers of this model keep states, which go between instances of one layout only: start 127.0.0.1:1 and 127.0.0.1:1 with the same ' +
+  '--tensor-parallel-size, --pipeline-parallel-size and --block-size';
+
 describe('the difference between two instances', () => {
   const whole = { layers: [0, 2], heads: [0, 1] } as const;
   const grouped = { layer_groups: '2 that see all, 20 tokens' };
@@ -165,6 +169,7 @@ describe('the difference between two instances', () => {
         ],
       },
     ],
+    ['whose states are in as many blocks', { state_blocks: 3 }, { state_blocks: 3 }],
   ])('is none to one %s', (_, own, other) => {
     expect(difference({ ...OWN, ...own }, { ...OWN, ...other })).toBeNull();
   });
@@ -185,6 +190,19 @@ describe('the difference between two instances', () => {
       {},
       { parts: [{ layers: [0, 1], heads: [0, 1] }] },
       'the ranks and stages of 127.0.0.1:1 do not hold each of 1 heads of 2 layers',
+    ],
+    [{ state_blocks: 3 }, { state_blocks: 3, block_size: 8, piece_bytes: 16 }, OTHER_LAYOUT],
+    [{ state_blocks: 3 }, { state_blocks: 5 }, OTHER_LAYOUT],
+    [
+      { state_blocks: 3 },
+      {
+        state_blocks: 3,
+        parts: [
+          { layers: [0, 1], heads: [0, 1] },
+          { layers: [1, 2], heads: [0, 1] },
+        ],
+      },
+      OTHER_LAYOUT,
     ],
   ])('%j to %j says why', (own, other, words) => {
     expect(difference({ ...OWN, ...own }, { ...OWN, ...other })).toBe(words);

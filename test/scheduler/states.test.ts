@@ -1,0 +1,197 @@
+// KV transfer where layers keep states: P puts them into blocks where the part of the prompt ends that it passes, D goes on from them there.
+
+import { describe, expect, it } from 'vitest';
+import { mostBlocks } from '../../src/kv-cache/block-groups.ts';
+import type { KvTransferEvent } from '../../src/kv-transfer/connector.ts';
+import type { ScheduledSequence, ScheduledStep, StepResult } from '../../src/scheduler/scheduled-step.ts';
+import { Scheduler } from '../../src/scheduler/scheduler.ts';
+import { newRequest } from '../helpers/new-request.ts';
+
+const GROUPS = { blockSize: 16, windows: [null], stateBlocks: 3 };
+const LENGTH = 50;
+const MAX_STEP = 32;
+const MAX_TOKENS = 3;
+/** Room for one request with its answer and its states, and nothing beside it. */
+const CONFIG = {
+  ...GROUPS,
+  maxNumSeqs: 4,
+  maxNumBatchedTokens: MAX_STEP,
+  numBlocks: mostBlocks(GROUPS, LENGTH + MAX_TOKENS, MAX_STEP),
+  numSnapshots: 4,
+  enablePrefixCaching: true,
+  speculative: null,
+};
+const promptTokenIds = Array.from({ length: LENGTH }, (_, index) => index % 97);
+
+function resultOf({ sequences }: ScheduledStep): StepResult {
+  return {
+    outputs: sequences.map(({ sampling }) =>
+      sampling === null ? null : { kind: 'tokens', tokenIds: [7], logprobs: null },
+    ),
+    promptLogprobs: sequences.map(() => []),
+    resumedLogprobs: sequences.map(() => []),
+  };
+}
+
+/** What becomes of the blocks of a sequence in a step: its first position, what is sent, and what is moved. */
+function seen({ firstPosition, send, states }: ScheduledSequence) {
+  return {
+    at: firstPosition,
+    ...(send && { sent: [send.firstIndex, send.blocks.length] }),
+    ...(states?.move && { moved: states.move.way }),
+  };
+}
+
+function runToEnd(scheduler: Scheduler): ScheduledSequence[] {
+  const all: ScheduledSequence[] = [];
+  while (scheduler.hasUnfinished) {
+    const step = scheduler.schedule();
+    all.push(...step.sequences);
+    scheduler.update(step, resultOf(step));
+  }
+  return all;
+}
+
+describe('a prompt whose states go to another instance', () => {
+  const start = (numTokens: number, scheduler = new Scheduler(CONFIG)) => {
+    const transfer = { kind: 'send', transferId: 5, numTokens } as const;
+    scheduler.add(newRequest({ id: 1, promptTokenIds, transfer, stop: { maxTokens: MAX_TOKENS } }));
+    return scheduler;
+  };
+
+  it.each([
+    [
+      LENGTH - 1,
+      [
+        { at: 0, sent: [0, 2] },
+        { at: 32, sent: [2, 2] },
+        { at: 49, sent: [4, 3], moved: 'out' },
+      ],
+    ],
+    [
+      48,
+      [
+        { at: 0, sent: [0, 2] },
+        { at: 32, sent: [2, 1] },
+        { at: 48, sent: [3, 3], moved: 'out' },
+      ],
+    ],
+  ])(
+    'has a step that begins after the %i tokens that are sent, and sends them with it',
+    (numTokens, steps) => {
+      const scheduler = start(numTokens);
+      const all = runToEnd(scheduler);
+      expect(all.map(seen)).toEqual([...steps, { at: 50 }, { at: 51 }]);
+      const { send, states } = all[2]!;
+      expect(send?.blocks).toEqual(states?.move?.blocks);
+      // What is sent stays taken, and no more than that.
+      const numSent = Math.ceil(numTokens / 16) + GROUPS.stateBlocks;
+      expect(scheduler.stats).toMatchObject({ heldBlocks: numSent, freeBlocks: CONFIG.numBlocks - numSent });
+      scheduler.applyTransfer({ kind: 'release', transferId: 5 });
+      expect(scheduler.stats).toMatchObject({ heldBlocks: 0, freeBlocks: CONFIG.numBlocks });
+    },
+  );
+
+  it('sends them from what was kept, together with blocks that were there', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 2, promptTokenIds, stop: { maxTokens: 1 } }));
+    runToEnd(scheduler);
+    const [first] = runToEnd(start(48, scheduler));
+    expect(seen(first!)).toEqual({ at: 48, sent: [0, 6], moved: 'out' });
+    expect(first!.states?.snapshot).not.toBeNull();
+  });
+
+  it('sends none where nobody wants them any more, and frees their blocks', () => {
+    const scheduler = start(LENGTH - 1);
+    scheduler.applyTransfer({ kind: 'release', transferId: 5 });
+    expect(runToEnd(scheduler).map(seen)).toEqual([0, 32, 49, 50, 51].map((at) => ({ at })));
+    expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks);
+  });
+
+  it('frees their blocks, in whichever step it is aborted', () => {
+    for (let numSteps = 0; numSteps < 5; numSteps++) {
+      const scheduler = start(LENGTH - 1);
+      for (let i = 0; i < numSteps; i++) {
+        const step = scheduler.schedule();
+        scheduler.update(step, resultOf(step));
+      }
+      const step = scheduler.schedule();
+      scheduler.abort(1);
+      scheduler.applyTransfer({ kind: 'release', transferId: 5 });
+      scheduler.update(step, resultOf(step));
+      expect(scheduler.stats, `after ${numSteps} steps`).toMatchObject({
+        freeBlocks: CONFIG.numBlocks,
+        heldBlocks: 0,
+      });
+    }
+  });
+});
+
+describe('a prompt whose states come from another instance', () => {
+  function startLoading() {
+    const events: KvTransferEvent[] = [];
+    const scheduler = new Scheduler(CONFIG, null, (event) => void events.push(event));
+    const transfer = { kind: 'load', transferId: 5 } as const;
+    scheduler.add(newRequest({ id: 1, promptTokenIds, transfer, stop: { maxTokens: MAX_TOKENS } }));
+    expect(scheduler.schedule().sequences).toEqual([]);
+    const [load] = events;
+    return { scheduler, blocks: load?.kind === 'load' ? load.blocks : [] };
+  }
+
+  it.each([LENGTH - 1, 48, 20])('goes on from them after the %i tokens that came', (numTokens) => {
+    const { scheduler, blocks } = startLoading();
+    expect(blocks).toHaveLength(4 + GROUPS.stateBlocks);
+    scheduler.applyTransfer({ kind: 'loaded', transferId: 5, numTokens });
+    const [first, ...rest] = runToEnd(scheduler);
+    expect(seen(first!)).toEqual({ at: numTokens, moved: 'in' });
+    expect(first!.states?.move?.blocks).toEqual(blocks.slice(-GROUPS.stateBlocks));
+    expect(rest.map(({ states }) => states?.move ?? null)).toEqual(rest.map(() => null));
+    expect(scheduler.stats).toMatchObject({ freeBlocks: CONFIG.numBlocks, preemptions: 0 });
+  });
+
+  it('keeps their blocks until the step has taken them out', () => {
+    const { scheduler } = startLoading();
+    scheduler.applyTransfer({ kind: 'loaded', transferId: 5, numTokens: LENGTH - 1 });
+    const { freeBlocks } = scheduler.stats;
+    const step = scheduler.schedule();
+    expect(scheduler.stats.freeBlocks).toBe(freeBlocks);
+    scheduler.update(step, resultOf(step));
+    expect(scheduler.stats.freeBlocks).toBe(freeBlocks + GROUPS.stateBlocks);
+  });
+
+  it('is computed from the beginning, with their blocks free, where nothing came', () => {
+    const { scheduler } = startLoading();
+    const { freeBlocks } = scheduler.stats;
+    scheduler.applyTransfer({ kind: 'loaded', transferId: 5, numTokens: 0 });
+    expect(scheduler.stats.freeBlocks).toBe(freeBlocks + GROUPS.stateBlocks);
+    expect(runToEnd(scheduler).map(seen)).toEqual([0, 32, 50, 51].map((at) => ({ at })));
+  });
+
+  it('gives everything back when it is aborted, and nothing before its answer', () => {
+    const { scheduler } = startLoading();
+    const { freeBlocks } = scheduler.stats;
+    scheduler.abort(1);
+    expect(scheduler.stats.freeBlocks).toBe(freeBlocks);
+    scheduler.applyTransfer({ kind: 'loaded', transferId: 5, numTokens: LENGTH - 1 });
+    expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks);
+  });
+
+  it('is computed from the beginning where it has given way to others before', () => {
+    const scheduler = new Scheduler({ ...CONFIG, maxNumSeqs: 2, numBlocks: 3 * CONFIG.numBlocks });
+    for (const id of [1, 2]) {
+      const transfer = { kind: 'load', transferId: id } as const;
+      const prompt = promptTokenIds.map((token) => token + id);
+      scheduler.add(newRequest({ id, promptTokenIds: prompt, transfer, stop: { maxTokens: 1 } }));
+    }
+    scheduler.schedule();
+    for (const transferId of [1, 2])
+      scheduler.applyTransfer({ kind: 'loaded', transferId, numTokens: LENGTH - 1 });
+    scheduler.add(newRequest({ id: 3, caller: 1, group: 1, promptTokenIds, stop: { maxTokens: 1 } }));
+    const all = runToEnd(scheduler);
+    expect(scheduler.stats).toMatchObject({ preemptions: 1, freeBlocks: 3 * CONFIG.numBlocks });
+    const moved = all.filter(({ states }) => states?.move);
+    expect(moved.map(seen)).toEqual([{ at: 49, moved: 'in' }]);
+    const [other] = [1, 2].filter((id) => id !== moved[0]?.requestId);
+    expect(all.find(({ requestId }) => requestId === other)).toMatchObject({ firstPosition: 0 });
+  });
+});
