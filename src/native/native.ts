@@ -136,6 +136,8 @@ export interface NativeBackend {
   makeKvCache(
     /** [layers] the group of each. */
     layerGroups: Int32Array,
+    /** [layers, 2] heads of keys and values of each, and the numbers of one; empty where all have `kvHeads` of `headDim`. */
+    layerHeads: Int32Array,
     blocks: number,
     blockSize: number,
     kvHeads: number,
@@ -151,7 +153,7 @@ export interface NativeBackend {
   ): number;
   /** Waits for all ops. None may be called with it, or with a step of it, any more. */
   freeKvCache(cache: number): void;
-  /** Bytes of one block of one layer. */
+  /** Bytes of one row of one block. */
   layerBlockBytes(cache: number): number;
   /** For a shared cache: the token lets one TransferEngine of this process adopt the memory, once. */
   shareKvMemory(cache: number): bigint;
