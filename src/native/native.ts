@@ -103,7 +103,7 @@ export interface NativeBackend {
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
-  /** Weights by their indices, an expert each; `bias` -1 is none. Fields of routing: ops/experts.ts. */
+  /** Weights by their indices, an expert each; `bias` and `factors` of -1 are none. Fields of routing: ops/experts.ts. */
   makeExperts(
     gateUps: Int32Array,
     downs: Int32Array,
@@ -111,6 +111,7 @@ export interface NativeBackend {
     first: number,
     activation: NativeGatedActivation,
     bias: number,
+    factors: number,
     topK: number,
     isSigmoid: boolean,
     groups: number,
@@ -241,7 +242,7 @@ export interface NativeBackend {
     eps: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
-  /** `bias` -1 is none. */
+  /** `bias` and `factors` of -1 are none. */
   layerNorm(
     isBf16: boolean,
     weight: number,
@@ -270,7 +271,7 @@ export interface NativeBackend {
     stateSlots: Int32Array,
     stateSaves: Int32Array,
   ): number;
-  /** `bias` -1 is none. */
+  /** `bias` and `factors` of -1 are none. */
   convolve(
     step: number,
     layer: number,

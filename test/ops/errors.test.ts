@@ -58,7 +58,7 @@ describeEachIsa('wrong calls', (isa) => {
     const { CpuBackend } = loadNative();
     const native = new CpuBackend(isa, 1);
     const groups = new Uint8Array(8) as never;
-    expect(() => native.makeKvCache(groups, 1, 16, 1, 8, 'f32', false, 0, 0, 0, false)).toThrow(
+    expect(() => native.makeKvCache(groups, new Int32Array(0), 1, 16, 1, 8, 'f32', false, 0, 0, 0, false)).toThrow(
       /makeKvCache: expected a typed array, got argument 0/,
     );
     const most = Number.MAX_SAFE_INTEGER;

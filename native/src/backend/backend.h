@@ -77,6 +77,7 @@ struct Experts {
   GatedActivation activation;
   Routing routing;
   const Vector* bias;  // one number for each of the total, or null
+  const Vector* factors;  // on the weights, the same
 
   /// Of this rank.
   int count() const { return static_cast<int>(gateUps.size()); }

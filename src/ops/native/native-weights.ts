@@ -115,7 +115,7 @@ export class NativeExperts extends Handle implements Experts {
   constructor(
     native: NativeBackend,
     experts: readonly { readonly gateUp: NativeGateUp; readonly down: NativeLinear }[],
-    bias: NativeVector | null,
+    { bias, factors }: { readonly bias: NativeVector | null; readonly factors: NativeVector | null },
     routing: Routing,
     activation: GatedActivation,
     range: ExpertRange,
@@ -129,6 +129,7 @@ export class NativeExperts extends Handle implements Experts {
       range.first,
       activation,
       bias?.index ?? -1,
+      factors?.index ?? -1,
       topK,
       scores === 'sigmoid',
       groups?.count ?? 1,
