@@ -132,11 +132,9 @@ export function kvCacheShape(
 ): KvCacheShape {
   const { numKvHeads, headDim, latent } = config;
   const kvHeads = latent === null ? share.of(numKvHeads).count : numKvHeads;
-  const layerHeads =
-    config.layerHeads &&
-    config.layerHeads
-      .filter((_, layer) => keepsKeys(config, layer))
-      .map((heads) => ({ kvHeads: share.of(heads.kvHeads).count, headDim: heads.headDim }));
+  const layerHeads = config.layerHeads
+    ?.filter((_, layer) => keepsKeys(config, layer))
+    .map((heads) => ({ kvHeads: share.of(heads.kvHeads).count, headDim: heads.headDim }));
   const states = stateShape(config, sequences, share);
   return {
     layers: numKvLayers(config),

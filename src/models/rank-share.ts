@@ -74,7 +74,17 @@ function refusal(size: number, why: string): ConfigError {
 
 /** Why a model cannot be shared by so many ranks; null where it can. */
 function obstacleTo(
-  { numHeads, numKvHeads, layerHeads, latent, recurrent, experts, hiddenSize, intermediateSize, vocabSize }: ModelConfig,
+  {
+    numHeads,
+    numKvHeads,
+    layerHeads,
+    latent,
+    recurrent,
+    experts,
+    hiddenSize,
+    intermediateSize,
+    vocabSize,
+  }: ModelConfig,
   size: number,
 ): string | null {
   if (numHeads % size !== 0) return `does not divide the model's ${numHeads} attention heads`;

@@ -19,16 +19,18 @@ export interface LayerPlace {
   readonly parts: number;
 }
 
-/** [layers] Layers of a group have its rows in their order. */
+/** [layers] Layers of a group have its rows in their order; those that share a row are alike. */
 export function layerPlaces({ layers, layerGroups, layerHeads }: LayerShape): LayerPlace[] {
   const partsOf = layerHeads ? partsInRow(layerHeads) : [];
-  const counts: number[] = [];
+  const lastOf: LayerPlace[] = [];
   return Array.from({ length: layers }, (_, layer) => {
     const group = layerGroups?.[layer] ?? 0;
-    const index = counts[group] ?? 0;
-    counts[group] = index + 1;
     const parts = partsOf[layer] ?? 1;
-    return { group, row: Math.floor(index / parts), part: index % parts, parts };
+    const { row, part, parts: before } = lastOf[group] ?? { row: -1, part: 0, parts: 0 };
+    const hasRoom = parts === before && part + 1 < parts;
+    const place = { group, parts, ...(hasRoom ? { row, part: part + 1 } : { row: row + 1, part: 0 }) };
+    lastOf[group] = place;
+    return place;
   });
 }
 

@@ -47,8 +47,8 @@ export interface KvCacheShape extends KvHeads {
    */
   readonly layerGroups?: readonly number[];
   /**
-   * [layers] where layers have other heads than each other; those of a group have the same. A row holds one layer of those with the most
-   * numbers, and as many others as these make up. Left out: all have `kvHeads` of `headDim`.
+   * [layers] where layers have other heads than each other. A row holds one layer of those with the most numbers, or as many neighbours
+   * of a group as have no more together, if they are alike. Left out: all have `kvHeads` of `headDim`.
    */
   readonly layerHeads?: readonly KvHeads[] | undefined;
   /** Of layers that keep a state in the place of keys and values, which `layers` does not count. Left out: there are none. */

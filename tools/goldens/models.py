@@ -802,6 +802,7 @@ MODELS = {
             num_kv_shared_layers=2,
             use_double_wide_mlp=True,
         ),
+        embeddings=1.0,
         publish=gemma4_whole,
         rename=lambda name: name.replace("model.", "model.language_model.", 1),
     ),

@@ -63,7 +63,11 @@ const attention: LoadBlock = (context, index, prefix) => {
   const { config, weights } = context;
   const { numHeads, hiddenSize, normEps: eps, qkvBias: bias, attentionOutputBias } = config;
   const { kvHeads, headDim, valuesAreKeys } = layerHeadsOf(config, index);
-  const projection = (name: string, heads: number) => ({ name: `${prefix}.${name}`, n: heads * headDim, bias });
+  const projection = (name: string, heads: number) => ({
+    name: `${prefix}.${name}`,
+    n: heads * headDim,
+    bias,
+  });
   const norm = (name: string) => weights.vector(`${prefix}.${name}.weight`, headDim);
   const queries = projection('q_proj', numHeads);
   const last = { name: `${prefix}.o_proj`, n: hiddenSize, bias: attentionOutputBias };
@@ -143,7 +147,10 @@ const ownFields = z.object({
   per_layer_config: z
     .record(
       z.string(),
-      z.object({ head_dim: size.max(MAX_HEAD_DIM).multipleOf(2).nullish(), num_key_value_heads: size.nullish() }),
+      z.object({
+        head_dim: size.max(MAX_HEAD_DIM).multipleOf(2).nullish(),
+        num_key_value_heads: size.nullish(),
+      }),
     )
     .nullish(),
   attention_k_eq_v: z.boolean().nullish(),
@@ -253,7 +260,7 @@ function readSharedKeys(path: string, own: OwnFields, isLocal: readonly boolean[
 function readLayerInputs(path: string, own: OwnFields): number | null {
   const width = own.hidden_size_per_layer_input === undefined ? 256 : own.hidden_size_per_layer_input;
   if (!width) return null;
-  const rows = own.vocab_size_per_layer_input ?? 262144;
+  const rows = own.vocab_size_per_layer_input ?? own.vocab_size;
   if (rows === own.vocab_size) return width;
   throw new ModelLoadError(
     `${path}: vocab_size_per_layer_input must be vocab_size, ${own.vocab_size}, got ${rows}: every token needs an embedding for layers`,

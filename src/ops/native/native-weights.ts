@@ -152,7 +152,12 @@ export class NativeKvCache extends Handle implements KvCache {
 
   constructor(native: NativeBackend, shape: KvCacheShape, isShared: boolean) {
     const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
-    const { layerGroups = [], layerHeads = [], keysAreValues = false, states = { layers: 0, slots: 0, width: 0 } } = shape;
+    const {
+      layerGroups = [],
+      layerHeads = [],
+      keysAreValues = false,
+      states = { layers: 0, slots: 0, width: 0 },
+    } = shape;
     if (blockSize <= 0 || blockSize % 16 !== 0)
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
     const groups = Int32Array.from({ length: layers }, (_, layer) => layerGroups[layer] ?? 0);

@@ -42,7 +42,10 @@ export class RefKvCache implements KvCache {
     this.#blockNumbers = Math.max(
       ...this.#places.map(({ parts }, layer) => parts * this.#layerNumbers(headsOf(shape, layer))),
     );
-    this.#rows = Array.from({ length: numKvRows(shape) }, () => new Float32Array(blocks * this.#blockNumbers));
+    this.#rows = Array.from(
+      { length: numKvRows(shape) },
+      () => new Float32Array(blocks * this.#blockNumbers),
+    );
     const { layers, slots, width } = shape.states ?? { layers: 0, slots: 0, width: 0 };
     this.#states = Array.from({ length: layers }, () =>
       Array.from({ length: slots }, () => new Float32Array(width)),
