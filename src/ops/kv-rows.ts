@@ -19,19 +19,24 @@ export interface LayerPlace {
   readonly parts: number;
 }
 
-/** [layers] Layers of a group have its rows in their order; those that share a row are alike. */
+/** [layers] Layers of a group have its rows in their order; those that share a row have the same heads. */
 export function layerPlaces({ layers, layerGroups, layerHeads }: LayerShape): LayerPlace[] {
   const partsOf = layerHeads ? partsInRow(layerHeads) : [];
-  const lastOf: LayerPlace[] = [];
+  const lastOf: (LayerPlace & { readonly layer: number })[] = [];
   return Array.from({ length: layers }, (_, layer) => {
     const group = layerGroups?.[layer] ?? 0;
     const parts = partsOf[layer] ?? 1;
-    const { row, part, parts: before } = lastOf[group] ?? { row: -1, part: 0, parts: 0 };
-    const hasRoom = parts === before && part + 1 < parts;
+    const { row, part, layer: before } = lastOf[group] ?? { row: -1, part: 0, layer };
+    const hasRoom = part + 1 < parts && row >= 0 && haveEqualHeads(layerHeads, layer, before);
     const place = { group, parts, ...(hasRoom ? { row, part: part + 1 } : { row: row + 1, part: 0 }) };
-    lastOf[group] = place;
+    lastOf[group] = { ...place, layer };
     return place;
   });
+}
+
+function haveEqualHeads(layerHeads: LayerShape['layerHeads'], a: number, b: number): boolean {
+  const [one, other] = [layerHeads?.[a], layerHeads?.[b]];
+  return one?.kvHeads === other?.kvHeads && one?.headDim === other?.headDim;
 }
 
 /** [heads] So many layers with these heads does a row hold, which has room for one of those with the most numbers. */

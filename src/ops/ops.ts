@@ -48,7 +48,7 @@ export interface KvCacheShape extends KvHeads {
   readonly layerGroups?: readonly number[];
   /**
    * [layers] where layers have other heads than each other. A row holds one layer of those with the most numbers, or as many neighbours
-   * of a group as have no more together, if they are alike. Left out: all have `kvHeads` of `headDim`.
+   * of a group as have no more together, if their heads are the same. Left out: all have `kvHeads` of `headDim`.
    */
   readonly layerHeads?: readonly KvHeads[] | undefined;
   /** Of layers that keep a state in the place of keys and values, which `layers` does not count. Left out: there are none. */

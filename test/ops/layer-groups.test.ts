@@ -39,7 +39,7 @@ describe('rows and groups', () => {
     expect([numKvRows(SHAPE), numKvGroups(SHAPE)]).toEqual([5, 1]);
   });
 
-  it('put layers with few numbers beside each other into a row, if they are alike', () => {
+  it('put layers with few numbers beside each other into a row, if their heads are the same', () => {
     const [large, half, third] = [2, 1, 0.75].map((share) => ({ kvHeads: 4 * share, headDim: 8 }));
     const layerHeads = [half!, half!, large!, half!, third!];
     const shape = { ...SHAPE, layerHeads };

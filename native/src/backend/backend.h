@@ -106,13 +106,6 @@ struct StatePlace {
   int64_t first;
 };
 
-struct KvHeads {
-  int count;
-  int dim;
-
-  int width() const { return count * dim; }
-};
-
 struct KvCacheShape {
   LayerPlaces layers;
   int blocks;

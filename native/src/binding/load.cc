@@ -131,12 +131,6 @@ std::vector<KvHeads> layerHeadsFrom(Span<const int32_t> numbers, int64_t layers)
   return heads;
 }
 
-std::vector<int> widthsOf(const std::vector<KvHeads>& layerHeads) {
-  std::vector<int> widths;
-  for (const KvHeads& heads : layerHeads) widths.push_back(heads.width());
-  return widths;
-}
-
 /// [layers] the group of each.
 LayerPlaces layerPlacesFrom(Span<const int32_t> layerGroups, const std::vector<KvHeads>& layerHeads) {
   const std::vector<int> groups = layerGroups.copy();
@@ -147,7 +141,7 @@ LayerPlaces layerPlacesFrom(Span<const int32_t> layerGroups, const std::vector<K
       throw ArgumentError("makeKvCache", "groups below " + std::to_string(layers), std::to_string(group));
     }
   }
-  return LayerPlaces(groups, widthsOf(layerHeads));
+  return LayerPlaces(groups, layerHeads);
 }
 
 /// What stands behind keysAreValues.

@@ -7,6 +7,14 @@
 
 namespace svc {
 
+struct KvHeads {
+  int count;
+  int dim;
+
+  int width() const { return count * dim; }
+  bool operator==(const KvHeads&) const = default;
+};
+
 struct LayerPlace {
   /// Whose block tables lead to them.
   int group;
@@ -27,32 +35,31 @@ struct LayerPlaces {
   int rows = 0;
 
   LayerPlaces() = default;
-  /// `layerGroups` [layers]: the group of each, from 0. `layerWidths` [layers]: numbers of a token's keys; empty where they are the same in
-  /// all.
-  explicit LayerPlaces(std::span<const int> layerGroups, std::span<const int> layerWidths = {}) {
-    const int widest = layerWidths.empty() ? 1 : *std::max_element(layerWidths.begin(), layerWidths.end());
+  /// `layerGroups` [layers]: the group of each, from 0. `layerHeads` [layers]: those of each; empty where all have the same.
+  explicit LayerPlaces(std::span<const int> layerGroups, std::span<const KvHeads> layerHeads = {}) {
+    int widest = 0;
+    for (const KvHeads& heads : layerHeads) widest = std::max(widest, heads.width());
     std::vector<LayerPlace> last;
+    std::vector<KvHeads> lastHeads;
     for (size_t layer = 0; layer < layerGroups.size(); ++layer) {
-      const int group = layerGroups[layer];
-      groups = std::max(groups, group + 1);
+      const auto group = static_cast<size_t>(layerGroups[layer]);
+      groups = std::max(groups, layerGroups[layer] + 1);
       layersOf.resize(static_cast<size_t>(groups));
-      last.resize(static_cast<size_t>(groups), {0, -1, 0, 0});
-      LayerPlace& place = last[static_cast<size_t>(group)];
-      place = after(place, group, layerWidths.empty() ? 1 : widest / layerWidths[layer]);
-      layersOf[static_cast<size_t>(group)] += 1;
-      rows = std::max(rows, place.row + 1);
-      of.push_back(place);
+      last.resize(static_cast<size_t>(groups), {0, -1, 0, 1});
+      lastHeads.resize(static_cast<size_t>(groups), {0, 0});
+      const KvHeads heads = layerHeads.empty() ? KvHeads{1, 1} : layerHeads[layer];
+      const int parts = layerHeads.empty() ? 1 : widest / heads.width();
+      const bool hasRoom = heads == lastHeads[group] && last[group].part + 1 < parts;
+      if (hasRoom) last[group].part += 1;
+      else last[group] = {layerGroups[layer], last[group].row + 1, 0, parts};
+      lastHeads[group] = heads;
+      layersOf[group] += 1;
+      rows = std::max(rows, last[group].row + 1);
+      of.push_back(last[group]);
     }
   }
 
   int count() const { return static_cast<int>(of.size()); }
-
- private:
-  /// Where the next layer of the group is: in the same row if that holds layers like it and has room.
-  static LayerPlace after(const LayerPlace& before, int group, int parts) {
-    if (parts == before.parts && before.part + 1 < parts) return {group, before.row, before.part + 1, parts};
-    return {group, before.row + 1, 0, parts};
-  }
 };
 
 }  // namespace svc
