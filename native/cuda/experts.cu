@@ -102,7 +102,8 @@ SVC_KERNEL(svcRoute, RouteParams, kWarp) {
     int before = 0;
     for (int j = 0; j < p.topK; ++j) before += row.chosen[j] < row.chosen[i] ? 1 : 0;
     p.ids[first + before] = row.chosen[i];
-    p.weights[first + before] = static_cast<float>(row.scores[row.chosen[i]] * factor);
+    const double own = p.factors == nullptr ? factor : factor * p.factors[row.chosen[i]];
+    p.weights[first + before] = static_cast<float>(row.scores[row.chosen[i]] * own);
   }
 }
 

@@ -297,6 +297,7 @@ struct RouteParams {
   const float* logits;
   int64_t stride;
   const float* bias;  // [experts], or null
+  const float* factors;  // [experts], or null
   int32_t* ids;
   float* weights;
   int32_t rows, experts, topK, isSigmoid, groups, keptGroups, bestOfGroup, isNormalized;

@@ -8,15 +8,16 @@ import type { LinearWeight, Vector } from '../ops/weights.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
 import type { LoadContext } from './architecture.ts';
 import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
+import type { LayerInputs } from './layers/layer-inputs.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
 import { ropeTables, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { CacheSize, ForwardInputs, Model } from './model.ts';
-import type { ModelConfig } from './model-config.ts';
+import { layerHeadsOf, type ModelConfig } from './model-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
 import { type RankShare, WHOLE } from './rank-share.ts';
-import { cacheLayerOf, numKvLayers } from './recurrent-layers.ts';
+import { cacheLayerOf, keepsKeys, numKvLayers } from './recurrent-layers.ts';
 import type { RopeConfig } from './rope-config.ts';
 import { stateShape } from './state-shape.ts';
 import { wantedRows } from './wanted-rows.ts';
@@ -26,6 +27,8 @@ interface DecoderDesign {
   readonly layer: LoadLayer;
   /** The norm before the output head. */
   readonly norm?: LoadNorm;
+  /** What layers get of each token for themselves. */
+  readonly layerInputs?: (context: LoadContext) => LayerInputs;
 }
 
 /** Loads a decoder: embeddings, layers, head, in the order in which a step uses them. */
@@ -55,6 +58,7 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
           hiddenSize,
         )
       : null;
+  const layerInputs = isFirst && config.layerInputWidth !== null ? design.layerInputs!(context) : null;
   await done(1, 'embeddings');
   const layers: Layer[] = [];
   for (let layer = first; layer < end; layer++) {
@@ -67,7 +71,7 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const poolingHead = isLast && pooling ? loadPoolingHead(context, pooling) : null;
   await done(end - first + 2, 'output head');
   if (servedLength !== null) makeRopeTables(context, await servedLength(), ropeTables);
-  return new Decoder(context, { embedding, positions, layers, finalNorm, head, poolingHead });
+  return new Decoder(context, { embedding, positions, layerInputs, layers, finalNorm, head, poolingHead });
 }
 
 function loadHead({ config, weights, names }: LoadContext): LinearWeight {
@@ -95,11 +99,12 @@ export function makeRopeTables(
   length: number,
   tables = new Map<RopeConfig, Vector>(),
 ): Map<RopeConfig, Vector> {
-  const { layerRopes, rotaryDim } = config;
+  const { layerRopes } = config;
   const short = shortContext(layerRopes, limit);
-  for (const rope of new Set(layerRopes)) {
-    if (rope !== null)
-      tables.set(rope, ops.makeVector(ropeTables(rope, rotaryDim, { length, limit }, short)));
+  for (const [layer, rope] of layerRopes.entries()) {
+    if (rope === null || tables.has(rope)) continue;
+    const { rotaryDim } = layerHeadsOf(config, layer);
+    tables.set(rope, ops.makeVector(ropeTables(rope, rotaryDim, { length, limit }, short)));
   }
   return tables;
 }
@@ -109,6 +114,8 @@ interface DecoderParts {
   readonly embedding: LinearWeight | null;
   /** [max positions, hidden]; null where positions are not learned. */
   readonly positions: LinearWeight | null;
+  /** Null where layers get nothing for themselves. */
+  readonly layerInputs: LayerInputs | null;
   readonly layers: readonly Layer[];
   /** Null where a later stage has it. */
   readonly finalNorm: Norm | null;
@@ -125,6 +132,9 @@ export function kvCacheShape(
 ): KvCacheShape {
   const { numKvHeads, headDim, latent } = config;
   const kvHeads = latent === null ? share.of(numKvHeads).count : numKvHeads;
+  const layerHeads = config.layerHeads
+    ?.filter((_, layer) => keepsKeys(config, layer))
+    .map((heads) => ({ kvHeads: share.of(heads.kvHeads).count, headDim: heads.headDim }));
   const states = stateShape(config, sequences, share);
   return {
     layers: numKvLayers(config),
@@ -134,6 +144,7 @@ export function kvCacheShape(
     headDim,
     dtype,
     keysAreValues: latent !== null,
+    ...(layerHeads && { layerHeads }),
     ...(states && { states }),
   };
 }
@@ -177,8 +188,10 @@ class Decoder implements Model {
   forward(inputs: ForwardInputs, cache: KvCache): Tensor {
     const ops = this.#ops;
     const parts = this.#parts;
-    const step: Step = { ops, inputs: ops.beginStep(cache, inputs) };
+    const begun: Step = { ops, inputs: ops.beginStep(cache, inputs) };
     const x = inputs.hidden ?? this.#embed(inputs);
+    const layerInputs = parts.layerInputs?.apply(begun, inputs.tokens, x);
+    const step = layerInputs === undefined ? begun : { ...begun, layerInputs };
     for (const [index, layer] of parts.layers.entries()) {
       ops.scope(() => layer(x, step));
       inputs.onLayer?.(index);

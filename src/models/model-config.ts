@@ -4,7 +4,7 @@
 import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import type { FloatDType } from '../ops/dtype.ts';
-import type { Activation } from '../ops/ops.ts';
+import type { Activation, KvHeads } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
@@ -32,6 +32,8 @@ export interface ModelConfig {
   readonly headDim: number;
   /** Numbers of a head, the first ones, that positions rotate: all but where `partial_rotary_factor` says less. */
   readonly rotaryDim: number;
+  /** [numLayers] where layers have other heads than each other; null where all are as the three fields before say. */
+  readonly layerHeads: readonly LayerHeads[] | null;
   /** Longest context in tokens with the numbers of the original, the stretching of its positions included. */
   readonly maxPositionEmbeddings: number;
   /** Longest context that may be asked for: more where positions can be stretched by what is served. */
@@ -76,6 +78,10 @@ export interface ModelConfig {
   readonly experts: ExpertsConfig | null;
   /** Of latent attention; null where attention is over keys and values. */
   readonly latent: LatentConfig | null;
+  /** Of layers that see the keys and values of an earlier one; null where each has its own. */
+  readonly sharedKeys: SharedKeysConfig | null;
+  /** Numbers of the embedding that each layer gets of each token for itself; null where the stream is all that layers see. */
+  readonly layerInputWidth: number | null;
   /** Of models whose tokens see those after them, too; null where they do not. */
   readonly encoder: EncoderConfig | null;
   /** Of layers that keep a state of each sequence; null where all have keys and values. */
@@ -84,6 +90,20 @@ export interface ModelConfig {
   readonly pooling: PoolingConfig | null;
   /** Layers of the checkpoint behind the last: they guess the tokens after the next, and are not computed. */
   readonly numDraftLayers: number;
+}
+
+/** The heads of a layer: see the fields of the same names of `ModelConfig`. */
+export interface LayerHeads extends KvHeads {
+  readonly rotaryDim: number;
+  /** Whether values are made of what keys are made of, by norms of their own. */
+  readonly valuesAreKeys: boolean;
+}
+
+export interface SharedKeysConfig {
+  /** [numLayers] the layer whose keys and values a layer sees: itself, or an earlier one that sees as far. */
+  readonly sources: readonly number[];
+  /** Of the feed-forward of layers without keys. */
+  readonly intermediateSize: number;
 }
 
 export interface EncoderConfig {
@@ -105,6 +125,13 @@ export interface LatentConfig {
   readonly nopeDim: number;
   readonly ropeDim: number;
   readonly valueDim: number;
+}
+
+export function layerHeadsOf(
+  { layerHeads, numKvHeads: kvHeads, headDim, rotaryDim }: ModelConfig,
+  layer: number,
+): LayerHeads {
+  return layerHeads?.[layer] ?? { kvHeads, headDim, rotaryDim, valuesAreKeys: false };
 }
 
 const size = z.int().positive();
@@ -229,6 +256,8 @@ export function readDecoderConfig(
     quantization: readQuantization(path, fields.quantization_config),
     experts: null,
     latent: null,
+    sharedKeys: null,
+    layerInputWidth: null,
     encoder: null,
     recurrent: null,
     pooling: null,
@@ -256,6 +285,7 @@ function attentionFields(path: string, fields: ConfigFields, traits: DecoderTrai
     numKvHeads,
     headDim,
     rotaryDim,
+    layerHeads: null,
     ...contextLengths(rope, max_position_embeddings),
     layerRopes: slides.map((isSliding, index) => ropeOf({ index, isSliding }, rope)),
     attentionScales: slides.map((_, layer) => attentionScale / (traits.dividesScaleByLayer ? layer + 1 : 1)),
@@ -318,6 +348,8 @@ function resolveRotaryDim(
   headDim: number,
 ): number {
   const { rope_parameters, rope_scaling, partial_rotary_factor } = fields;
+  // There it is a share of the frequencies.
+  if (rope_parameters?.rope_type === 'proportional') return headDim;
   const factor =
     rope_parameters?.partial_rotary_factor ??
     rope_scaling?.partial_rotary_factor ??

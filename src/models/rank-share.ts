@@ -74,13 +74,24 @@ function refusal(size: number, why: string): ConfigError {
 
 /** Why a model cannot be shared by so many ranks; null where it can. */
 function obstacleTo(
-  { numHeads, numKvHeads, latent, recurrent, experts, hiddenSize, intermediateSize, vocabSize }: ModelConfig,
+  {
+    numHeads,
+    numKvHeads,
+    layerHeads,
+    latent,
+    recurrent,
+    experts,
+    hiddenSize,
+    intermediateSize,
+    vocabSize,
+  }: ModelConfig,
   size: number,
 ): string | null {
   if (numHeads % size !== 0) return `does not divide the model's ${numHeads} attention heads`;
   // The keys of latent attention are of all heads.
-  if (latent === null && numKvHeads % size !== 0)
-    return `does not divide the model's ${numKvHeads} heads of keys and values`;
+  const kvHeads = latent === null ? [numKvHeads, ...(layerHeads ?? []).map((heads) => heads.kvHeads)] : [];
+  const undivided = kvHeads.find((count) => count % size !== 0);
+  if (undivided !== undefined) return `does not divide the model's ${undivided} heads of keys and values`;
   const { delta, scan } = recurrent ?? {};
   if (scan && size > 1)
     return 'is not available for layers with a selective scan (Mamba), which are in one piece';

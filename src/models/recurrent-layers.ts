@@ -1,4 +1,4 @@
-// Which layers of a model keep a state of each sequence in the place of keys and values, and where in the cache they are.
+// Which layers of a model keep keys and values, or a state of each sequence in their place, and where in the cache these are.
 
 import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
@@ -44,25 +44,33 @@ export function readLayerTypes(
   return { layers, rest: { ...file, json: rest } };
 }
 
-type Layered = Pick<ModelConfig, 'numLayers' | 'encoder' | 'recurrent'>;
+type Layered = Pick<ModelConfig, 'numLayers' | 'encoder' | 'recurrent' | 'sharedKeys'>;
+type Kept = Pick<Layered, 'recurrent' | 'sharedKeys'>;
+
+/** Whether a layer has keys and values of its own in the cache. */
+export function keepsKeys({ recurrent, sharedKeys }: Kept, layer: number): boolean {
+  return !recurrent?.layers[layer] && (sharedKeys === null || sharedKeys.sources[layer] === layer);
+}
 
 /** Where, among the layers of its kind, those that a range has begin and end: with keys and values, or with states. */
-export function ofKind(
-  { recurrent }: Pick<Layered, 'recurrent'>,
-  { first, end }: LayerRange,
-  keepsState: boolean,
-): LayerRange {
-  if (recurrent === null) return keepsState ? { first: 0, end: 0 } : { first, end };
-  const countBefore = (layer: number): number =>
-    recurrent.layers.slice(0, layer).filter((one) => one === keepsState).length;
-  return { first: countBefore(first), end: countBefore(end) };
+export function ofKind(config: Kept, { first, end }: LayerRange, keepsState: boolean): LayerRange {
+  const isOfKind = (layer: number): boolean =>
+    keepsState ? (config.recurrent?.layers[layer] ?? false) : keepsKeys(config, layer);
+  const countIn = (from: number, to: number): number => {
+    let count = 0;
+    for (let layer = from; layer < to; layer++) count += isOfKind(layer) ? 1 : 0;
+    return count;
+  };
+  const before = countIn(0, first);
+  return { first: before, end: before + countIn(first, end) };
 }
 
 /** Which layer of the cache of a range has the keys and values, or the state, of a layer. */
 export function cacheLayerOf(config: Layered, { first }: LayerRange, layer: number): number {
   // Nothing reads what a layer of an encoder stored once the layer is computed: all share the memory of one.
   if (config.encoder !== null) return 0;
-  const before = ofKind(config, { first, end: layer }, config.recurrent?.layers[layer] ?? false);
+  const source = config.sharedKeys?.sources[layer] ?? layer;
+  const before = ofKind(config, { first, end: source }, config.recurrent?.layers[source] ?? false);
   return before.end - before.first;
 }
 

@@ -16,6 +16,7 @@ import { exaone4 } from './architectures/exaone4.ts';
 import { gemma } from './architectures/gemma.ts';
 import { gemma2 } from './architectures/gemma2.ts';
 import { gemma3 } from './architectures/gemma3.ts';
+import { gemma4 } from './architectures/gemma4.ts';
 import { glm, glm4 } from './architectures/glm.ts';
 import { glm4Moe } from './architectures/glm4-moe.ts';
 import { gptNeox } from './architectures/gpt-neox.ts';
@@ -70,6 +71,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   gemma,
   gemma2,
   gemma3,
+  gemma4,
   glm,
   glm4,
   glm4Moe,

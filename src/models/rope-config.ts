@@ -8,10 +8,19 @@ import { preview } from '../util/preview.ts';
 export type RopeConfig =
   | { readonly kind: 'default'; readonly theta: number }
   | { readonly kind: 'linear'; readonly theta: number; readonly factor: number }
+  | ProportionalRope
   | { readonly kind: 'dynamic'; readonly theta: number; readonly factor: number; readonly original: number }
   | Llama3Rope
   | YarnRope
   | LongRope;
+
+/** Only the fastest frequencies turn: so large a share of them, from 0 to 1. The others leave their numbers as they are. */
+export interface ProportionalRope {
+  readonly kind: 'proportional';
+  readonly theta: number;
+  readonly factor: number;
+  readonly share: number;
+}
 
 export interface Llama3Rope {
   readonly kind: 'llama3';
@@ -90,6 +99,8 @@ export function resolveRope(source: RopeSource): RopeConfig {
       return { kind, theta };
     case 'linear':
       return { kind, theta, factor: need(source, 'factor') };
+    case 'proportional':
+      return { kind, theta, factor: fields.factor ?? 1, share: fields.partial_rotary_factor ?? 1 };
     case 'dynamic':
       return { kind, theta, factor: need(source, 'factor'), original: source.maxPositionEmbeddings };
     case 'llama3':
@@ -109,7 +120,7 @@ export function resolveRope(source: RopeSource): RopeConfig {
     default:
       throw new ModelLoadError(
         `${path}: rope type ${preview(kind)} is not supported; ` +
-          'these are: default, linear, dynamic, llama3, yarn, longrope',
+          'these are: default, linear, proportional, dynamic, llama3, yarn, longrope',
       );
   }
 }

@@ -45,6 +45,7 @@ export function stageShape(config: ModelConfig, shape: KvCacheShape, layers: Lay
   const own = kvLayersOf(config, layers);
   const groups = groupsOf(shape, own);
   const layerGroups = ofStage(shape, own).map((group) => groups.indexOf(group));
+  const layerHeads = shape.layerHeads?.slice(own.first, own.end);
   const keeping = ofKind(config, layers, true);
   const states = shape.states && { ...shape.states, layers: keeping.end - keeping.first };
   // Those of an encoder share the memory of one.
@@ -52,6 +53,7 @@ export function stageShape(config: ModelConfig, shape: KvCacheShape, layers: Lay
     ...shape,
     layers: Math.min(shape.layers, own.end - own.first),
     layerGroups,
+    layerHeads,
     ...(states && { states }),
   };
 }

@@ -8,7 +8,7 @@ import { ofKind } from './recurrent-layers.ts';
 
 /** The states of all layers for so many sequences, as a rank has them; undefined where there are none. */
 export function stateShape(
-  config: Pick<ModelConfig, 'numLayers' | 'encoder' | 'recurrent' | 'hiddenSize'>,
+  config: Pick<ModelConfig, 'numLayers' | 'encoder' | 'recurrent' | 'sharedKeys' | 'hiddenSize'>,
   slots: number,
   share: RankShare,
 ): StateShape | undefined {

@@ -103,7 +103,7 @@ export interface NativeBackend {
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
   loadVector(source: NativeSource, length: number): number;
   makeVector(values: Float32Array): number;
-  /** Weights by their indices, an expert each; `bias` -1 is none. Fields of routing: ops/experts.ts. */
+  /** Weights by their indices, an expert each; `bias` and `factors` of -1 are none. Fields of routing: ops/experts.ts. */
   makeExperts(
     gateUps: Int32Array,
     downs: Int32Array,
@@ -111,6 +111,7 @@ export interface NativeBackend {
     first: number,
     activation: NativeGatedActivation,
     bias: number,
+    factors: number,
     topK: number,
     isSigmoid: boolean,
     groups: number,
@@ -136,6 +137,8 @@ export interface NativeBackend {
   makeKvCache(
     /** [layers] the group of each. */
     layerGroups: Int32Array,
+    /** [layers, 2] heads of keys and values of each, and the numbers of one; empty where all have `kvHeads` of `headDim`. */
+    layerHeads: Int32Array,
     blocks: number,
     blockSize: number,
     kvHeads: number,
@@ -151,7 +154,7 @@ export interface NativeBackend {
   ): number;
   /** Waits for all ops. None may be called with it, or with a step of it, any more. */
   freeKvCache(cache: number): void;
-  /** Bytes of one block of one layer. */
+  /** Bytes of one row of one block. */
   layerBlockBytes(cache: number): number;
   /** For a shared cache: the token lets one TransferEngine of this process adopt the memory, once. */
   shareKvMemory(cache: number): bigint;
@@ -239,7 +242,7 @@ export interface NativeBackend {
     eps: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
-  /** `bias` -1 is none. */
+  /** `bias` and `factors` of -1 are none. */
   layerNorm(
     isBf16: boolean,
     weight: number,
@@ -269,7 +272,7 @@ export interface NativeBackend {
     stateSaves: Int32Array,
     stateMoves: Int32Array,
   ): number;
-  /** `bias` -1 is none. */
+  /** `bias` and `factors` of -1 are none. */
   convolve(
     step: number,
     layer: number,

@@ -21,6 +21,8 @@ export interface Routing {
   readonly isNormalized: boolean;
   /** Factor on the weights; left out, 1. */
   readonly scale?: number;
+  /** [experts] factor on the weight of each. */
+  readonly factors?: Vector | null;
 }
 
 /** Experts side by side, in `count` groups of one size; `kept` of them, the best, are chosen from. */
@@ -85,9 +87,10 @@ export function expectExperts(
     throw fail(`down projections of ${inner} numbers in ${inputDType}`, wanted);
   if (firstId < 0 || firstId + experts.length > total)
     throw fail(`ids below ${total}`, `${experts.length} from ${firstId} on`);
-  const { topK, bias, groups } = routing;
+  const { topK, bias, groups, factors } = routing;
   if (topK < 1 || topK > total) throw fail(`topK from 1 to ${total}`, `${topK}`);
   if (bias && bias.length !== total) throw fail(`a bias [${total}]`, `[${bias.length}]`);
+  if (factors && factors.length !== total) throw fail(`factors [${total}]`, `[${factors.length}]`);
   if (groups) expectGroups(total, topK, groups);
   return { total, k, n, inputDType };
 }

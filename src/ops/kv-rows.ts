@@ -1,31 +1,52 @@
 // Where the keys and values of a layer are in KV memory: which group's block tables lead to them, and which row of a block.
 
 import { ShapeError } from '../errors.ts';
-import type { KvCacheShape, Tensor } from './ops.ts';
+import { kvHeadBytes } from './dtype.ts';
+import type { KvCacheShape, KvHeads, Tensor } from './ops.ts';
 
 /** Of the shape of a cache, what decides where its layers are. */
 interface LayerShape {
   readonly layers: number;
   readonly layerGroups?: KvCacheShape['layerGroups'] | undefined;
+  readonly layerHeads?: KvCacheShape['layerHeads'];
 }
 
 export interface LayerPlace {
   readonly group: number;
   readonly row: number;
+  /** Which of the layers that the row holds it is, and how many like it a row holds. */
+  readonly part: number;
+  readonly parts: number;
 }
 
-/** [layers] Layers of a group have its rows in their order. */
-export function layerPlaces({ layers, layerGroups }: LayerShape): LayerPlace[] {
-  const numRows: number[] = [];
+/** [layers] Layers of a group have its rows in their order; those that share a row have the same heads. */
+export function layerPlaces({ layers, layerGroups, layerHeads }: LayerShape): LayerPlace[] {
+  const partsOf = layerHeads ? partsInRow(layerHeads) : [];
+  const lastOf: (LayerPlace & { readonly layer: number })[] = [];
   return Array.from({ length: layers }, (_, layer) => {
     const group = layerGroups?.[layer] ?? 0;
-    const row = numRows[group] ?? 0;
-    numRows[group] = row + 1;
-    return { group, row };
+    const parts = partsOf[layer] ?? 1;
+    const { row, part, layer: before } = lastOf[group] ?? { row: -1, part: 0, layer };
+    const hasRoom = part + 1 < parts && row >= 0 && haveEqualHeads(layerHeads, layer, before);
+    const place = { group, parts, ...(hasRoom ? { row, part: part + 1 } : { row: row + 1, part: 0 }) };
+    lastOf[group] = { ...place, layer };
+    return place;
   });
 }
 
-/** Rows of a block: as many as the largest group has layers. */
+function haveEqualHeads(layerHeads: LayerShape['layerHeads'], a: number, b: number): boolean {
+  const [one, other] = [layerHeads?.[a], layerHeads?.[b]];
+  return one?.kvHeads === other?.kvHeads && one?.headDim === other?.headDim;
+}
+
+/** [heads] So many layers with these heads does a row hold, which has room for one of those with the most numbers. */
+export function partsInRow(heads: readonly KvHeads[]): number[] {
+  const widths = heads.map(({ kvHeads, headDim }) => kvHeads * headDim);
+  const widest = Math.max(...widths);
+  return widths.map((width) => Math.floor(widest / width));
+}
+
+/** Rows of a block: as many as the largest group needs. */
 export function numKvRows(shape: LayerShape): number {
   return 1 + Math.max(...layerPlaces(shape).map(({ row }) => row));
 }
@@ -34,9 +55,22 @@ export function numKvGroups({ layerGroups = [0] }: KvCacheShape): number {
   return 1 + Math.max(...layerGroups);
 }
 
+export function headsOf({ layerHeads, kvHeads, headDim }: KvCacheShape, layer: number): KvHeads {
+  return layerHeads?.[layer] ?? { kvHeads, headDim };
+}
+
 /** What a cache keeps of each head of a token: its key, and its value where that is another. */
 export function vectorsPerToken({ keysAreValues = false }: KvCacheShape): 1 | 2 {
   return keysAreValues ? 1 : 2;
+}
+
+/** Bytes that a row has for a token, without what a backend adds to align it. */
+export function kvRowBytes(shape: KvCacheShape): number {
+  const bytes = layerPlaces(shape).map(({ parts }, layer) => {
+    const { kvHeads, headDim } = headsOf(shape, layer);
+    return parts * kvHeads * kvHeadBytes(shape.dtype, headDim);
+  });
+  return vectorsPerToken(shape) * Math.max(...bytes);
 }
 
 /**

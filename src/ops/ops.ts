@@ -27,13 +27,17 @@ export interface Tensor {
   readonly dtype: ComputeDType;
 }
 
-export interface KvCacheShape {
+/** Heads of keys and values of a layer, and the numbers of one. */
+export interface KvHeads {
+  readonly kvHeads: number;
+  readonly headDim: number;
+}
+
+export interface KvCacheShape extends KvHeads {
   readonly layers: number;
   readonly blocks: number;
   /** Tokens a block: a multiple of 16. */
   readonly blockSize: number;
-  readonly kvHeads: number;
-  readonly headDim: number;
   readonly dtype: KvDType;
   /** Whether values are the keys themselves, as in latent attention: only keys are kept. Left out, false. */
   readonly keysAreValues?: boolean;
@@ -42,13 +46,18 @@ export interface KvCacheShape {
    * one group: it has a row for each layer of the largest one. Left out: all layers are one group.
    */
   readonly layerGroups?: readonly number[];
+  /**
+   * [layers] where layers have other heads than each other. A row holds one layer of those with the most numbers, or as many neighbours
+   * of a group as have no more together, if their heads are the same. Left out: all have `kvHeads` of `headDim`.
+   */
+  readonly layerHeads?: readonly KvHeads[] | undefined;
   /** Of layers that keep a state in the place of keys and values, which `layers` does not count. Left out: there are none. */
   readonly states?: StateShape | undefined;
 }
 
 /**
- * The paged KV memory of all layers, and their states. A layer block, one row of one block, is `layerBlockBytes` contiguous bytes: its
- * keys, then its values where they are others; the order inside is the backend's own.
+ * The paged KV memory of all layers, and their states. A layer block, one row of one block, is `layerBlockBytes` contiguous bytes: the
+ * keys of a layer, then its values where they are others, or those of several layers; the order inside is the backend's own.
  */
 export interface KvCache {
   readonly shape: KvCacheShape;

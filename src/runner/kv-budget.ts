@@ -3,8 +3,8 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
 import { type BlockGroups, longestSequence, mostBlocks } from '../kv-cache/block-groups.ts';
-import { BYTES_PER_ELEMENT, kvHeadBytes } from '../ops/dtype.ts';
-import { numKvRows, vectorsPerToken } from '../ops/kv-rows.ts';
+import { BYTES_PER_ELEMENT } from '../ops/dtype.ts';
+import { kvRowBytes, numKvRows } from '../ops/kv-rows.ts';
 import type { DeviceMemory, KvCacheShape, Ops } from '../ops/ops.ts';
 import { bytes as shown } from '../util/bytes.ts';
 
@@ -225,11 +225,5 @@ function designBytes({ shape, stages = [shape] }: CacheDesign): number {
 
 /** Bytes of one block over all its rows, without what a backend adds to align it. */
 export function kvBlockBytes(shape: KvCacheShape): number {
-  return (
-    vectorsPerToken(shape) *
-    numKvRows(shape) *
-    shape.blockSize *
-    shape.kvHeads *
-    kvHeadBytes(shape.dtype, shape.headDim)
-  );
+  return numKvRows(shape) * shape.blockSize * kvRowBytes(shape);
 }

@@ -9,6 +9,7 @@ import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { adapterKeys } from '../../src/kv-cache/prefix-hash.ts';
+import type { ModelConfig } from '../../src/models/model-config.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
@@ -24,6 +25,16 @@ import { architectureGoldens } from '../models/golden-cases.ts';
 
 const DEVICE = availableBackends.find((backend) => backend === 'cpu') ?? 'reference';
 const NGRAM = { method: 'ngram', numSpeculativeTokens: 4, promptLookupMin: 1, promptLookupMax: 3 } as const;
+
+const goldens = architectureGoldens().map((golden) => ({
+  ...golden,
+  config: readModelConfig(openModelSource(golden.folder)),
+}));
+
+/** Whether no layer needs what only the first stage, or an earlier layer, has. */
+function canBeCut({ sharedKeys, layerInputWidth }: ModelConfig): boolean {
+  return sharedKeys === null && layerInputWidth === null;
+}
 
 let folder: string;
 beforeAll(() => {
@@ -90,26 +101,39 @@ const lora = () => ({
 });
 
 describe('a model in stages', () => {
-  it.each(architectureGoldens())('answers as in one piece: $name', async ({ folder: modelPath, cases }) => {
-    const options = { modelPath, kvCacheMemoryBytes: 2 ** 20, maxNumSeqs: 3 };
-    const whole = await start(1, options);
-    const { numLayers, numKvHeads, recurrent } = readModelConfig(openModelSource(modelPath));
-    const numStages = Math.min(2, numLayers);
-    const inChunks = { ...options, maxNumBatchedTokens: 7 };
-    const staged = await start(numStages, inChunks);
-    const isShared = numKvHeads > 1 && recurrent?.scan === undefined;
-    const numRanks = DEVICE === 'cpu' && isShared ? 2 : 1;
-    const shared = { tensorParallelSize: numRanks, numThreads: numRanks * numStages } as const;
-    const ofRanks = numRanks === 1 ? staged : await start(numStages, { ...inChunks, ...shared });
-    const requests = cases.map(({ ids }, id) =>
-      newRequest({ id, promptTokenIds: ids, sampling: { numLogprobs: 2 }, stop: { maxTokens: 5 } }),
-    );
-    const expected = requests.map((one) => generate(whole, [one]).get(one.id));
-    for (const core of [staged, ofRanks]) {
-      expect([...generate(core, requests).values()]).toEqual(expected);
-    }
-    for (const core of new Set([whole, staged, ofRanks])) core.close();
-  });
+  it.each(goldens.filter(({ config }) => !canBeCut(config)))(
+    'is refused where a layer needs what an earlier stage has: $name',
+    async ({ folder: modelPath }) => {
+      await expect(start(2, { modelPath })).rejects.toThrow(
+        '--pipeline-parallel-size 2 is not available for this model, whose layers see keys of earlier ones',
+      );
+    },
+  );
+
+  it.each(goldens.filter(({ config }) => canBeCut(config)))(
+    'answers as in one piece: $name',
+    async ({ folder: modelPath, cases, config }) => {
+      const options = { modelPath, kvCacheMemoryBytes: 2 ** 20, maxNumSeqs: 3 };
+      const whole = await start(1, options);
+      const { numLayers, numKvHeads, layerHeads, recurrent } = config;
+      const numStages = Math.min(2, numLayers);
+      const inChunks = { ...options, maxNumBatchedTokens: 7 };
+      const staged = await start(numStages, inChunks);
+      const fewestKvHeads = Math.min(numKvHeads, ...(layerHeads ?? []).map(({ kvHeads }) => kvHeads));
+      const isShared = fewestKvHeads > 1 && recurrent?.scan === undefined;
+      const numRanks = DEVICE === 'cpu' && isShared ? 2 : 1;
+      const shared = { tensorParallelSize: numRanks, numThreads: numRanks * numStages } as const;
+      const ofRanks = numRanks === 1 ? staged : await start(numStages, { ...inChunks, ...shared });
+      const requests = cases.map(({ ids }, id) =>
+        newRequest({ id, promptTokenIds: ids, sampling: { numLogprobs: 2 }, stop: { maxTokens: 5 } }),
+      );
+      const expected = requests.map((one) => generate(whole, [one]).get(one.id));
+      for (const core of [staged, ofRanks]) {
+        expect([...generate(core, requests).values()]).toEqual(expected);
+      }
+      for (const core of new Set([whole, staged, ofRanks])) core.close();
+    },
+  );
 
   it.each([2, 3])(
     'of which there are %i, gives any mix of requests what one piece gives each alone',

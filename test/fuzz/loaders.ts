@@ -43,6 +43,8 @@ const SCRATCH = existsSync('/dev/shm') ? '/dev/shm' : os.tmpdir();
 const OWN_CONFIGS = [
   'deepseek-v3',
   'gemma3-whole',
+  'gemma4',
+  'gemma4-small',
   'gpt2',
   'gpt-oss',
   'phi3-longrope',

@@ -12,6 +12,7 @@ import { exaone4 } from '../../src/models/architectures/exaone4.ts';
 import { gemma } from '../../src/models/architectures/gemma.ts';
 import { gemma2 } from '../../src/models/architectures/gemma2.ts';
 import { gemma3 } from '../../src/models/architectures/gemma3.ts';
+import { gemma4 } from '../../src/models/architectures/gemma4.ts';
 import { gptNeox } from '../../src/models/architectures/gpt-neox.ts';
 import { gptOss } from '../../src/models/architectures/gpt-oss.ts';
 import { gpt2 } from '../../src/models/architectures/gpt2.ts';
@@ -87,6 +88,7 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   ChatGLMForConditionalGeneration: CHATGLM_FIELDS,
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
   Gemma3ForConditionalGeneration: { text_config: FIELDS },
+  Gemma4ForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },
   Qwen3_5ForConditionalGeneration: { text_config: FIELDS },
   Qwen3_5MoeForConditionalGeneration: { text_config: EXPERT_FIELDS },
@@ -278,6 +280,64 @@ describe('readConfig', () => {
     };
     expect(read({ tie_word_embeddings: false }, {}).tieWordEmbeddings).toBe(false);
     expect(read({}, { tie_word_embeddings: false }).tieWordEmbeddings).toBe(true);
+  });
+
+  it('of Gemma 4 has other heads in layers without a window, of whose frequencies few turn', () => {
+    const read = reader(gemma4);
+    const fields = {
+      hidden_size_per_layer_input: 0,
+      num_hidden_layers: 6,
+      head_dim: 16,
+      num_key_value_heads: 2,
+    };
+    const near = { kvHeads: 2, headDim: 16, rotaryDim: 16, valuesAreKeys: false };
+    const far = { kvHeads: 2, headDim: 512, rotaryDim: 512, valuesAreKeys: false };
+    const plain = read(fields);
+    expect(plain.layerWindows).toEqual([512, 512, 512, 512, 512, null]);
+    expect(plain.layerHeads).toEqual([near, near, near, near, near, far]);
+    expect(plain.layerRopes[0]).toEqual({ kind: 'default', theta: 10000 });
+    expect(plain.layerRopes[5]).toEqual({ kind: 'proportional', theta: 1_000_000, factor: 1, share: 0.25 });
+    expect(plain).toMatchObject({
+      attentionScales: Array(6).fill(1),
+      sharedKeys: null,
+      layerInputWidth: null,
+    });
+    const large = { ...fields, global_head_dim: 32, num_global_key_value_heads: 1, attention_k_eq_v: true };
+    const heads = { kvHeads: 1, headDim: 32, rotaryDim: 32, valuesAreKeys: true };
+    expect(read(large).layerHeads?.[5]).toEqual(heads);
+    const by = { 5: { head_dim: 32, num_key_value_heads: 1 } };
+    expect(read({ ...fields, attention_k_eq_v: true, per_layer_config: by }).layerHeads?.[5]).toEqual(heads);
+    // Only where keys are values is their number another.
+    expect(read({ ...large, attention_k_eq_v: false }).layerHeads?.[5]).toMatchObject({ kvHeads: 2 });
+  });
+
+  it('of Gemma 4 shares keys with the last layer before that sees as far, and has embeddings for layers', () => {
+    const small = {
+      num_hidden_layers: 5,
+      layer_types: ['sliding', 'full', 'sliding', 'sliding', 'full'].map((kind) => `${kind}_attention`),
+      num_kv_shared_layers: 2,
+      use_double_wide_mlp: true,
+    };
+    expect(reader(gemma4)(small)).toMatchObject({
+      sharedKeys: { sources: [0, 1, 2, 2, 1], intermediateSize: 256 },
+      layerInputWidth: 256,
+    });
+  });
+
+  it.each([
+    [{ num_kv_shared_layers: 4 }, /num_kv_shared_layers must leave a layer of each kind .*, got 4/],
+    [{ num_kv_shared_layers: 9 }, /num_kv_shared_layers must leave/],
+    [{ use_bidirectional_attention: 'all' }, /use_bidirectional_attention all is not supported/],
+    [{ vocab_size_per_layer_input: 7 }, /vocab_size_per_layer_input must be vocab_size, 100, got 7/],
+    [{ layer_types: Array(4).fill('sliding_attention') }, /layer_types must end with full_attention/],
+    [{ global_head_dim: 31 }, /global_head_dim/],
+    [
+      { attention_k_eq_v: true, num_global_key_value_heads: 3 },
+      /num_attention_heads must be a multiple of num_global_key_value_heads, got 4 and 3/,
+    ],
+    [{ enable_moe_block: true }, /num_experts/],
+  ])('of Gemma 4 is refused with %j', (fields, message) => {
+    expect(() => reader(gemma4)(fields)).toThrow(message);
   });
 
   it('of Qwen with experts slides in other layers than Qwen without', () => {

@@ -43,6 +43,13 @@ describe('ropeTable', () => {
     );
   });
 
+  it('turns the fastest frequencies alone where positions are proportional', () => {
+    const rope = { kind: 'proportional', theta: 10000, factor: 2, share: 0.5 } as const;
+    const [first, second, ...others] = frequencies(rope, 8);
+    expectClose([first!, second!], [0.5, 0.05]);
+    expect(others).toEqual([0, 0]);
+  });
+
   it('leaves dynamic positions alone up to the original length, and stretches them by the served one', () => {
     const rope = { kind: 'dynamic', theta: 10000, factor: 2, original: 32 } as const;
     expectClose(frequencies(rope, 32), PLAIN);

@@ -67,6 +67,23 @@ describeCuda('mixtures of experts of the CUDA backend', () => {
     }
   });
 
+  it('have factors that take part in the weights alone', () => {
+    const random = new Random(7);
+    const parts = makeParts(folder, random, 4, 32, 16);
+    const input = makeInput(random, 3, 32, 4);
+    const run = (factors: readonly number[] | null) => {
+      const routing = {
+        ...NORMALIZED,
+        topK: 2,
+        factors: factors && cuda.makeVector(Float32Array.from(factors)),
+      };
+      return compute(cuda, load(cuda, parts, 'bf16'), routing, input, upTo(3));
+    };
+    expect(run([2, 2, 2, 2])).toEqual(run(null).map((value) => 2 * value));
+    expect(run([1, 1, 1, 1])).toEqual(run(null));
+    expect(run([1, 2, 3, 4])).not.toEqual(run(null));
+  });
+
   it.each<WeightFormat>(['bf16', 'int8', { kind: 'int4', groupSize: 32, hasZeros: false }])(
     'of %j give a token the same bits in any batch, few of them or many',
     (format) => {

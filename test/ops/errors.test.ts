@@ -58,9 +58,9 @@ describeEachIsa('wrong calls', (isa) => {
     const { CpuBackend } = loadNative();
     const native = new CpuBackend(isa, 1);
     const groups = new Uint8Array(8) as never;
-    expect(() => native.makeKvCache(groups, 1, 16, 1, 8, 'f32', false, 0, 0, 0, false)).toThrow(
-      /makeKvCache: expected a typed array, got argument 0/,
-    );
+    expect(() =>
+      native.makeKvCache(groups, new Int32Array(0), 1, 16, 1, 8, 'f32', false, 0, 0, 0, false),
+    ).toThrow(/makeKvCache: expected a typed array, got argument 0/);
     const most = Number.MAX_SAFE_INTEGER;
     expect(() => native.scale(2, 0, most, 8, most)).toThrow(/expected a tensor inside the arena/);
     native.close();

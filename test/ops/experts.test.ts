@@ -86,6 +86,20 @@ describeEachIsa('mixtures of experts', (isa) => {
     expect(run(cpu, last, 4)).toEqual(run(cpu, null, 4));
   });
 
+  it('have factors that take part in the weights alone', () => {
+    const random = new Random(7);
+    const parts = makeParts(folder, random, 4, 32, 16);
+    const input: Input = { x: random.floats(32), logits: Float32Array.of(2, 1, 0, -1) };
+    const run = (ops: Ops, factors: Float32Array | null, topK: number) => {
+      const routing = { ...NORMALIZED, topK, factors: factors && ops.makeVector(factors) };
+      return compute(ops, load(ops, parts, 'f32'), routing, input, [0]);
+    };
+    const some = Float32Array.of(0.5, 3, 100, 100);
+    expectClose(run(cpu, some, 2), run(reference, some, 2), { absolute: 1e-4 });
+    expect(run(cpu, some, 1)).toEqual(run(cpu, null, 1).map((value) => value / 2));
+    expect(run(cpu, Float32Array.of(1, 1, 7, 7), 2)).toEqual(run(cpu, null, 2));
+  });
+
   it('keep a token whose logits are no numbers to itself', () => {
     const random = new Random(4);
     const experts = load(cpu, makeParts(folder, random, 4, 32, 16), 'bf16');
@@ -124,6 +138,12 @@ describeEachIsa('mixtures of experts', (isa) => {
         experts,
         { ...NORMALIZED, topK: 2, groups: { count: 4, kept: 1, best: 1 } },
         /groups of 4 experts, with 2 to choose, got 1 of 4 groups/,
+      ],
+      [
+        'factors of other experts',
+        experts,
+        { ...NORMALIZED, factors: ops.makeVector(new Float32Array(3)) },
+        /factors \[4\], got \[3\]/,
       ],
     ] as const)('refuse %s', (_title, wrong, routing, message) => {
       expect(() => ops.makeExperts(wrong, routing, 'silu')).toThrow(message);

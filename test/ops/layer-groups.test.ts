@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
-import { layerPlaces, numKvGroups, numKvRows } from '../../src/ops/kv-rows.ts';
+import { headsOf, kvRowBytes, layerPlaces, numKvGroups, numKvRows } from '../../src/ops/kv-rows.ts';
 import type { KvCacheShape, Ops } from '../../src/ops/ops.ts';
 import { selectOps } from '../../src/ops/select.ts';
 import { availableBackends } from '../helpers/backends.ts';
@@ -38,11 +38,30 @@ describe('rows and groups', () => {
     ]);
     expect([numKvRows(SHAPE), numKvGroups(SHAPE)]).toEqual([5, 1]);
   });
+
+  it('put layers with few numbers beside each other into a row, if their heads are the same', () => {
+    const [large, half, third] = [2, 1, 0.75].map((share) => ({ kvHeads: 4 * share, headDim: 8 }));
+    const layerHeads = [half!, half!, large!, half!, third!];
+    const shape = { ...SHAPE, layerHeads };
+    const places = layerPlaces(shape).map(({ row, part, parts }) => [row, part, parts]);
+    expect(places).toEqual([
+      ...[
+        [0, 0, 2],
+        [0, 1, 2],
+        [1, 0, 1],
+      ],
+      ...[
+        [2, 0, 2],
+        [3, 0, 2],
+      ],
+    ]);
+    expect(numKvRows(shape)).toBe(4);
+    expect(kvRowBytes(shape)).toBe(2 * 8 * 8 * 4);
+  });
 });
 
 /** Attention of each layer over all tokens. */
 function attend(ops: Ops, shape: KvCacheShape, tables: readonly (readonly (readonly number[])[])[]) {
-  const random = new Random(3);
   const cache = ops.makeKvCache(shape);
   const numTokens = CONTEXTS[0] + CONTEXTS[1];
   const positions = CONTEXTS.flatMap((context) => Array.from({ length: context }, (_, position) => position));
@@ -67,10 +86,12 @@ function attend(ops: Ops, shape: KvCacheShape, tables: readonly (readonly (reado
       maxBlocks: 3,
     },
   });
-  const width = shape.kvHeads * shape.headDim;
-  const random2d = () => ops.tensor(random.floats(numTokens * width), numTokens, width, 'f32');
   const layers = Array.from({ length: shape.layers }, (_, layer) => layer);
   const queries = layers.map((layer) => {
+    const { kvHeads, headDim } = headsOf(shape, layer);
+    const width = kvHeads * headDim;
+    const random = new Random(3 + layer);
+    const random2d = () => ops.tensor(random.floats(numTokens * width), numTokens, width, 'f32');
     ops.storeKv(random2d(), random2d(), step, layer);
     return random2d();
   });
@@ -87,6 +108,21 @@ describe.each(availableBackends)('on %s, layers in groups', (device) => {
     const expected = attend(ops, SHAPE, [[[0, 1, 2], [3]]]);
     expect(attend(ops, { ...SHAPE, blocks: 12, layerGroups: LAYER_GROUPS }, TABLES)).toEqual(expected);
   });
+
+  it.each(['f32', 'bf16', 'fp8', 'int8'] as const)(
+    'with heads of their own attend to the same bits in %s as each in a cache of its own',
+    (dtype) => {
+      const of = (kvHeads: number, headDim: number) => ({ kvHeads, headDim });
+      // Two of the layers of group 1 fill a row, which is as long as one of group 0.
+      const layerHeads = [of(2, 32), of(4, 8), of(4, 8), of(2, 32), of(1, 18)];
+      const shape = { ...SHAPE, blocks: 12, dtype, layerGroups: LAYER_GROUPS, layerHeads };
+      const together = attend(ops, shape, TABLES);
+      const alone = layerHeads.map((heads, layer) => {
+        return attend(ops, { ...SHAPE, dtype, ...heads }, [[[0, 1, 2], [3]]])[layer];
+      });
+      expect(together).toEqual(alone);
+    },
+  );
 
   it('need slots and block tables for each group, with blocks that are there', () => {
     const shape = { ...SHAPE, blocks: 12, layerGroups: LAYER_GROUPS };

@@ -30,10 +30,15 @@ ZERO_CENTRED = ("Gemma", "Qwen3Next", "Qwen3_5")
 """Implementations whose norms add one to their weights, but for those of what linear attention gives."""
 
 
+FACTORS = ("layer_scalar", "router.scale", "per_expert_scale")
+
+
 def random_weights(model: torch.nn.Module, recipe: Recipe) -> None:
-    biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
-    zero_centred = any(one in type(model).__name__ for one in ZERO_CENTRED)
-    for name, parameter in [*model.named_parameters(), *biases]:
+    published = ("e_score_correction_bias", "expert_bias", "layer_scalar")
+    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(published)]
+    kind = type(model).__name__
+    zero_centred = any(one in kind for one in ZERO_CENTRED) and "Gemma4" not in kind
+    for name, parameter in [*model.named_parameters(), *buffers]:
         is_norm = "norm" in name or ".ln_" in name
         if name.endswith(("conv.weight", "conv1d.weight")):
             values = torch.randn_like(parameter) * 0.5
@@ -46,6 +51,8 @@ def random_weights(model: torch.nn.Module, recipe: Recipe) -> None:
             values = torch.randn_like(parameter)
         elif name.endswith(".D"):
             values = 1 + torch.randn_like(parameter) * 0.1
+        elif name.endswith(FACTORS):
+            values = 1 + torch.randn_like(parameter) * 0.2
         elif is_norm and name.endswith("weight") and (not zero_centred or "linear_attn" in name):
             values = 1 + torch.randn_like(parameter) * 0.1
         else:

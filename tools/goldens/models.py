@@ -145,6 +145,23 @@ def gemma3_whole(config: dict) -> dict:
     }
 
 
+GEMMA4 = COMMON | {"num_hidden_layers": 3, "head_dim": 8, "global_head_dim": 16, "sliding_window": 8, "final_logit_softcapping": 5.0}
+GEMMA4 |= {"layer_types": ["sliding_attention", "sliding_attention", "full_attention"], "hidden_size_per_layer_input": 0}
+
+
+def gemma4(config: dict) -> dict:
+    """As releases name the heads of layers without a window."""
+    kept = {key: value for key, value in config.items() if key != "per_layer_config"}
+    heads = config["per_layer_config"][str(config["num_hidden_layers"] - 1)]
+    return kept | {"global_head_dim": heads["head_dim"], "num_global_key_value_heads": heads.get("num_key_value_heads")}
+
+
+def gemma4_whole(config: dict) -> dict:
+    """As the model that also sees and hears publishes its text part."""
+    inside = {k: v for k, v in gemma4(config).items() if k not in ("architectures", "dtype")}
+    return {"architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "dtype": "bfloat16", "text_config": inside}
+
+
 def longrope(maximum: int, original: int = 64) -> dict:
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}
     rope |= {"short_factor": [1.0, 1.2, 1.5], "long_factor": [1.0, 2.0, 4.0]}
@@ -759,5 +776,35 @@ MODELS = {
         ),
         publish=granite_hybrid,
         rename=granite_experts,
+    ),
+    "gemma4": Recipe(t.Gemma4TextConfig(**GEMMA4, num_global_key_value_heads=1, attention_k_eq_v=True), publish=gemma4),
+    "gemma4-moe": Recipe(
+        t.Gemma4TextConfig(
+            **GEMMA4 | {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
+            num_global_key_value_heads=2,
+            attention_k_eq_v=True,
+            enable_moe_block=True,
+            num_experts=6,
+            top_k_experts=2,
+            moe_intermediate_size=12,
+        ),
+    ),
+    "gemma4-small": Recipe(
+        t.Gemma4TextConfig(
+            **GEMMA4
+            | {
+                "intermediate_size": 20,
+                "num_hidden_layers": 4,
+                "layer_types": ["sliding_attention", "full_attention"] * 2,
+                "hidden_size_per_layer_input": 6,
+            },
+            vocab_size_per_layer_input=96,
+            num_kv_shared_layers=2,
+            use_double_wide_mlp=True,
+        ),
+        spread=0.15,
+        embeddings=0.5,
+        publish=gemma4_whole,
+        rename=lambda name: name.replace("model.", "model.language_model.", 1),
     ),
 }

@@ -77,6 +77,7 @@ struct Experts {
   GatedActivation activation;
   Routing routing;
   const Vector* bias;  // one number for each of the total, or null
+  const Vector* factors;  // on the weights, the same
 
   /// Of this rank.
   int count() const { return static_cast<int>(gateUps.size()); }
@@ -115,6 +116,12 @@ struct KvCacheShape {
   /// Whether values are the keys themselves, and only keys are kept.
   bool keysAreValues;
   StateShape states;
+  /// [layers] Where layers have other heads than each other; empty where all have `kvHeads` of `headDim`.
+  std::vector<KvHeads> layerHeads = {};
+
+  KvHeads headsOf(int layer) const {
+    return layerHeads.empty() ? KvHeads{kvHeads, headDim} : layerHeads[static_cast<size_t>(layer)];
+  }
 };
 
 struct KvCache {
@@ -280,7 +287,7 @@ class Backend {
   virtual StreamPosition storeKv(const Step& step, int layer, Rows k, Rows v) = 0;
   /// qkNorm and rope of q, of `cols` columns, and of k, then storeKv. A device may do all at once.
   virtual StreamPosition prepareHeads(const Step& step, const HeadPreparation& how, Rows q, int64_t cols, Rows k, Rows v) {
-    const int64_t keyCols = int64_t{step->cache->shape.kvHeads} * step->cache->shape.headDim;
+    const int64_t keyCols = step->cache->shape.headsOf(how.layer).width();
     if (how.queryNorm != nullptr) {
       qkNorm(*how.queryNorm, how.eps, q, cols);
       qkNorm(*how.keyNorm, how.eps, k, keyCols);

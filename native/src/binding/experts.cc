@@ -31,7 +31,7 @@ Routing routingFrom(Args& args, int64_t experts) {
 
 }  // namespace
 
-/// makeExperts(gateUps, downs, total, first, activation, bias or -1, routing[7])
+/// makeExperts(gateUps, downs, total, first, activation, bias or -1, factors or -1, routing[7])
 Napi::Value BackendObject::makeExperts(const Info& info) {
   Args a = args("makeExperts", info);
   const Span<const int32_t> gateUps = a.int32s(1), downs = a.int32s(gateUps.length);
@@ -57,6 +57,8 @@ Napi::Value BackendObject::makeExperts(const Info& info) {
   experts.activation = a.gatedActivation();
   experts.bias = vectorOrNullAt(a);
   if (experts.bias != nullptr) a.expectEqual("numbers of the bias", experts.total, experts.bias->length);
+  experts.factors = vectorOrNullAt(a);
+  if (experts.factors != nullptr) a.expectEqual("factors", experts.total, experts.factors->length);
   experts.routing = routingFrom(a, experts.total);
   return addTo(experts_, backend().makeExperts(std::move(experts)), info.Env());
 }

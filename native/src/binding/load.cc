@@ -114,8 +114,25 @@ KvFormat kvFormatFrom(const Napi::Value& name) {
   throw ArgumentError("makeKvCache", "f32, bf16, fp8 or int8", text);
 }
 
+constexpr int kMostHeads = 1 << 14;
+
+/// [layers, 2] count and size of the heads of each, or nothing.
+std::vector<KvHeads> layerHeadsFrom(Span<const int32_t> numbers, int64_t layers) {
+  if (numbers.length != 0 && numbers.length != 2 * layers) {
+    throw ArgumentError("makeKvCache", "heads of " + std::to_string(layers) + " layers", std::to_string(numbers.length));
+  }
+  std::vector<KvHeads> heads;
+  for (int64_t i = 0; i < numbers.length; i += 2) {
+    const KvHeads one{numbers.data[i], numbers.data[i + 1]};
+    const bool areHeads = one.count > 0 && one.dim > 0 && one.count <= kMostHeads && one.dim <= kMostHeads;
+    if (!areHeads || one.dim % 2 != 0) throw ArgumentError("makeKvCache", "heads of an even size", std::to_string(one.dim));
+    heads.push_back(one);
+  }
+  return heads;
+}
+
 /// [layers] the group of each.
-LayerPlaces layerPlacesFrom(Span<const int32_t> layerGroups) {
+LayerPlaces layerPlacesFrom(Span<const int32_t> layerGroups, const std::vector<KvHeads>& layerHeads) {
   const std::vector<int> groups = layerGroups.copy();
   const int layers = static_cast<int>(groups.size());
   if (layers == 0) throw ArgumentError("makeKvCache", "a layer or more", "0");
@@ -124,7 +141,7 @@ LayerPlaces layerPlacesFrom(Span<const int32_t> layerGroups) {
       throw ArgumentError("makeKvCache", "groups below " + std::to_string(layers), std::to_string(group));
     }
   }
-  return LayerPlaces(groups);
+  return LayerPlaces(groups, layerHeads);
 }
 
 /// What stands behind keysAreValues.
@@ -134,7 +151,7 @@ StateShape stateShapeFrom(const Napi::CallbackInfo& info) {
     if (value < 0 || value > INT32_MAX) throw ArgumentError("makeKvCache", std::string(what) + " of 0 or more", std::to_string(value));
     return static_cast<int>(value);
   };
-  return {number(7, "stateLayers"), number(8, "stateSlots"), number(9, "stateWidth")};
+  return {number(8, "stateLayers"), number(9, "stateSlots"), number(10, "stateWidth")};
 }
 
 /// Sums of int8 stay within 32 bits up to this k.
@@ -309,17 +326,28 @@ Napi::Value BackendObject::makeVector(const Info& info) {
   return addTo(vectors_, backend().makeVector(args("makeVector", info).float32s(0).copy()), info.Env());
 }
 
-/// makeKvCache(layerGroups, blocks, blockSize, kvHeads, headDim, format, keysAreValues, stateLayers, stateSlots, stateWidth, isShared)
+/// makeKvCache(layerGroups, layerHeads, blocks, blockSize, kvHeads, headDim, format, keysAreValues, stateLayers, stateSlots, stateWidth,
+/// isShared)
 Napi::Value BackendObject::makeKvCache(const Info& info) {
-  const Span<const int32_t> layerGroups = args("makeKvCache", info).int32s(0);
-  const KvCacheShape shape{layerPlacesFrom(layerGroups),  sizeFrom(info[1], "blocks"),  sizeFrom(info[2], "blockSize"),
-                           sizeFrom(info[3], "kvHeads"), sizeFrom(info[4], "headDim"), kvFormatFrom(info[5]),
-                           info[6].ToBoolean(),          stateShapeFrom(info)};
+  Args a = args("makeKvCache", info);
+  const Span<const int32_t> layerGroups = a.int32s(0);
+  const std::vector<KvHeads> layerHeads = layerHeadsFrom(a.int32s(0), layerGroups.length);
+  const KvCacheShape shape{layerPlacesFrom(layerGroups, layerHeads),
+                           sizeFrom(info[2], "blocks"),
+                           sizeFrom(info[3], "blockSize"),
+                           sizeFrom(info[4], "kvHeads"),
+                           sizeFrom(info[5], "headDim"),
+                           kvFormatFrom(info[6]),
+                           info[7].ToBoolean(),
+                           stateShapeFrom(info),
+                           layerHeads};
+  const bool isShared = info[11].ToBoolean();
   if (shape.blockSize % 16 != 0) {
     throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(shape.blockSize));
   }
+  if (isShared && !layerHeads.empty()) throw ArgumentError("makeKvCache", "equal heads in all layers of a shared cache", "others");
   if (shape.headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(shape.headDim));
-  return addTo(caches_, backend().makeKvCache(shape, info[10].ToBoolean()), info.Env());
+  return addTo(caches_, backend().makeKvCache(shape, isShared), info.Env());
 }
 
 /// freeKvCache(cache): no op may be called with it, or with a step of it, any more.

@@ -203,7 +203,7 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   const Backend::Step& step = stepAt(a);
   const KvCacheShape& shape = step->cache->shape;
   const int layer = static_cast<int>(a.integerIn(0, shape.layers.count() - 1, "a layer"));
-  const int64_t width = int64_t{shape.kvHeads} * shape.headDim;
+  const int64_t width = shape.headsOf(layer).width();
   const Rows k = a.rows(DType::F32, width), v = a.rows(DType::F32, width);
   a.expectEqual("rows of k", step->tokens(), k.rows);
   a.expectEqual("rows of v", step->tokens(), v.rows);
@@ -222,16 +222,17 @@ Napi::Value BackendObject::prepareHeads(const Info& info) {
   how.eps = static_cast<float>(a.real());
   how.table = vectorOrNullAt(a);
   how.rope = ropeHeadsAt(a);
-  const int64_t cols = a.peekCols(), width = int64_t{shape.kvHeads} * shape.headDim;
+  const KvHeads heads = shape.headsOf(how.layer);
+  const int64_t cols = a.peekCols(), width = heads.width();
   const Rows q = a.rows(DType::F32, cols), k = a.rows(DType::F32, width), v = a.rows(DType::F32, width);
   for (const Rows& rows : {q, k, v}) a.expectEqual("rows", step->tokens(), rows.rows);
   if (shape.keysAreValues) a.fail("a cache of keys and values", "one of keys alone");
   if ((how.queryNorm == nullptr) != (how.keyNorm == nullptr)) a.fail("norms of queries and keys", "one of the two");
   for (const Vector* norm : {how.queryNorm, how.keyNorm}) {
-    if (norm != nullptr) a.expectEqual("weights of heads of", shape.headDim, norm->length);
+    if (norm != nullptr) a.expectEqual("weights of heads of", heads.dim, norm->length);
   }
-  a.expectEqual("headDim", shape.headDim, how.rope.headDim);
-  if (cols % shape.headDim != 0) a.fail("whole heads of " + std::to_string(shape.headDim), std::to_string(cols));
+  a.expectEqual("headDim", heads.dim, how.rope.headDim);
+  if (cols % heads.dim != 0) a.fail("whole heads of " + std::to_string(heads.dim), std::to_string(cols));
   if (how.table != nullptr) checkRope(a, how.rope, *how.table, cols);
   return recorded(info, a, stored(how.layer, backend().prepareHeads(step, how, q, cols, k, v)));
 }
@@ -252,13 +253,14 @@ Napi::Value BackendObject::attention(const Info& info) {
   const Rows q = a.rows(DType::F32, cols);
   const DType dtype = attentionDType(shape.format);
   const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
-  const int64_t headGroup = int64_t{shape.kvHeads} * shape.headDim;
+  const KvHeads kvHeads = shape.headsOf(options.layer);
+  const int64_t headGroup = kvHeads.width();
   if (cols == 0 || cols % headGroup != 0) {
     a.fail("q columns a multiple of " + std::to_string(headGroup), std::to_string(cols));
   }
   a.expectEqual("rows of q", step->tokens(), q.rows);
   a.expectEqual("rows of the output", q.rows, out.rows);
-  options.heads = static_cast<int>(cols / shape.headDim);
+  options.heads = static_cast<int>(cols / kvHeads.dim);
   if (!(options.softcap >= 0.0f)) a.fail("a softcap above 0, or 0", std::to_string(options.softcap));
   if (options.sinks != nullptr) a.expectEqual("sinks", options.heads, options.sinks->length);
   return recorded(info, a, backend().attention(step, options, q, out));

@@ -37,13 +37,17 @@ Rows rowsIn(Pages& pages, int rows, int64_t cols, DType dtype) {
 char* rowAt(const Rows& rows, int64_t row, DType dtype) { return rows.data + row * rows.stride * elementBytes(dtype); }
 float* floatsAt(const Rows& rows, int64_t row) { return reinterpret_cast<float*>(rowAt(rows, row, DType::F32)); }
 
+const float* numbersOf(const Vector* vector) {
+  return vector == nullptr ? nullptr : static_cast<const HostVector*>(vector)->values.data();
+}
+
 void routeRows(ThreadPool& pool, ExpertsMemory& memory, const Experts& experts, Rows logits) {
   const int topK = experts.routing.topK, count = experts.total;
   memory.ids.resize(static_cast<size_t>(logits.rows) * topK);
   memory.weights.resize(memory.ids.size());
-  const float* bias = experts.bias == nullptr ? nullptr : static_cast<const HostVector*>(experts.bias)->values.data();
+  const float *bias = numbersOf(experts.bias), *factors = numbersOf(experts.factors);
   inRanges(pool, logits.rows, std::max(1, kTaskLogits / count), [&](int begin, int end) {
-    Router router(experts.routing, bias, count);
+    Router router(experts.routing, bias, factors, count);
     for (int64_t row = begin; row < end; ++row) {
       router.route(floatsAt(logits, row), &memory.ids[row * topK], &memory.weights[row * topK]);
     }

@@ -163,14 +163,16 @@ struct GateUpJob {
 ///   V head: [tile of 16 tokens][word][valueDims][in word] a word is a pair of bf16 tokens or one f32
 ///
 /// Fp8 and Int8 have pairs of bytes in the place of pairs of bf16, and Int8 has 16 f32 behind each tile: the scales of its
-/// tokens. Where the keys are the values a block has no V heads: attention turns a tile of keys into one of values.
+/// tokens. Where the keys are the values a block has no V heads: attention turns a tile of keys into one of values. Blocks begin
+/// `blockStride` bytes after each other, of which these are `layerBytes`.
 struct KvLayout {
   KvFormat format;
   int headDim;
   int valueDims;  // headDim padded to whole vectors
   int keySteps;   // words of a key
   int blockSize;
-  size_t layerBlockBytes;
+  size_t blockStride;
+  size_t layerBytes;
   size_t valueOffset;
   size_t keyHeadBytes;
   size_t valueHeadBytes;

@@ -71,40 +71,67 @@ void storeScale(const KvLayout& kv, char* tile, size_t tileBytes, int lane, floa
   std::memcpy(tile + tileBytes - (kLanes - lane) * sizeof(float), &scale, sizeof scale);
 }
 
+/// `blockStride` is left open.
+KvLayout layoutOf(const KvCacheShape& shape, KvHeads heads) {
+  const size_t tiles = shape.blockSize / kLanes;
+  const size_t scaleBytes = shape.format == KvFormat::Int8 ? kLanes * sizeof(float) : 0;
+  KvLayout kv{};
+  kv.format = shape.format;
+  kv.headDim = heads.dim;
+  kv.valueDims = static_cast<int>(roundUp(heads.dim, kLanes));
+  kv.keySteps = shape.format == KvFormat::F32 ? heads.dim : heads.dim / 2;
+  kv.blockSize = shape.blockSize;
+  kv.keyTileBytes = static_cast<size_t>(heads.dim) * kLanes * elementBytes(shape.format) + scaleBytes;
+  kv.valueTileBytes = static_cast<size_t>(kv.valueDims) * kLanes * elementBytes(shape.format) + scaleBytes;
+  kv.keyHeadBytes = kv.keyTileBytes * tiles;
+  kv.valueHeadBytes = kv.valueTileBytes * tiles;
+  kv.valueOffset = kv.keyHeadBytes * heads.count;
+  kv.keysAreValues = shape.keysAreValues;
+  kv.layerBytes = (kv.keyHeadBytes + (shape.keysAreValues ? 0 : kv.valueHeadBytes)) * heads.count;
+  return kv;
+}
+
+/// As long as its longest row of a block is.
+std::vector<KvLayout> layoutsOf(const KvCacheShape& shape) {
+  std::vector<KvLayout> layouts;
+  size_t stride = 0;
+  for (int layer = 0; layer < shape.layers.count(); ++layer) {
+    layouts.push_back(layoutOf(shape, shape.headsOf(layer)));
+    stride = std::max(stride, layouts.back().layerBytes * shape.layers.of[layer].parts);
+  }
+  for (KvLayout& kv : layouts) kv.blockStride = stride;
+  return layouts;
+}
+
+/// What is in a row that holds one layer.
+LayerBlockShape layerBlockOf(const KvCacheShape& shape, const KvLayout& kv) {
+  LayerBlockShape layerBlock{static_cast<uint32_t>(shape.kvHeads), static_cast<uint32_t>(shape.blockSize), kLanes, {kv.keyTileBytes}};
+  if (!shape.keysAreValues) layerBlock.tileBytes.push_back(kv.valueTileBytes);
+  return layerBlock;
+}
+
 }  // namespace
 
 HostKvCache makeKvCache(const KvCacheShape& shape, bool isShared) {
-  const auto& [layers, blocks, blockSize, kvHeads, headDim, format, keysAreValues, states] = shape;
-  KvLayout kv{};
-  kv.format = format;
-  kv.headDim = headDim;
-  kv.valueDims = static_cast<int>(roundUp(headDim, kLanes));
-  kv.keySteps = format == KvFormat::F32 ? headDim : headDim / 2;
-  kv.blockSize = blockSize;
-  const size_t scaleBytes = format == KvFormat::Int8 ? kLanes * sizeof(float) : 0;
-  kv.keyTileBytes = static_cast<size_t>(headDim) * kLanes * elementBytes(format) + scaleBytes;
-  kv.valueTileBytes = static_cast<size_t>(kv.valueDims) * kLanes * elementBytes(format) + scaleBytes;
-  kv.keyHeadBytes = kv.keyTileBytes * (blockSize / kLanes);
-  kv.valueHeadBytes = kv.valueTileBytes * (blockSize / kLanes);
-  kv.valueOffset = kv.keyHeadBytes * kvHeads;
-  kv.keysAreValues = keysAreValues;
-  kv.layerBlockBytes = (kv.keyHeadBytes + (keysAreValues ? 0 : kv.valueHeadBytes)) * kvHeads;
-  LayerBlockShape layerBlock{static_cast<uint32_t>(kvHeads), static_cast<uint32_t>(blockSize), kLanes, {kv.keyTileBytes}};
-  if (!keysAreValues) layerBlock.tileBytes.push_back(kv.valueTileBytes);
-  const size_t bytes = kv.layerBlockBytes * blocks * layers.rows;
-  const size_t stateBytes = states.numbers() * sizeof(float);
+  std::vector<KvLayout> layouts = layoutsOf(shape);
+  const size_t rowBytes = layouts.front().blockStride;
+  const size_t bytes = rowBytes * shape.blocks * shape.layers.rows;
+  const size_t stateBytes = shape.states.numbers() * sizeof(float);
+  LayerBlockShape layerBlock = layerBlockOf(shape, layouts.front());
   if (isShared) {
     auto pages = std::make_shared<SharedPages>(bytes);
-    return {{shape, kv.layerBlockBytes, std::move(layerBlock), {pages, nullptr}}, kv, pages->data(), Pages(), Pages(stateBytes)};
+    char* const data = pages->data();
+    return {{shape, rowBytes, std::move(layerBlock), {std::move(pages), nullptr}}, std::move(layouts), data, Pages(), Pages(stateBytes)};
   }
   Pages pages(bytes);
-  return {{shape, kv.layerBlockBytes, std::move(layerBlock), {}}, kv, pages.data(), std::move(pages), Pages(stateBytes)};
+  char* const data = pages.data();
+  return {{shape, rowBytes, std::move(layerBlock), {}}, std::move(layouts), data, std::move(pages), Pages(stateBytes)};
 }
 
 void runStoreKv(ThreadPool& pool, const KernelSet& set, const HostKvCache& cache, int layer, Rows k, Rows v,
                 const int32_t* slots) {
-  const KvLayout& kv = cache.layout;
-  const int kvHeads = cache.shape.kvHeads;
+  const KvLayout& kv = cache.layouts[layer];
+  const int kvHeads = cache.shape.headsOf(layer).count;
   char* base = cache.layer(layer);
   auto storeToken = [&](int token, Encoded& encoded) {
     if (slots[token] < 0) return;
@@ -113,7 +140,7 @@ void runStoreKv(ThreadPool& pool, const KernelSet& set, const HostKvCache& cache
       encoded.encode(set, kv.format, row + static_cast<size_t>(index) * kv.headDim, kv.headDim);
     };
     const int offset = slots[token] % kv.blockSize;
-    char* block = base + static_cast<size_t>(slots[token] / kv.blockSize) * kv.layerBlockBytes;
+    char* block = base + static_cast<size_t>(slots[token] / kv.blockSize) * kv.blockStride;
     const int tile = offset / kLanes, lane = offset % kLanes;
     for (int h = 0; h < kvHeads; ++h) {
       char* keys = block + h * kv.keyHeadBytes + tile * kv.keyTileBytes;

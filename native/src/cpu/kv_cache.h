@@ -9,7 +9,8 @@
 namespace svc::cpu {
 
 struct HostKvCache : KvCache {
-  KvLayout layout;
+  /// [layers]
+  std::vector<KvLayout> layouts;
   /// [row][block], each `layerBlockBytes`; zeroed. The system gives the pages when they are first written. In `shared`
   /// or in `own`.
   char* data;
@@ -17,9 +18,10 @@ struct HostKvCache : KvCache {
   /// [layer][slot][width], the same way.
   Pages states;
 
-  /// The row of a layer, [block].
+  /// What a layer has of block 0.
   char* layer(int index) const {
-    return data + static_cast<size_t>(shape.layers.of[index].row) * shape.blocks * layerBlockBytes;
+    const LayerPlace& place = shape.layers.of[index];
+    return data + static_cast<size_t>(place.row) * shape.blocks * layerBlockBytes + place.part * layouts[index].layerBytes;
   }
 
   /// What a layer keeps of the sequence in a slot, for an op.

@@ -238,10 +238,10 @@ const AttentionKernels& kernelsFor(const KernelSet& set, DType dtype, float soft
 void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memory, const StepInputs& step,
                   const AttentionOptions& options, const float* sinks, Rows q, Rows out) {
   const auto& cache = static_cast<const HostKvCache&>(*step.cache);
-  const int kvHeads = cache.shape.kvHeads, headDim = cache.shape.headDim;
+  const auto [kvHeads, headDim] = cache.shape.headsOf(options.layer);
   const DType dtype = attentionDType(cache.shape.format);
   const Sight sight = sightOf(options);
-  const AttentionJob job{cache.layout,
+  const AttentionJob job{cache.layouts[options.layer],
                          cache.layer(options.layer),
                          reinterpret_cast<const float*>(q.data),
                          static_cast<size_t>(q.stride),

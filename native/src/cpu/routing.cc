@@ -59,7 +59,10 @@ void Router::route(const float* logits, int32_t* ids, float* weights) {
     sum += scores_[ids[i]];
   }
   const double factor = routing_.isNormalized ? routing_.scale / sum : routing_.scale;
-  for (int i = 0; i < routing_.topK; ++i) weights[i] = static_cast<float>(scores_[ids[i]] * factor);
+  for (int i = 0; i < routing_.topK; ++i) {
+    const double own = factors_ == nullptr ? factor : factor * factors_[ids[i]];
+    weights[i] = static_cast<float>(scores_[ids[i]] * own);
+  }
 }
 
 }  // namespace svc::cpu

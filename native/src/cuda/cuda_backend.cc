@@ -14,6 +14,7 @@ void expectServed(const KvCacheShape& shape) {
   const auto refuse = [](const std::string& what) {
     throw NotAvailable(what + " not available yet with --device cuda: use --device cpu");
   };
+  if (!shape.layerHeads.empty()) refuse("layers whose heads of keys and values differ are");
   const bool isKnown = shape.format == KvFormat::F32 ||
                        (shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1));
   if (!isKnown) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");

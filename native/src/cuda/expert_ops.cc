@@ -33,12 +33,17 @@ T* at(void* memory, size_t offset) {
   return reinterpret_cast<T*>(reinterpret_cast<DeviceAddress>(memory) + offset);
 }
 
+const float* numbersOf(const Vector* vector) {
+  return vector == nullptr ? nullptr : static_cast<const DeviceVector*>(vector)->values.at<float>();
+}
+
 RouteParams routeParams(const Experts& experts, const Rows& logits) {
   const Routing& routing = experts.routing;
   RouteParams params{};
   params.logits = reinterpret_cast<const float*>(logits.data);
   params.stride = logits.stride;
-  params.bias = experts.bias == nullptr ? nullptr : static_cast<const DeviceVector*>(experts.bias)->values.at<float>();
+  params.bias = numbersOf(experts.bias);
+  params.factors = numbersOf(experts.factors);
   params.rows = logits.rows;
   params.experts = experts.total;
   params.topK = routing.topK;

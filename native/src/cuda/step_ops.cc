@@ -249,7 +249,7 @@ const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int grou
 
 const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& step, const AttentionOptions& options,
                                                             const Tiles& tiles) {
-  const auto& [layers, blocks, blockSize, kvHeads, headDim, format, keysAreValues, states] = step.cache->shape;
+  const auto& [layers, blocks, blockSize, kvHeads, headDim, format, keysAreValues, states, layerHeads] = step.cache->shape;
   const int window = static_cast<int>(options.window);
   auto found = std::find_if(schedules_.begin(), schedules_.end(), [&](const DeviceSchedule& one) {
     return one.kvHeads == kvHeads && one.headDim == headDim && one.group == tiles.group && one.window == window &&

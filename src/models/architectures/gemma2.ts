@@ -7,7 +7,7 @@ import { loadDecoder } from '../decoder.ts';
 import { loadAttention } from '../layers/attention.ts';
 import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { gatedMlp } from '../layers/mlp.ts';
-import { rmsNormAround1 } from '../layers/norm.ts';
+import { type LoadNorm, rmsNormAround1 } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import { type ConfigFile, type DecoderTraits, readDecoderConfig } from '../model-config.ts';
 import { gemmaTraits } from './gemma.ts';
@@ -45,18 +45,24 @@ export function scoreTraits(
 }
 
 /** Each block between two norms. */
-export function sandwichLayer(attention: LoadBlock): LoadLayer {
+export function sandwichLayer(attention: LoadBlock, norm: LoadNorm = rmsNormAround1): LoadLayer {
   return (context, layer, prefix) =>
     inOrder(
+      attentionInSandwich(attention, norm)(context, layer, prefix),
       residual({
-        before: rmsNormAround1(context, `${prefix}.input_layernorm`),
-        block: attention(context, layer, `${prefix}.self_attn`),
-        after: rmsNormAround1(context, `${prefix}.post_attention_layernorm`),
-      }),
-      residual({
-        before: rmsNormAround1(context, `${prefix}.pre_feedforward_layernorm`),
+        before: norm(context, `${prefix}.pre_feedforward_layernorm`),
         block: gatedMlp(context, layer, `${prefix}.mlp`),
-        after: rmsNormAround1(context, `${prefix}.post_feedforward_layernorm`),
+        after: norm(context, `${prefix}.post_feedforward_layernorm`),
       }),
     );
+}
+
+/** The first of the two. */
+export function attentionInSandwich(attention: LoadBlock, norm: LoadNorm): LoadLayer {
+  return (context, layer, prefix) =>
+    residual({
+      before: norm(context, `${prefix}.input_layernorm`),
+      block: attention(context, layer, `${prefix}.self_attn`),
+      after: norm(context, `${prefix}.post_attention_layernorm`),
+    });
 }

@@ -1,18 +1,27 @@
 // Self-attention over the paged cache: queries, keys and values from one product, rotated by position.
 
-import type { HeadNorms, Tensor } from '../../ops/ops.ts';
+import type { AttentionOptions, HeadNorms, HeadPreparation, Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
-import type { RopeConfig } from '../rope-config.ts';
+import { layerHeadsOf } from '../model-config.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
-import type { ColumnParallelLinears, RowParallelLinear } from './linear.ts';
+import type { ColumnParallelLinear, ColumnParallelLinears, RowParallelLinear } from './linear.ts';
 import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
 
 /** q or k [tokens, heads of the rank * headDim] f32 -> the same, normalised; it may be done in place. */
 export type QueryKeyNorm = (step: Step, x: Tensor) => Tensor;
 
+/** The norm of heads of one kind, with one weight [headDim] for all. */
+export interface HeadNorm {
+  readonly weight: Vector;
+  readonly eps: number;
+}
+
 interface AttentionParts {
-  /** Queries, keys, values of this rank: [tokens, heads * headDim], [tokens, kvHeads * headDim] twice; then gates, if there are any. */
+  /**
+   * Queries, keys, values of this rank: [tokens, heads * headDim], [tokens, kvHeads * headDim] twice; then gates, if there are any. There
+   * are no values where the layer makes them of its keys.
+   */
   readonly qkv: ColumnParallelLinears;
   /** Whether what the heads saw passes gates, [tokens, heads * headDim], which open by their sigmoid. */
   readonly hasGates?: boolean;
@@ -22,6 +31,8 @@ interface AttentionParts {
   /** Norms of another kind. */
   readonly queryNorm?: QueryKeyNorm | undefined;
   readonly keyNorm?: QueryKeyNorm | undefined;
+  /** Of each head of values by itself. */
+  readonly valueNorm?: HeadNorm | undefined;
   /** [heads] f32: a logit more in each row's softmax, of which nothing is taken. */
   readonly sinks?: Vector | undefined;
 }
@@ -81,58 +92,88 @@ class AttentionHeads {
   /** Where its keys and values are. */
   readonly #kvLayer: number;
   readonly #parts: AttentionParts;
-  /** Null where the layer knows no positions. */
-  readonly #rope: RopeConfig | null;
 
   constructor(context: LayerContext, layer: number, parts: AttentionParts) {
     this.#context = context;
     this.#layer = layer;
     this.#kvLayer = context.cacheLayerOf(layer);
     this.#parts = parts;
-    this.#rope = context.config.layerRopes[layer] ?? null;
   }
 
   /** What the heads saw: -> [tokens, heads * headDim] in the format of the output projection. */
   apply(step: Step, h: Tensor): Tensor {
-    const { qkv, queryNorm, keyNorm, hasGates, output } = this.#parts;
+    const { qkv, queryNorm, keyNorm, valueNorm, hasGates, output } = this.#parts;
     const { config, weights } = this.#context;
-    const [heads, kvHeads] = [config.numHeads, config.numKvHeads].map((all) => weights.share.of(all).count);
-    const counts = [heads!, kvHeads!, kvHeads!, ...(hasGates ? [heads!] : [])];
-    const [q, k, v, gates] = qkv.apply(
-      step,
-      h,
-      counts.map((count) => count * config.headDim),
-    );
+    const { kvHeads: all, headDim, valuesAreKeys } = layerHeadsOf(config, this.#layer);
+    const [heads, kvHeads] = [config.numHeads, all].map((count) => weights.share.of(count).count * headDim);
+    const widths = [heads!, kvHeads!, ...(valuesAreKeys ? [] : [kvHeads!]), ...(hasGates ? [heads!] : [])];
+    const [q, k, ...others] = qkv.apply(step, h, widths);
+    // A copy: the norms of keys and of values differ.
+    const [v, gates] = valuesAreKeys ? [step.ops.cast(k!, 'f32'), ...others] : others;
+    if (valueNorm) step.ops.qkNorm(v!, valueNorm.weight, valueNorm.eps);
     const seen = this.#attend(step, queryNorm?.(step, q!) ?? q!, keyNorm?.(step, k!) ?? k!, v!);
     return gates === undefined ? seen : step.ops.gate(seen, gates, 'sigmoid', output.inputDType);
   }
 
   /** Norms of heads, rotation, storing k and v; and attends. */
   #attend({ ops, inputs }: Step, q: Tensor, k: Tensor, v: Tensor): Tensor {
-    const {
-      headDim,
-      rotaryDim,
-      ropeIsInterleaved,
-      layerWindows,
-      attentionScales,
-      attentionSoftcap,
-      encoder,
-    } = this.#context.config;
-    const layer = this.#kvLayer;
-    const heads = { headDim, rotaryDim, isInterleaved: ropeIsInterleaved };
-    const table = this.#rope === null ? undefined : this.#context.ropeTables.get(this.#rope)!;
     ops.prepareHeads(q, k, v, inputs, {
-      layer,
+      layer: this.#kvLayer,
       norms: this.#parts.headNorms,
-      rotation: table && { table, heads },
+      rotation: rotationOf(this.#context, this.#layer),
     });
     return ops.attention(q, inputs, {
-      layer,
-      scale: attentionScales[this.#layer]!,
-      isBidirectional: encoder !== null,
-      window: layerWindows[this.#layer] ?? null,
-      softcap: attentionSoftcap,
+      ...sightOf(this.#context, this.#layer),
       sinks: this.#parts.sinks ?? null,
     });
   }
+}
+
+/** Undefined where the layer knows no positions. */
+function rotationOf({ config, ropeTables }: LayerContext, layer: number): HeadPreparation['rotation'] {
+  const rope = config.layerRopes[layer] ?? null;
+  if (rope === null) return undefined;
+  const { headDim, rotaryDim } = layerHeadsOf(config, layer);
+  return {
+    table: ropeTables.get(rope)!,
+    heads: { headDim, rotaryDim, isInterleaved: config.ropeIsInterleaved },
+  };
+}
+
+/** What the queries of a layer see, and how they weigh it. */
+function sightOf({ config, cacheLayerOf }: LayerContext, layer: number): AttentionOptions {
+  return {
+    layer: cacheLayerOf(layer),
+    scale: config.attentionScales[layer]!,
+    isBidirectional: config.encoder !== null,
+    window: config.layerWindows[layer] ?? null,
+    softcap: config.attentionSoftcap,
+  };
+}
+
+interface QueryParts {
+  /** h -> the queries of this rank, [tokens, heads * headDim] */
+  readonly queries: ColumnParallelLinear;
+  readonly norm: HeadNorm;
+  readonly output: RowParallelLinear;
+}
+
+/** Of a layer without keys and values: its queries see those of an earlier one, which has stored them. */
+export function sharedKeyAttention(
+  context: LayerContext,
+  layer: number,
+  { queries, norm, output }: QueryParts,
+): Block {
+  return productBlock({
+    inputDType: queries.inputDType,
+    inner: (step, h) => {
+      const { ops, inputs } = step;
+      const q = queries.apply(step, h);
+      ops.qkNorm(q, norm.weight, norm.eps);
+      const rotation = rotationOf(context, layer);
+      if (rotation) ops.rope(q, inputs, rotation.table, rotation.heads);
+      return ops.attention(q, inputs, sightOf(context, layer));
+    },
+    output,
+  });
 }

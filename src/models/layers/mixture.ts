@@ -27,6 +27,8 @@ interface MixtureParts {
   /** Of the choice, one number for each expert. */
   readonly bias?: Vector | null;
   readonly router?: string;
+  /** [experts] on the weights of the chosen. */
+  readonly factors?: Vector | null;
   /** Of all experts in one. */
   readonly fused?: FusedNames;
 }
@@ -38,6 +40,7 @@ export function loadMixture(
   {
     names = USUAL_NAMES,
     bias = null,
+    factors = null,
     router = `${prefix}.gate`,
     fused = fusedAt(`${prefix}.experts`),
   }: MixtureParts = {},
@@ -50,7 +53,7 @@ export function loadMixture(
       ? weights.fusedExpert(fused, { count, hiddenSize, intermediateSize }, index)
       : weights.expert(expertAt(`${prefix}.experts.${index}`, names), hiddenSize, intermediateSize),
   );
-  const experts = weights.mixture(parts, { ...routing, bias }, activation);
+  const experts = weights.mixture(parts, { ...routing, bias, factors }, activation);
   return new Mixture(weights.deciders([{ name: router, n: count, shared: null }], hiddenSize), experts);
 }
 
@@ -94,8 +97,13 @@ export class Mixture implements Block {
     return this.#experts.inputDType;
   }
 
-  apply(step: Step, h: Tensor): Tensor {
-    const sum = step.ops.experts(h, this.#router.apply(step, h), this.#experts);
+  get routerDType(): ComputeDType {
+    return this.#router.inputDType;
+  }
+
+  /** @param routed what the router sees, [tokens, hidden] in `routerDType`; left out, h. */
+  apply(step: Step, h: Tensor, routed = h): Tensor {
+    const sum = step.ops.experts(h, this.#router.apply(step, routed), this.#experts);
     if (this.#isShared) step.ops.sumRanks(sum);
     return sum;
   }

@@ -71,6 +71,12 @@ function ropeFrequencies(rope: RopeConfig, rotaryDim: number, length: number): n
       return plainFrequencies(rope.theta, rotaryDim);
     case 'linear':
       return plainFrequencies(rope.theta, rotaryDim).map((frequency) => frequency / rope.factor);
+    case 'proportional': {
+      const numTurning = Math.floor((rope.share * rotaryDim) / 2);
+      return plainFrequencies(rope.theta, rotaryDim).map((frequency, i) =>
+        i < numTurning ? frequency / rope.factor : 0,
+      );
+    }
     case 'dynamic': {
       const { theta, factor, original } = rope;
       const stretch = (factor * Math.max(length, original)) / original - (factor - 1);

@@ -4,6 +4,7 @@
 import { ModelLoadError } from '../../errors.ts';
 import type { LayerRange } from '../layer-range.ts';
 import type { ModelConfig } from '../model-config.ts';
+import { keepsKeys } from '../recurrent-layers.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import type { TensorNames } from '../tensor-names.ts';
 
@@ -14,6 +15,9 @@ const COMPUTED =
 /** Of encoders: counted positions, and what was on top of them in training. */
 const OF_TRAINING =
   /(^|\.)(embeddings\.(position_ids|token_type_ids)|pooler\.dense\.\w+|cls\.predictions\..+|lm_head\..+|vocab_\w+\.\w+)$|^(head|decoder)\./;
+
+/** Of layers that see the keys and values of others: some releases have their own all the same. */
+const NEVER_SEEN = /\.self_attn\.(k_proj|v_proj|k_norm|v_norm)\.\w+$/;
 
 /** So many of a warning's tensors are named. */
 const MOST_NAMED = 3;
@@ -52,10 +56,13 @@ export function judgeUnused(
 ): string | null {
   const isStage = range.end - range.first < config.numLayers;
   const isOfOthers = (layer: number): boolean => isStage && (layer < range.first || layer >= range.end);
+  const hasNoKeys = (layer: number): boolean =>
+    layer >= 0 && config.sharedKeys !== null && !keepsKeys(config, layer);
   const isHarmless = (name: string): boolean =>
     isOfOthers(layerOf(name, layers)) ||
     COMPUTED.test(name) ||
     layerOf(name, layers) >= config.numLayers ||
+    (NEVER_SEEN.test(name) && hasNoKeys(layerOf(name, layers))) ||
     ((config.tieWordEmbeddings || config.pooling !== null) && name === `${head}.weight`) ||
     (config.encoder !== null && OF_TRAINING.test(name));
   const unused = checkpoint.unread().filter((name) => !isHarmless(name));

@@ -269,6 +269,17 @@ export class WeightReader {
     return this.#ops.makeVector(readTensor(source, 'f32').map((value) => value + missing));
   }
 
+  /** A vector of which each number is multiplied. */
+  scaledVector(name: string, length: number, factor: number): Vector {
+    const numbers = readTensor(this.#checkpoint.find(name, [length]), 'f32');
+    return this.#ops.makeVector(numbers.map((value) => value * factor));
+  }
+
+  /** One number, which is a factor of something. */
+  number(name: string): number {
+    return readTensor(this.#checkpoint.find(name, [1]), 'f32')[0]!;
+  }
+
   /** The same where it is published as a matrix of one row. */
   rowVector(name: string, length: number): Vector {
     return this.#ops.loadVector(reshape(this.#checkpoint.find(name, [1, length]), [length]));

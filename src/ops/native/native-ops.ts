@@ -6,7 +6,7 @@ import type { Logprobs } from '../../sampling/logprobs.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import { expectHeads } from '../expected-weights.ts';
 import type { Expert, ExpertRange, Experts, Routing } from '../experts.ts';
-import { valuesFor } from '../kv-rows.ts';
+import { headsOf, valuesFor } from '../kv-rows.ts';
 import { checkEdits, checkIdLists, checkLogprobRows, checkMasks } from '../logit-checks.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
@@ -121,8 +121,9 @@ export class NativeOps implements Ops {
       gateUp: this.#own('makeExperts', gateUp, NativeGateUp),
       down: this.#own('makeExperts', down, NativeLinear),
     }));
-    const bias = routing.bias ? this.#own('makeExperts', routing.bias, NativeVector) : null;
-    return this.#guard(() => new NativeExperts(this.#native, own, bias, routing, activation, range));
+    const vector = (of?: Vector | null) => (of ? this.#own('makeExperts', of, NativeVector) : null);
+    const vectors = { bias: vector(routing.bias), factors: vector(routing.factors) };
+    return this.#guard(() => new NativeExperts(this.#native, own, vectors, routing, activation, range));
   }
 
   makeLora(numbers: LoraNumbers): Lora {
@@ -393,8 +394,8 @@ export class NativeOps implements Ops {
 
   storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void {
     const { id, numTokens, cache } = this.#own('storeKv', step, NativeStepInputs);
-    const cols = cache.shape.kvHeads * cache.shape.headDim;
-    const expected = { rows: numTokens, cols, dtype: 'f32' } as const;
+    const { kvHeads, headDim } = headsOf(cache.shape, layer);
+    const expected = { rows: numTokens, cols: kvHeads * headDim, dtype: 'f32' } as const;
     const keys = expectTensor('storeKv', 'k', k, expected);
     const values = expectTensor('storeKv', 'v', valuesFor(cache.shape, k, v), expected);
     this.#guard(() => this.#native.storeKv(id, layer, ...argsOf(keys), ...argsOf(values)));
@@ -402,8 +403,8 @@ export class NativeOps implements Ops {
 
   prepareHeads(q: Tensor, k: Tensor, v: Tensor, step: StepInputs, how: HeadPreparation): void {
     const { id, numTokens: rows, cache } = this.#own('prepareHeads', step, NativeStepInputs);
-    const { kvHeads, headDim: own } = cache.shape;
     const { layer, norms, rotation } = how;
+    const { kvHeads, headDim: own } = headsOf(cache.shape, layer);
     const index = (vector?: Vector) =>
       vector === undefined ? NO_VECTOR : this.#own('prepareHeads', vector, NativeVector).index;
     const {

@@ -115,7 +115,7 @@ export class NativeExperts extends Handle implements Experts {
   constructor(
     native: NativeBackend,
     experts: readonly { readonly gateUp: NativeGateUp; readonly down: NativeLinear }[],
-    bias: NativeVector | null,
+    { bias, factors }: { readonly bias: NativeVector | null; readonly factors: NativeVector | null },
     routing: Routing,
     activation: GatedActivation,
     range: ExpertRange,
@@ -129,6 +129,7 @@ export class NativeExperts extends Handle implements Experts {
       range.first,
       activation,
       bias?.index ?? -1,
+      factors?.index ?? -1,
       topK,
       scores === 'sigmoid',
       groups?.count ?? 1,
@@ -151,7 +152,12 @@ export class NativeKvCache extends Handle implements KvCache {
 
   constructor(native: NativeBackend, shape: KvCacheShape, isShared: boolean) {
     const { layers, blocks, blockSize, kvHeads, headDim, dtype } = shape;
-    const { layerGroups = [], keysAreValues = false, states = { layers: 0, slots: 0, width: 0 } } = shape;
+    const {
+      layerGroups = [],
+      layerHeads = [],
+      keysAreValues = false,
+      states = { layers: 0, slots: 0, width: 0 },
+    } = shape;
     if (blockSize <= 0 || blockSize % 16 !== 0)
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
     const groups = Int32Array.from({ length: layers }, (_, layer) => layerGroups[layer] ?? 0);
@@ -159,6 +165,7 @@ export class NativeKvCache extends Handle implements KvCache {
       native,
       native.makeKvCache(
         groups,
+        Int32Array.from(layerHeads.flatMap(({ kvHeads, headDim }) => [kvHeads, headDim])),
         blocks,
         blockSize,
         kvHeads,

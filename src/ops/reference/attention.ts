@@ -18,13 +18,13 @@ interface Past {
 export function attention(q: Tensor, step: RefStepInputs, options: AttentionOptions): RefTensor {
   const { cache, batch, numTokens } = step;
   cache.expectLayer('attention', options.layer);
-  const { kvHeads, headDim, dtype } = cache.shape;
+  const { kvHeads, headDim } = cache.headsOf(options.layer);
   const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
   const group = q.cols / (kvHeads * headDim);
   if (!Number.isInteger(group) || group < 1)
     throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
   const sinks = options.sinks ? expectVector('attention', 'sinks', options.sinks, kvHeads * group) : null;
-  const out = RefTensor.zeros(q.rows, q.cols, attentionDTypeOf(dtype));
+  const out = RefTensor.zeros(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype));
   for (let sequence = 0; sequence < batch.numSequences; sequence++) {
     const [start, end] = [batch.queryStarts[sequence]!, batch.queryStarts[sequence + 1]!];
     if (start === end) continue;
@@ -71,7 +71,8 @@ function gather(
   firstPosition: number,
 ): Past {
   const { cache, batch } = step;
-  const { blockSize, headDim } = cache.shape;
+  const { blockSize } = cache.shape;
+  const { headDim } = cache.headsOf(layer);
   const context = batch.contextLengths[sequence]!;
   const table = step.tableOf(layer, sequence);
   const firstBlock = Math.floor(oldest(firstPosition, window) / blockSize);

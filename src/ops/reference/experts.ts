@@ -70,7 +70,7 @@ interface Routed {
 
 /** The experts of one token, the best first. */
 export function route(logits: Float32Array, routing: Routing): Routed[] {
-  const { topK, bias, groups, isNormalized, scale = 1 } = routing;
+  const { topK, bias, groups, isNormalized, scale = 1, factors } = routing;
   const scores = scoresOf(logits, routing.scores);
   const choices = withBias(scores, bias);
   const ids = Array.from(choices, (_, id) => id);
@@ -78,7 +78,8 @@ export function route(logits: Float32Array, routing: Routing): Routed[] {
   const chosen = best(ids.filter(isOpen), choices).slice(0, topK);
   const sum = chosen.reduce((total, id) => total + scores[id]!, 0);
   const factor = isNormalized ? scale / sum : scale;
-  return chosen.map((id) => ({ id, weight: Math.fround(scores[id]! * factor) }));
+  const factorOf = factors ? expectVector('experts', 'factors', factors, scores.length) : null;
+  return chosen.map((id) => ({ id, weight: Math.fround(scores[id]! * (factor * (factorOf?.[id] ?? 1))) }));
 }
 
 function scoresOf(logits: Float32Array, kind: Routing['scores']): Float64Array {

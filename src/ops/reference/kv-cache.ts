@@ -1,10 +1,18 @@
 // The paged KV memory of the reference backend, and what each format keeps of a number.
 
 import { ShapeError } from '../../errors.ts';
-import { type KvDType, kvHeadBytes } from '../dtype.ts';
+import type { KvDType } from '../dtype.ts';
 import { packE4m3, roundToBf16, unpackE4m3 } from '../float-formats.ts';
-import { type LayerPlace, layerPlaces, numKvGroups, numKvRows, vectorsPerToken } from '../kv-rows.ts';
-import { type KvCache, type KvCacheShape, NO_SLOT } from '../ops.ts';
+import {
+  headsOf,
+  kvRowBytes,
+  type LayerPlace,
+  layerPlaces,
+  numKvGroups,
+  numKvRows,
+  vectorsPerToken,
+} from '../kv-rows.ts';
+import { type KvCache, type KvCacheShape, type KvHeads, NO_SLOT } from '../ops.ts';
 import { quantizeRow } from './quantize.ts';
 
 /** A state that goes into blocks, or comes out of them. */
@@ -15,8 +23,8 @@ export interface StateMove {
 }
 
 /**
- * A row is one array [blocks, 2 (keys, values), kvHeads, blockSize, headDim] of numbers as attention reads them; 1 where the keys are
- * the values.
+ * A row is one array [blocks, parts, 2 (keys, values), kvHeads, blockSize, headDim] of numbers as attention reads them; 1 where the keys
+ * are the values.
  */
 export class RefKvCache implements KvCache {
   readonly shape: KvCacheShape;
@@ -25,21 +33,28 @@ export class RefKvCache implements KvCache {
   readonly numGroups: number;
   readonly #places: readonly LayerPlace[];
   readonly #rows: Float32Array[];
+  /** Numbers of a block in a row. */
+  readonly #blockNumbers: number;
   /** [layers, slots] of those that keep states. */
   readonly #states: Float32Array[][];
   /** By the first of the blocks that hold it: what layers keep of a sequence, on its way. */
   readonly #moved = new Map<number, readonly Float32Array[]>();
 
   constructor(shape: KvCacheShape) {
-    const { blocks, blockSize, kvHeads, headDim, dtype } = shape;
+    const { blocks, blockSize } = shape;
     if (blockSize <= 0 || blockSize % 16 !== 0)
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
-    const heads = vectorsPerToken(shape) * kvHeads * blockSize;
     this.shape = shape;
-    this.layerBlockBytes = heads * kvHeadBytes(dtype, headDim);
+    this.layerBlockBytes = blockSize * kvRowBytes(shape);
     this.numGroups = numKvGroups(shape);
     this.#places = layerPlaces(shape);
-    this.#rows = Array.from({ length: numKvRows(shape) }, () => new Float32Array(blocks * heads * headDim));
+    this.#blockNumbers = Math.max(
+      ...this.#places.map(({ parts }, layer) => parts * this.#layerNumbers(headsOf(shape, layer))),
+    );
+    this.#rows = Array.from(
+      { length: numKvRows(shape) },
+      () => new Float32Array(blocks * this.#blockNumbers),
+    );
     const { layers, slots, width } = shape.states ?? { layers: 0, slots: 0, width: 0 };
     this.#states = Array.from({ length: layers }, () =>
       Array.from({ length: slots }, () => new Float32Array(width)),
@@ -51,12 +66,22 @@ export class RefKvCache implements KvCache {
     this.#states.length = 0;
   }
 
+  /** Of a block of a layer. */
+  #layerNumbers({ kvHeads, headDim }: KvHeads): number {
+    return vectorsPerToken(this.shape) * kvHeads * this.shape.blockSize * headDim;
+  }
+
+  headsOf(layer: number): KvHeads {
+    return headsOf(this.shape, layer);
+  }
+
   /** Index of the first number of a token's vector of one head. */
-  #start(block: number, kind: 'key' | 'value', head: number, offset: number): number {
-    const { kvHeads, blockSize, headDim } = this.shape;
-    const kinds = vectorsPerToken(this.shape);
-    const kindIndex = kind === 'key' ? 0 : kinds - 1;
-    return (((block * kinds + kindIndex) * kvHeads + head) * blockSize + offset) * headDim;
+  #start(layer: number, block: number, kind: 'key' | 'value', head: number, offset: number): number {
+    const heads = this.headsOf(layer);
+    const first = block * this.#blockNumbers + this.#places[layer]!.part * this.#layerNumbers(heads);
+    const kindIndex = kind === 'key' ? 0 : vectorsPerToken(this.shape) - 1;
+    const vector = (kindIndex * heads.kvHeads + head) * this.shape.blockSize + offset;
+    return first + vector * heads.headDim;
   }
 
   expectLayer(op: string, layer: number): void {
@@ -107,11 +132,12 @@ export class RefKvCache implements KvCache {
 
   /** Stores one token's `values` [kvHeads, headDim] as the cache's format keeps them. */
   write(layer: number, kind: 'key' | 'value', slot: number, values: Float32Array): void {
-    const { kvHeads, blockSize, headDim, dtype } = this.shape;
+    const { blockSize, dtype } = this.shape;
+    const { kvHeads, headDim } = this.headsOf(layer);
     const data = this.#numbersOf(layer);
     const block = Math.floor(slot / blockSize);
     for (let head = 0; head < kvHeads; head++) {
-      const start = this.#start(block, kind, head, slot % blockSize);
+      const start = this.#start(layer, block, kind, head, slot % blockSize);
       const kept = data.subarray(start, start + headDim);
       kept.set(values.subarray(head * headDim, (head + 1) * headDim));
       KEEP[dtype](kept);
@@ -125,8 +151,8 @@ export class RefKvCache implements KvCache {
     tokens: number,
     into: Float32Array,
   ): void {
-    const start = this.#start(at.block, kind, at.head, 0);
-    into.set(this.#numbersOf(at.layer).subarray(start, start + tokens * this.shape.headDim));
+    const start = this.#start(at.layer, at.block, kind, at.head, 0);
+    into.set(this.#numbersOf(at.layer).subarray(start, start + tokens * this.headsOf(at.layer).headDim));
   }
 }
 

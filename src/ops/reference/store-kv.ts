@@ -9,7 +9,7 @@ import type { RefStepInputs } from './step-inputs.ts';
 export function storeKv(k: Tensor, v: Tensor | null, step: RefStepInputs, layer: number): void {
   const { cache, numTokens } = step;
   cache.expectLayer('storeKv', layer);
-  const { kvHeads, headDim } = cache.shape;
+  const { kvHeads, headDim } = cache.headsOf(layer);
   const expected = { rows: numTokens, cols: kvHeads * headDim, dtype: 'f32' } as const;
   const keys = expectTensor('storeKv', 'k', k, expected);
   const values = expectTensor('storeKv', 'v', valuesFor(cache.shape, k, v), expected);

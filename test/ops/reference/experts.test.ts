@@ -44,6 +44,15 @@ describe('routing', () => {
     expectWeights(weights, [1 / (1 + Math.exp(1)), 1 / (1 + Math.exp(-1.5))]);
   });
 
+  it('multiplies the weight of each of the chosen by a factor of its own', () => {
+    const factors = new RefVector(Float32Array.of(9, 2, 9, 0.5));
+    const routing = { topK: 2, scores: 'softmax', isNormalized: true } as const;
+    const { ids, weights } = routed(logits, { ...routing, factors });
+    const [first, second] = routed(logits, routing).weights;
+    expect(ids).toEqual([1, 3]);
+    expectWeights(weights, [2 * first!, second! / 2]);
+  });
+
   it('takes the lower id among equals', () => {
     expect(routed([1, 3, 3, 3], { topK: 2, scores: 'softmax', isNormalized: true }).ids).toEqual([1, 2]);
   });

@@ -95,7 +95,7 @@ void turnKeys(const KvLayout& kv, const char* keys, int count, char* values) {
 
 /// The block of a token.
 inline const char* blockOf(const AttentionJob& job, const AttentionTask& task, int token) {
-  return job.layer + static_cast<size_t>(task.blockTable[token / job.kv.blockSize]) * job.kv.layerBlockBytes;
+  return job.layer + static_cast<size_t>(task.blockTable[token / job.kv.blockSize]) * job.kv.blockStride;
 }
 
 /// The keys and values of 16 tokens of the task's head, as the cache has them.
