@@ -302,8 +302,10 @@ void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, co
     const int last = endSeeing < task.tokens ? static_cast<int>(endSeeing) : task.tokens;
     if (first >= last) continue;
     const KvTile tile = locate<Dot>(job, task, begin, end, scratch.memory);
-    for (int row = first * group; row < last * group; row += kAttendRows) {
-      attendRows<Dot, Weight>(job, task, tile, row, smaller(kAttendRows, last * group - row), scratch, state);
+    const int tiles = ((last - first) * group + kAttendRows - 1) / kAttendRows;
+    const int rows = ((last - first) * group + tiles - 1) / tiles;
+    for (int row = first * group; row < last * group; row += rows) {
+      attendRows<Dot, Weight>(job, task, tile, row, smaller(rows, last * group - row), scratch, state);
     }
   }
 }
