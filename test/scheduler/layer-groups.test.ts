@@ -3,9 +3,9 @@
 import { describe, expect, it } from 'vitest';
 import { mostBlocks, transferSize } from '../../src/kv-cache/block-groups.ts';
 import type { KvTransferEvent } from '../../src/kv-transfer/connector.ts';
-import type { ScheduledStep, StepResult } from '../../src/scheduler/scheduled-step.ts';
 import { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { resultOf } from './step-result.ts';
 
 const GROUPS = { blockSize: 16, windows: [null, 20, 20] };
 const LENGTH = 130;
@@ -20,16 +20,6 @@ const CONFIG = {
   speculative: null,
 };
 const promptTokenIds = Array.from({ length: LENGTH }, (_, index) => index % 97);
-
-function resultOf({ sequences }: ScheduledStep): StepResult {
-  return {
-    outputs: sequences.map(({ sampling }) =>
-      sampling === null ? null : { kind: 'tokens', tokenIds: [7], logprobs: null },
-    ),
-    promptLogprobs: sequences.map(() => []),
-    resumedLogprobs: sequences.map(() => []),
-  };
-}
 
 /** @returns the first position of each step. */
 function runToEnd(scheduler: Scheduler): number[] {

@@ -3,9 +3,10 @@
 import { describe, expect, it } from 'vitest';
 import { mostBlocks } from '../../src/kv-cache/block-groups.ts';
 import type { KvTransferEvent } from '../../src/kv-transfer/connector.ts';
-import type { ScheduledSequence, ScheduledStep, StepResult } from '../../src/scheduler/scheduled-step.ts';
+import type { ScheduledSequence } from '../../src/scheduler/scheduled-step.ts';
 import { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { newRequest } from '../helpers/new-request.ts';
+import { resultOf } from './step-result.ts';
 
 const GROUPS = { blockSize: 16, windows: [null], stateBlocks: 3 };
 const LENGTH = 50;
@@ -22,16 +23,6 @@ const CONFIG = {
   speculative: null,
 };
 const promptTokenIds = Array.from({ length: LENGTH }, (_, index) => index % 97);
-
-function resultOf({ sequences }: ScheduledStep): StepResult {
-  return {
-    outputs: sequences.map(({ sampling }) =>
-      sampling === null ? null : { kind: 'tokens', tokenIds: [7], logprobs: null },
-    ),
-    promptLogprobs: sequences.map(() => []),
-    resumedLogprobs: sequences.map(() => []),
-  };
-}
 
 /** What becomes of the blocks of a sequence in a step: its first position, what is sent, and what is moved. */
 function seen({ firstPosition, send, states }: ScheduledSequence) {
