@@ -8,6 +8,8 @@ class PackedSaving::Worker : public Napi::AsyncWorker {
  public:
   Worker(Napi::Env env, std::shared_ptr<PackedSaving> saving, Write write)
       : AsyncWorker(env), saving_(std::move(saving)), write_(std::move(write)), result_(env) {}
+  /// Work that Node cancels has no other end.
+  ~Worker() override { saving_->end(); }
 
   Napi::Promise promise() const { return result_.Promise(); }
 
@@ -40,10 +42,9 @@ Napi::Promise PackedSaving::start(Napi::Env env, std::shared_ptr<PackedSaving> s
 
 void PackedSaving::finish(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  const auto isIdle = [this] { return state_ != State::Writing; };
-  hasEnded_.wait_for(lock, patience, isIdle);
+  hasEnded_.wait_for(lock, patience, [this] { return state_ == State::Over; });
   isGivenUp_ = true;
-  hasEnded_.wait(lock, isIdle);
+  hasEnded_.wait(lock, [this] { return state_ != State::Writing; });
 }
 
 bool PackedSaving::begin() {

@@ -21,7 +21,8 @@ class PackedSaving {
   /// Runs `write` on a thread of the pool of Node. The promise becomes what `write` returns, or its error.
   static Napi::Promise start(Napi::Env env, std::shared_ptr<PackedSaving> saving, Write write);
 
-  /// Waits until nothing is being written: up to `patience` for the end, then it is given up.
+  /// Waits until all is written, though no thread may have been free to begin it: up to `patience`, then it is given up.
+  /// Nothing is being written any more when it returns.
   void finish(std::chrono::milliseconds patience);
 
  private:
