@@ -16,6 +16,19 @@ export interface KernelChange {
   readonly to: string;
 }
 
+/** So that one of these lines of `file` is left out: that whose place SVC_LINE_LEFT_OUT names when the library is loaded. */
+export function lineLeftOut(file: string, lines: readonly RegExp[]): KernelChange[] {
+  const choice = [
+    '#include <cstdlib>',
+    'static const char* const lineLeftOut = std::getenv("SVC_LINE_LEFT_OUT");',
+    'static const int placeLeftOut = lineLeftOut == nullptr ? -1 : std::atoi(lineLeftOut);',
+  ];
+  return [
+    ...lines.map((from, line) => ({ file, from, to: `if (placeLeftOut != ${line}) $&` })),
+    { file, from: /^/, to: `${choice.join('\n')}\n` },
+  ];
+}
+
 /**
  * Writes a library of all kernels, with the changed files in the place of their own; the others are those that make has built.
  * @param definitions that the changed files are compiled with
@@ -27,14 +40,18 @@ export function compileChanged(
 ): void {
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-changed-'));
   try {
-    const sources = changes.map(({ file, from, to }) => {
-      const source = readFileSync(join(native, 'cuda', file), 'utf8');
-      expect(source).toMatch(from);
-      const path = join(folder, file);
-      writeFileSync(path, source.replace(from, to));
+    const files = [...new Set(changes.map(({ file }) => file))];
+    const sources = files.map((name) => {
+      let source = readFileSync(join(native, 'cuda', name), 'utf8');
+      for (const { from, to } of changes.filter(({ file }) => file === name)) {
+        expect(source).toMatch(from);
+        source = source.replace(from, to);
+      }
+      const path = join(folder, name);
+      writeFileSync(path, source);
       return path;
     });
-    const replaced = changes.map(({ file }) => file.replace('.cu', '.o'));
+    const replaced = files.map((file) => file.replace('.cu', '.o'));
     const objects = readdirSync(join(native, 'build/simt'))
       .filter((name) => name.endsWith('.o') && !replaced.includes(name))
       .map((name) => join(native, 'build/simt', name));

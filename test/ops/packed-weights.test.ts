@@ -57,7 +57,7 @@ const BLOCKS_INPUT = random.floats(3 * 256, 'bf16');
 
 const KEY = 'a key';
 
-const THREADS_OF_NODE = Number(process.env['UV_THREADPOOL_SIZE'] ?? 4);
+const THREADS_OF_NODE = Number(process.env.UV_THREADPOOL_SIZE ?? 4);
 const derive = promisify(pbkdf2);
 
 /** What products with the weights give; the weights are loaded in every format, in one order. */
