@@ -2,7 +2,14 @@
 // of floats (quantised, with scales) is one more variant of `LinearWeightSource`.
 
 import { ShapeError } from '../errors.ts';
-import { type BlockDType, bitsOf, type CodeFormat, type ComputeDType, type StorageDType } from './dtype.ts';
+import {
+  type BlockDType,
+  bitsOf,
+  type CodeFormat,
+  type ComputeDType,
+  isBlockDType,
+  type StorageDType,
+} from './dtype.ts';
 
 /** A tensor in a file, or a rectangle of one; not yet read. */
 export interface TensorSource {
@@ -144,6 +151,14 @@ export function wholeTensor(tensor: Omit<TensorSource, 'storedShape' | 'start'>)
 
 export function plainPart(tensor: TensorSource, bias: TensorSource | null = null): LinearPart {
   return { weight: { kind: 'plain', tensor }, bias };
+}
+
+/** A weight [n, k] of floats, or of blocks. */
+export function storedPart(tensor: TensorSource, bias: TensorSource | null = null): LinearPart {
+  const { dtype } = tensor;
+  return isBlockDType(dtype)
+    ? { weight: { kind: 'blocks', format: dtype, tensor }, bias }
+    : plainPart(tensor, bias);
 }
 
 /**

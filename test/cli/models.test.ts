@@ -123,6 +123,15 @@ describe('svc models inspect', () => {
     expect(stdout).toMatch(/^experts +\d+ in a layer, of which \d+ compute a token$/m);
   });
 
+  it('tells of both kinds of heads, where layers without a window have others', async () => {
+    const { stdout } = await runCli(['models', 'inspect', 'test/fixtures/goldens/gemma4']);
+    expect(stdout).toMatch(
+      /^attention +4 heads, 2 of keys and values, of 8, windows of 8 tokens; 1 of 16 in layers without$/m,
+    );
+    const json = await runCli(['models', 'inspect', 'test/fixtures/goldens/gemma4', '--json']);
+    expect(JSON.parse(json.stdout).shape.otherHeads).toEqual({ numKvHeads: 1, headDim: 16 });
+  });
+
   it('tells of an embedding model what it makes of a text, and which prompts it has', async () => {
     const folder = join(home, 'embedding');
     await cp('test/fixtures/pooling/bert-dense', folder, { recursive: true });

@@ -176,6 +176,8 @@ function makeTargets(root: string): Target[] {
   writeTinyModel(single, { dtype: 'bf16' });
   const gguf = join(root, 'm.gguf');
   writeGgufModel(single, gguf);
+  const gemma4 = join(root, 'gemma4.gguf');
+  copyFileSync(fileURLToPath(new URL('../fixtures/gguf/gemma4-small.gguf', import.meta.url)), gemma4);
   const files = new FolderFiles(folder);
   const pieces = join(root, 'pieces');
   mkdirSync(pieces);
@@ -231,7 +233,7 @@ function makeTargets(root: string): Target[] {
   });
   return [
     bytesTarget(join(single, 'model.safetensors'), () => readSafetensors(join(single, 'model.safetensors'))),
-    bytesTarget(gguf, () => loadGguf(gguf)),
+    ...[gguf, gemma4].map((path) => bytesTarget(path, () => loadGguf(path))),
     bytesTarget(join(pieces, 'tokenizer.model'), () => buildTokenizerJson(new FolderFiles(pieces))),
     jsonTarget(join(folder, 'config.json'), () => readModelConfig(files)),
     jsonTarget(join(folder, 'generation_config.json'), () =>

@@ -89,6 +89,7 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
   Gemma3ForConditionalGeneration: { text_config: FIELDS },
   Gemma4ForConditionalGeneration: { text_config: FIELDS },
+  Gemma4UnifiedForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },
   Qwen3_5ForConditionalGeneration: { text_config: FIELDS },
   Qwen3_5MoeForConditionalGeneration: { text_config: EXPERT_FIELDS },
@@ -321,6 +322,17 @@ describe('readConfig', () => {
     expect(reader(gemma4)(small)).toMatchObject({
       sharedKeys: { sources: [0, 1, 2, 2, 1], intermediateSize: 256 },
       layerInputWidth: 256,
+    });
+  });
+
+  it('of Gemma 4 that takes images without a part that sees them fills in what its release leaves out', () => {
+    const text_config = { hidden_size: 3840, num_hidden_layers: 6, use_bidirectional_attention: 'vision' };
+    const architecture = 'Gemma4UnifiedForConditionalGeneration';
+    const config = gemma4.readConfig({ path: 'config.json', architecture, json: { text_config } });
+    expect(config).toMatchObject({
+      layerWindows: [1024, 1024, 1024, 1024, 1024, null],
+      maxPositionEmbeddings: 262144,
+      layerInputWidth: null,
     });
   });
 

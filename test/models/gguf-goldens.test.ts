@@ -14,6 +14,11 @@ const fixture = (path: string) => fileURLToPath(new URL(`../fixtures/${path}`, i
 
 const IDS = Array.from({ length: 24 }, (_, i) => 3 + ((i * 37) % 90));
 
+const configsOf = (golden: string, file = golden) => {
+  const read = (path: string) => readModelConfig(openModelSource(fixture(path)));
+  return [read(`goldens/${golden}`), read(`gguf/${file}.gguf`)] as const;
+};
+
 /** Logits of every token of a prompt that is longer than the models' windows. */
 async function logitsOf(path: string, dtype: 'float32' | 'auto', backend: Backend = 'reference') {
   const ops = openBackend(backend);
@@ -22,7 +27,7 @@ async function logitsOf(path: string, dtype: 'float32' | 'auto', backend: Backen
   const model = await loadModel(openModelSource(path), ops, { dtype, maxModelLen: 64, onWarning });
   const logits = new ModelSession(ops, model, 64).run(IDS, IDS.length);
   ops.close();
-  return { logits, warnings };
+  return { logits, warnings, format: model.weightFormat };
 }
 
 describe('a GGUF file in the names of the format', () => {
@@ -32,6 +37,9 @@ describe('a GGUF file in the names of the format', () => {
     ['DeepSeek V2', 'deepseek-v2', 'deepseek-v2', 'float32'],
     ['DeepSeek V2, keys and values apart', 'deepseek-v2-apart', 'deepseek-v2', 'float32'],
     ['DeepSeek V3, keys and values apart', 'deepseek-v3-apart', 'deepseek-v3', 'float32'],
+    ['Gemma 4', 'gemma4', 'gemma4', 'float32'],
+    ['Gemma 4 with experts', 'gemma4-moe', 'gemma4-moe', 'float32'],
+    ['Gemma 4, small', 'gemma4-small', 'gemma4-small', 'float32'],
     ['GPT-NeoX', 'gpt-neox', 'gpt-neox', 'float32'],
     ['GPT-2', 'gpt2', 'gpt2', 'float32'],
     ['GLM-4 of 2024', 'chatglm', 'glm', 'float32'],
@@ -71,14 +79,17 @@ describe('a GGUF file in the names of the format', () => {
     },
   );
 
-  it.each(availableBackends)(
-    'may have a format for each tensor of linear attention, on %s',
-    async (backend) => {
-      const expected = await logitsOf(fixture('gguf/qwen3.5-widened.gguf'), 'auto', backend);
-      const got = await logitsOf(fixture('gguf/qwen3.5-blocks.gguf'), 'auto', backend);
-      expect(got.logits).toEqual(expected.logits);
-    },
-  );
+  it.each(
+    availableBackends.flatMap((backend) => [
+      ['each tensor of linear attention', 'qwen3.5', 'bf16+q4_0+q8_0', backend] as const,
+      ['the gates and ups of all experts', 'gemma4-moe', 'bf16+q4_0+q5_0+q8_0', backend] as const,
+    ]),
+  )('may have a format for %s: %s, %s, on %s', async (_, name, format, backend) => {
+    const expected = await logitsOf(fixture(`gguf/${name}-widened.gguf`), 'auto', backend);
+    const got = await logitsOf(fixture(`gguf/${name}-blocks.gguf`), 'auto', backend);
+    expect(got.logits).toEqual(expected.logits);
+    expect(got.format).toBe(format);
+  });
 
   it('of tiled heads cannot be shared by ranks', () => {
     const config = readModelConfig(openModelSource(fixture('gguf/qwen3.5.gguf')));
@@ -89,11 +100,15 @@ describe('a GGUF file in the names of the format', () => {
   });
 
   it('says of its model what config.json says', () => {
-    const [expected, got] = [fixture('goldens/deepseek-v3'), fixture('gguf/deepseek-v3-apart.gguf')].map(
-      (path) => readModelConfig(openModelSource(path)),
-    );
-    expect(got?.experts).toEqual(expected?.experts);
-    expect(got?.latent).toEqual(expected?.latent);
-    expect(got?.layerRopes).toEqual(expected?.layerRopes);
+    const [expected, got] = configsOf('deepseek-v3', 'deepseek-v3-apart');
+    expect(got.experts).toEqual(expected.experts);
+    expect(got.latent).toEqual(expected.latent);
+    expect(got.layerRopes).toEqual(expected.layerRopes);
+  });
+
+  it.each(['gemma4', 'gemma4-moe', 'gemma4-small'])('says so of each layer: %s', (name) => {
+    const [{ architecture, tensorNames, eosTokenIds, checkpointDType, ...expected }, got] = configsOf(name);
+    // A file is of the part that reads text alone.
+    expect(got).toMatchObject(expected);
   });
 });

@@ -441,21 +441,67 @@ def lfm2(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) 
                 )
 
 
-def in_blocks(is_widened: bool):
-    """Qwen3.5 as files are that have a format for each tensor. is_widened: the numbers of the blocks, as floats."""
-    formats = {
-        "in_proj_qkv": GGMLQuantizationType.Q8_0,
-        "in_proj_z": GGMLQuantizationType.Q4_0,
-        "in_proj_a": GGMLQuantizationType.Q8_0,
-        "in_proj_b": GGMLQuantizationType.Q4_0,
-        "out_proj": GGMLQuantizationType.Q8_0,
-        "q_proj": GGMLQuantizationType.Q4_0,
-        "k_proj": GGMLQuantizationType.Q4_0,
-        "v_proj": GGMLQuantizationType.Q8_0,
-    }
+def gemma4(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    layers, width = config["num_hidden_layers"], config["intermediate_size"]
+    slides = [kind == "sliding_attention" for kind in config["layer_types"]]
+    own = config.get("per_layer_config", {}).get(str(layers - 1), {})
+    far = config.get("global_head_dim") or own["head_dim"]
+    writer.add_key_length(far)
+    writer.add_value_length(far)
+    writer.add_key_length_swa(config["head_dim"])
+    writer.add_value_length_swa(config["head_dim"])
+    writer.add_rope_dimension_count(far)
+    writer.add_rope_dimension_count_swa(config["head_dim"])
+    writer.add_rope_freq_base(config["rope_parameters"]["full_attention"]["rope_theta"])
+    writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
+    far_heads = config.get("num_global_key_value_heads")
+    if far_heads is not None:
+        writer.add_head_count_kv([config["num_key_value_heads"] if near else far_heads for near in slides])
+    writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    shared = config["num_kv_shared_layers"]
+    writer.add_shared_kv_layers(shared)
+    if config["use_double_wide_mlp"]:
+        writer.add_feed_forward_length([width if layer < layers - shared else 2 * width for layer in range(layers)])
+    writer.add_embedding_length_per_layer_input(config["hidden_size_per_layer_input"])
+    if config["enable_moe_block"]:
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["top_k_experts"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    turning = int(far * config["rope_parameters"]["full_attention"]["partial_rotary_factor"] / 2)
+    factors = np.array([1.0] * turning + [1e30] * (far // 2 - turning), dtype=np.float32)
+    writer.add_tensor("rope_freqs.weight", factors)
+    for layer in range(layers):
+        prefix = f"model.layers.{layer}"
+        # Names that the package does not know end in another word.
+        for ours, theirs in (("router.scale", "ffn_gate_inp.scale"), ("router.per_expert_scale", "ffn_down_exps.scale")):
+            if f"{prefix}.{ours}" in tensors:
+                writer.add_tensor(f"blk.{layer}.{theirs}", tensors.pop(f"{prefix}.{ours}"))
+        for name in ("layer_scalar", "experts.gate_up_proj", "experts.down_proj"):
+            if f"{prefix}.{name}" in tensors:
+                tensors[f"{prefix}.{name}.weight"] = tensors.pop(f"{prefix}.{name}")
+
+
+Q4_0, Q5_0, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q8_0
+
+HYBRID_FORMATS = {
+    "in_proj_qkv": Q8_0,
+    "in_proj_z": Q4_0,
+    "in_proj_a": Q8_0,
+    "in_proj_b": Q4_0,
+    "out_proj": Q8_0,
+    "q_proj": Q4_0,
+    "k_proj": Q4_0,
+    "v_proj": Q8_0,
+}
+GEMMA4_FORMATS = {"q_proj": Q4_0, "k_proj": Q8_0, "o_proj": Q4_0, "gate_proj": Q8_0, "up_proj": Q8_0, "gate_up_proj": Q5_0}
+
+
+def in_blocks(convert_floats, formats: dict[str, GGMLQuantizationType], is_widened: bool):
+    """As files are that have a format for each tensor. is_widened: the numbers of the blocks, as floats."""
 
     def convert(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
-        hybrid()(writer, config, tensors)
+        convert_floats(writer, config, tensors)
         for name, tensor in tensors.items():
             dtype = formats.get(name.removesuffix(".weight").rpartition(".")[2])
             if dtype is not None:
@@ -473,6 +519,11 @@ MODELS = {
     "deepseek-v2": ("deepseek-v2", MODEL_ARCH.DEEPSEEK2, deepseek(is_apart=False)),
     "deepseek-v2-apart": ("deepseek-v2", MODEL_ARCH.DEEPSEEK2, deepseek(is_apart=True)),
     "deepseek-v3-apart": ("deepseek-v3", MODEL_ARCH.DEEPSEEK2, deepseek(is_apart=True)),
+    "gemma4": ("gemma4", MODEL_ARCH.GEMMA4, gemma4),
+    "gemma4-moe": ("gemma4-moe", MODEL_ARCH.GEMMA4, gemma4),
+    "gemma4-moe-blocks": ("gemma4-moe", MODEL_ARCH.GEMMA4, in_blocks(gemma4, GEMMA4_FORMATS, is_widened=False)),
+    "gemma4-moe-widened": ("gemma4-moe", MODEL_ARCH.GEMMA4, in_blocks(gemma4, GEMMA4_FORMATS, is_widened=True)),
+    "gemma4-small": ("gemma4-small", MODEL_ARCH.GEMMA4, gemma4),
     "gpt-neox": ("gpt-neox", MODEL_ARCH.GPTNEOX, gpt_neox),
     "gpt2": ("gpt2", MODEL_ARCH.GPT2, gpt2),
     "chatglm": ("glm", MODEL_ARCH.CHATGLM, chatglm),
@@ -498,8 +549,8 @@ MODELS = {
     "qwen3.5": ("qwen3.5", MODEL_ARCH.QWEN35, hybrid(drafts=1)),
     "qwen3.5-text": ("qwen3.5-text", MODEL_ARCH.QWEN35, hybrid()),
     "qwen3.5-moe": ("qwen3.5-moe", MODEL_ARCH.QWEN35MOE, hybrid()),
-    "qwen3.5-blocks": ("qwen3.5", MODEL_ARCH.QWEN35, in_blocks(is_widened=False)),
-    "qwen3.5-widened": ("qwen3.5", MODEL_ARCH.QWEN35, in_blocks(is_widened=True)),
+    "qwen3.5-blocks": ("qwen3.5", MODEL_ARCH.QWEN35, in_blocks(hybrid(), HYBRID_FORMATS, is_widened=False)),
+    "qwen3.5-widened": ("qwen3.5", MODEL_ARCH.QWEN35, in_blocks(hybrid(), HYBRID_FORMATS, is_widened=True)),
 }
 
 

@@ -159,7 +159,9 @@ def gemma4(config: dict) -> dict:
 def gemma4_whole(config: dict) -> dict:
     """As the model that also sees and hears publishes its text part."""
     inside = {k: v for k, v in gemma4(config).items() if k not in ("architectures", "dtype")}
-    return {"architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "dtype": "bfloat16", "text_config": inside}
+    whole = config["architectures"][0].replace("ForCausalLM", "ForConditionalGeneration")
+    kind = config["model_type"].removesuffix("_text")
+    return {"architectures": [whole], "model_type": kind, "dtype": "bfloat16", "text_config": inside}
 
 
 def longrope(maximum: int, original: int = 64) -> dict:
@@ -804,6 +806,15 @@ MODELS = {
         ),
         spread=0.15,
         embeddings=0.5,
+        publish=gemma4_whole,
+        rename=lambda name: name.replace("model.", "model.language_model.", 1),
+    ),
+    "gemma4-unified": Recipe(
+        t.Gemma4UnifiedTextConfig(
+            **{key: value for key, value in GEMMA4.items() if key != "hidden_size_per_layer_input"},
+            num_global_key_value_heads=2,
+            attention_k_eq_v=True,
+        ),
         publish=gemma4_whole,
         rename=lambda name: name.replace("model.", "model.language_model.", 1),
     ),

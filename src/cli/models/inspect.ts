@@ -124,6 +124,7 @@ function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean)
     numHeads,
     numKvHeads,
     headDim,
+    otherHeads: otherHeadsOf(config),
     vocabSize: config.vocabSize,
     contextLength: config.maxPositionEmbeddings,
     slidingWindow: config.slidingWindow,
@@ -132,6 +133,12 @@ function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean)
     /** Of a model that does not generate. */
     pooling: config.pooling && resultOf(config.pooling),
   };
+}
+
+/** Keys and values of layers without a window, where they have others than those with one. */
+function otherHeadsOf({ layerHeads, numKvHeads, headDim }: ModelConfig) {
+  const other = layerHeads?.find((heads) => heads.kvHeads !== numKvHeads || heads.headDim !== headDim);
+  return other ? { numKvHeads: other.kvHeads, headDim: other.headDim } : null;
 }
 
 /** What it makes of a text. */
@@ -180,12 +187,16 @@ function textOf(report: Report): string {
 
 function shapeRows(shape: NonNullable<Report['shape']>): string[][] {
   const { architecture, parameters, numLayers, hiddenSize, numHeads, numKvHeads, vocabSize } = shape;
-  const { experts, slidingWindow } = shape;
+  const { experts, slidingWindow, otherHeads: other } = shape;
   const window = slidingWindow === null ? '' : `, windows of ${count(slidingWindow)} tokens`;
+  const others = other === null ? '' : `; ${other.numKvHeads} of ${other.headDim} in layers without`;
   const size = parameters === null ? '' : `${parametersText(parameters)} parameters, `;
   return [
     ['architecture', `${architecture}, ${size}${numLayers} layers of width ${hiddenSize}`],
-    ['attention', `${numHeads} heads, ${numKvHeads} of keys and values, of ${shape.headDim}${window}`],
+    [
+      'attention',
+      `${numHeads} heads, ${numKvHeads} of keys and values, of ${shape.headDim}${window}${others}`,
+    ],
     ...(experts === null
       ? []
       : [['experts', `${experts.count} in a layer, of which ${experts.perToken} compute a token`]]),

@@ -33,14 +33,22 @@ import { IN_WHOLE, textPart } from '../text-part.ts';
 import { gemmaTraits } from './gemma.ts';
 import { attentionInSandwich, sandwichLayer } from './gemma2.ts';
 
-const IN_PARTS = 'Gemma4ForConditionalGeneration';
-
 export const gemma4: Architecture = {
-  architectures: ['Gemma4ForCausalLM', IN_PARTS],
-  readConfig: (file) =>
-    file.architecture === IN_PARTS
-      ? readText(textPart(file, USUAL_TEXT), IN_WHOLE)
-      : readText(file, USUAL_NAMES),
+  architectures: [
+    'Gemma4ForCausalLM',
+    'Gemma4ForConditionalGeneration',
+    'Gemma4UnifiedForConditionalGeneration',
+  ],
+  readConfig: (file) => {
+    switch (file.architecture) {
+      case 'Gemma4ForConditionalGeneration':
+        return readText(textPart(file, USUAL_TEXT), IN_WHOLE);
+      case 'Gemma4UnifiedForConditionalGeneration':
+        return readText(textPart(file, USUAL_UNIFIED), IN_WHOLE);
+      default:
+        return readText(file, USUAL_NAMES);
+    }
+  },
   load: (context) => loadDecoder(context, { layer, norm: rmsNorm, layerInputs: loadLayerInputs }),
 };
 
@@ -177,6 +185,14 @@ const USUAL_TEXT = {
   num_attention_heads: 8,
   num_key_value_heads: 4,
   max_position_embeddings: 131072,
+};
+
+/** The same of the release that takes images and sounds without parts that see or hear (12B). */
+const USUAL_UNIFIED = {
+  ...USUAL_TEXT,
+  max_position_embeddings: 262144,
+  sliding_window: 1024,
+  hidden_size_per_layer_input: 0,
 };
 
 function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {

@@ -1,7 +1,7 @@
 // The experts of a layer where they are published in one tensor. GPT-OSS has them with biases, gate and up taking turns output by output; in
 // floats input by input, in MXFP4 output by output. In others, as transformers 5 keeps them, the rows of gate are before those of up.
 
-import { type LinearPart, narrow, plainPart, reshape, type TensorSource } from '../../ops/weights.ts';
+import { type LinearPart, narrow, reshape, storedPart, type TensorSource } from '../../ops/weights.ts';
 import { mxfp4Expert, type StackedProjections } from '../quantization/mxfp4.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 
@@ -77,7 +77,7 @@ function fusedMatrix(
   const [height, width] = isTransposed ? [k, n] : [n, k];
   const stack = reshape(checkpoint.find(name, [count, height, width]), [count * height, width]);
   const matrix = narrow(stack, 0, expert * height, height);
-  if (!isTransposed) return (first, rows) => plainPart(narrow(matrix, 0, first, rows));
+  if (!isTransposed) return (first, rows) => storedPart(narrow(matrix, 0, first, rows));
   return (first, rows) => ({
     weight: { kind: 'transposed', shape: [rows, k], tensor: narrow(matrix, 1, first, rows) },
     bias: null,

@@ -2,7 +2,7 @@
 
 import { ModelLoadError } from '../../errors.ts';
 import { decodeCodes } from '../../ops/decode-codes.ts';
-import { type ComputeDType, formatName, isBlockDType, type WeightFormat } from '../../ops/dtype.ts';
+import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
 import type { Expert, Experts, Routing } from '../../ops/experts.ts';
 import type { Activation, GatedActivation, Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
@@ -14,8 +14,8 @@ import {
   type LinearWeightSource,
   narrow,
   narrowOutputs,
-  plainPart,
   reshape,
+  storedPart,
   type TensorSource,
   type Vector,
   wholeTensor,
@@ -430,10 +430,7 @@ export class WeightReader {
     const own = within ? narrow(weight, isTransposed ? 1 : 0, within.first, n) : weight;
     const bias = this.#bias(projection);
     if (isTransposed) return { weight: { kind: 'transposed', shape: [n, k], tensor: own }, bias };
-    const { dtype } = own;
-    return isBlockDType(dtype)
-      ? { weight: { kind: 'blocks', format: dtype, tensor: own }, bias }
-      : plainPart(own, bias);
+    return storedPart(own, bias);
   }
 
   /** A weight [n, k] as floats: where it is published in codes, the numbers that they encode. */

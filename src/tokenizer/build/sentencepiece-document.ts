@@ -29,6 +29,8 @@ export interface Piece {
 export interface SentencePieceVocabulary {
   readonly algorithm: 'bpe' | 'unigram';
   readonly pieces: readonly Piece[];
+  /** Of BPE, the best first; left out, every way to make a piece of two others, by the scores. */
+  readonly merges?: readonly (readonly [string, string])[];
   /** What no piece can spell becomes the tokens <0x00> to <0xFF>. */
   readonly hasByteFallback: boolean;
   /** SentencePiece's compiled rules of what characters are replaced by; null leaves text as it is. */
@@ -171,7 +173,7 @@ function unigramModel({ pieces, hasByteFallback }: SentencePieceVocabulary): obj
   };
 }
 
-function bpeModel({ pieces, hasByteFallback }: SentencePieceVocabulary): object {
+function bpeModel({ pieces, merges = mergesOf(pieces), hasByteFallback }: SentencePieceVocabulary): object {
   return {
     type: 'BPE',
     dropout: null,
@@ -182,7 +184,7 @@ function bpeModel({ pieces, hasByteFallback }: SentencePieceVocabulary): object 
     byte_fallback: hasByteFallback,
     ignore_merges: false,
     vocab: Object.fromEntries(pieces.map(({ text }, id) => [text, id])),
-    merges: mergesOf(pieces),
+    merges,
   };
 }
 

@@ -53,6 +53,13 @@ export const LAYER_MODULES: Readonly<Record<string, string>> = {
   ffn_down: 'mlp.down_proj',
 };
 
+/** Norms before and behind both blocks. */
+export const SANDWICH_NORMS: Readonly<Record<string, string>> = {
+  post_attention_norm: 'post_attention_layernorm',
+  ffn_norm: 'pre_feedforward_layernorm',
+  post_ffw_norm: 'post_feedforward_layernorm',
+};
+
 /** Modules whose heads have halves that take turns. */
 export const PAIRED_MODULES: readonly string[] = ['attn_q', 'attn_k'];
 

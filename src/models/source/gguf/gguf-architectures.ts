@@ -2,17 +2,11 @@
 // and config.json are the common language; to add an architecture is to add its line here, to gguf-mixtures.ts or to
 // gguf-recurrent.ts.
 
-import type { GgufArchitecture } from './gguf-architecture.ts';
+import { type GgufArchitecture, SANDWICH_NORMS } from './gguf-architecture.ts';
+import { gemma4 } from './gguf-gemma4.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 import { ernieBias, GGUF_MIXTURES, graniteFactors } from './gguf-mixtures.ts';
 import { GGUF_RECURRENT } from './gguf-recurrent.ts';
-
-/** Norms before and behind both blocks. */
-const SANDWICH: Readonly<Record<string, string>> = {
-  post_attention_norm: 'post_attention_layernorm',
-  ffn_norm: 'pre_feedforward_layernorm',
-  post_ffw_norm: 'post_feedforward_layernorm',
-};
 
 /** Norms behind both blocks, and before none. */
 const NORMS_BEHIND: Readonly<Record<string, string>> = {
@@ -132,7 +126,7 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
       attn_logit_softcapping: keys.ofModel('attn_logit_softcapping') ?? undefined,
       final_logit_softcapping: keys.ofModel('final_logit_softcapping') ?? undefined,
     }),
-    modules: SANDWICH,
+    modules: SANDWICH_NORMS,
     hasNormsFrom0: true,
   },
   gemma3: {
@@ -142,9 +136,10 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
       rope_theta: keys.ofModel('rope.freq_base') ?? 1_000_000,
       rope_local_base_freq: keys.ofModel('rope.freq_base_swa') ?? 10_000,
     }),
-    modules: SANDWICH,
+    modules: SANDWICH_NORMS,
     hasNormsFrom0: true,
   },
+  gemma4,
   phi3: {
     name: () => 'Phi3ForCausalLM',
     modules: { attn_qkv: 'self_attn.qkv_proj', ffn_up: 'mlp.gate_up_proj' },

@@ -29,14 +29,15 @@ const DTYPES: ReadonlyMap<string, string> = new Map([
 export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Record<string, unknown>> {
   const { name, fields, yarn } = findGgufArchitecture(keys);
   const headDim = headDimOf(keys);
+  const own = fields?.(keys) ?? {};
   return {
     architectures: [name(keys)],
     vocab_size: keys.shapeOf('token_embd.weight')?.[0],
     hidden_size: keys.need('embedding_length'),
-    intermediate_size: widthOf(keys),
+    intermediate_size: own.intermediate_size ?? widthOf(keys),
     num_hidden_layers: keys.numLayers,
     num_attention_heads: keys.need('attention.head_count'),
-    num_key_value_heads: keys.kvHeads,
+    num_key_value_heads: own.num_key_value_heads ?? keys.kvHeads,
     head_dim: headDim,
     max_position_embeddings: keys.need('context_length'),
     rms_norm_eps: keys.ofModel('attention.layer_norm_rms_epsilon'),
@@ -49,7 +50,7 @@ export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Recor
     mlp_bias: keys.hasTensor('blk.0.ffn_up.bias'),
     torch_dtype: DTYPES.get(keys.formatOf('token_embd.weight') ?? ''),
     quantization_config: isQuantized ? { quant_method: 'gguf' } : null,
-    ...fields?.(keys),
+    ...own,
   };
 }
 

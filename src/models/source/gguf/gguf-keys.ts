@@ -66,13 +66,28 @@ export class GgufKeys {
     return typeof this.#metadata.get(name) === 'object' ? this.numbers(name) : null;
   }
 
+  /** A number of the layers that `isOne` picks, where others may have another; null where there is none, or no such layer. */
+  ofSomeLayers(key: string, isOne: (layer: number) => boolean): number | null {
+    const list = this.ofLayers(key);
+    if (list === null) return this.ofModel(key);
+    if (list.length !== this.numLayers) {
+      throw new ModelLoadError(
+        `${this.path}: ${this.architecture}.${key} must have ${this.numLayers} items, one for each layer, it has ${list.length}`,
+      );
+    }
+    const some = list.filter((_, layer) => isOne(layer));
+    return some.length === 0 ? null : this.#same(key, some);
+  }
+
   /** @throws ModelLoadError where the key is missing. */
   need(key: string): number {
-    const value = this.ofModel(key);
+    return this.expect(`${this.architecture}.${key}`, this.ofModel(key));
+  }
+
+  /** @throws ModelLoadError where the key is missing. */
+  expect<T>(key: string, value: T | null): T {
     if (value !== null) return value;
-    throw new ModelLoadError(
-      `${this.path}: the key ${this.architecture}.${key} is missing; convert the model again`,
-    );
+    throw new ModelLoadError(`${this.path}: the key ${key} is missing; convert the model again`);
   }
 
   /** Blocks that guess tokens ahead are counted as well, and come last. */

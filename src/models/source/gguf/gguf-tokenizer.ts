@@ -9,6 +9,7 @@ import {
   MOST_PIECE_LENGTH,
   PIECE_TYPES,
   type PieceType,
+  type SentencePieceVocabulary,
   sentencePieceDocument,
 } from '../../../tokenizer/build/sentencepiece-document.ts';
 import { preview } from '../../../util/preview.ts';
@@ -16,7 +17,8 @@ import type { GgufKeys } from './gguf-keys.ts';
 import { findPreTokenizer, type PreTokenizer } from './pre-tokenizers.ts';
 
 /** The kinds of vocabularies by their names in the files. */
-type Kind = 'gpt2' | 'llama';
+const KINDS = ['gpt2', 'llama', 'gemma4'] as const;
+type Kind = (typeof KINDS)[number];
 
 interface Vocabulary {
   readonly kind: Kind;
@@ -26,6 +28,7 @@ interface Vocabulary {
 }
 
 const TOKENS = 'tokenizer.ggml.tokens';
+const MERGES = 'tokenizer.ggml.merges';
 
 /** Some converters do not list the names of a file's templates. */
 const TEMPLATE_FOR_TOOLS = 'tool_use';
@@ -36,6 +39,9 @@ const ENDS_OF_TURNS: readonly string[] = [
   '<|eom_id|>',
   '<|im_end|>',
   '<end_of_turn>',
+  '<turn|>',
+  '<|tool_response>',
+  '<eos>',
   '<|endoftext|>',
   '<|return|>',
   '<|call|>',
@@ -50,7 +56,8 @@ const END_OF_MESSAGE = '<|end|>';
 export function ggufTokenizer(keys: GgufKeys): object | null {
   const vocabulary = readVocabulary(keys);
   if (vocabulary === null) return null;
-  return vocabulary.kind === 'gpt2' ? byteLevel(keys, vocabulary) : sentencePiece(keys, vocabulary);
+  const make = { gpt2: byteLevel, llama: sentencePiece, gemma4: mergedPieces }[vocabulary.kind];
+  return make(keys, vocabulary);
 }
 
 /** The content of tokenizer_config.json: the special tokens that templates name. */
@@ -105,12 +112,13 @@ function isAdded(type: PieceType | undefined): boolean {
 }
 
 function readVocabulary(keys: GgufKeys): Vocabulary | null {
-  const kind = keys.text('tokenizer.ggml.model');
-  if (kind === null || kind === 'no_vocab') return null;
-  if (kind !== 'gpt2' && kind !== 'llama') {
+  const name = keys.text('tokenizer.ggml.model');
+  if (name === null || name === 'no_vocab') return null;
+  const kind = KINDS.find((one) => one === name);
+  if (kind === undefined) {
     throw new ModelLoadError(
-      `${keys.path}: tokenizers of the kind ${preview(kind)} (tokenizer.ggml.model) are not read, gpt2 and llama are: give the ` +
-        "original's with --tokenizer <its folder, or its name on the hub>",
+      `${keys.path}: tokenizers of the kind ${preview(name)} (tokenizer.ggml.model) are not read, ${KINDS.join(', ')} are: give ` +
+        "the original's with --tokenizer <its folder, or its name on the hub>",
     );
   }
   const tokens = keys.strings(TOKENS) ?? [];
@@ -129,11 +137,10 @@ function ofSameLength(keys: GgufKeys, key: string, length: number): number[] | n
 
 function byteLevel(keys: GgufKeys, { tokens, types }: Vocabulary): object {
   const words = findPreTokenizer(keys.path, keys.text('tokenizer.ggml.pre') ?? 'default');
-  const merges = (keys.strings('tokenizer.ggml.merges') ?? []).map((merge) => readMerge(keys.path, merge));
   return {
     ...byteLevelDocument({
       ids: new Map(tokens.map((text, id) => [text, id])),
-      merges,
+      merges: readMerges(keys) ?? [],
       addedTokens: tokens.flatMap((text, id): AddedTokenDocument[] => {
         const type = types[id];
         return isAdded(type) ? [addedToken(id, text, type !== 'user-defined')] : [];
@@ -147,12 +154,17 @@ function byteLevel(keys: GgufKeys, { tokens, types }: Vocabulary): object {
   };
 }
 
+/** The best first; null where the file lists none. */
+function readMerges(keys: GgufKeys): [string, string][] | null {
+  return keys.strings(MERGES)?.map((merge) => readMerge(keys.path, merge)) ?? null;
+}
+
 /** Its two tokens with a space between them; the first may begin with one. */
 function readMerge(path: string, merge: string): [string, string] {
   const space = merge.indexOf(' ', 1);
   if (space > 0) return [merge.slice(0, space), merge.slice(space + 1)];
   throw new ModelLoadError(
-    `${path}: ${preview(merge)} in tokenizer.ggml.merges is not two tokens with a space between them; fetch the file again`,
+    `${path}: ${preview(merge)} in ${MERGES} is not two tokens with a space between them; fetch the file again`,
   );
 }
 
@@ -168,12 +180,8 @@ function preTokenizer({ cuts, cutsAsGpt2 = false }: PreTokenizer, add_prefix_spa
 }
 
 function sentencePiece(keys: GgufKeys, { tokens, types }: Vocabulary): object {
-  const scores = ofSameLength(keys, 'tokenizer.ggml.scores', tokens.length);
-  if (scores === null) {
-    throw new ModelLoadError(
-      `${keys.path}: the key tokenizer.ggml.scores is missing; convert the model again`,
-    );
-  }
+  const key = 'tokenizer.ggml.scores';
+  const scores = keys.expect(key, ofSameLength(keys, key, tokens.length));
   const long = tokens.find((text) => text.length > MOST_PIECE_LENGTH);
   if (long !== undefined) {
     throw new ModelLoadError(
@@ -181,13 +189,37 @@ function sentencePiece(keys: GgufKeys, { tokens, types }: Vocabulary): object {
         'fetch the file again',
     );
   }
+  const pieces = tokens.map((text, id) => ({ text, score: scores[id]!, type: types[id]! }));
+  return piecesDocument(keys, { pieces, addsDummyPrefix: true });
+}
+
+/** Of Gemma 4: pieces whose scores say nothing, with a list of their merges. */
+function mergedPieces(keys: GgufKeys, { tokens, types }: Vocabulary): object {
+  const unknownId = keys.number('tokenizer.ggml.unknown_token_id');
+  const typeOf = (id: number): PieceType => {
+    if (id === unknownId) return 'unknown';
+    // Marks of calls and thoughts are said to be texts of the user, so that engines show them; they are special as all others are.
+    return types[id] === 'user-defined' ? 'control' : types[id]!;
+  };
+  return piecesDocument(keys, {
+    pieces: tokens.map((text, id) => ({ text, score: 0, type: typeOf(id) })),
+    merges: keys.expect(MERGES, readMerges(keys)),
+    addsDummyPrefix: false,
+  });
+}
+
+/** @param vocabulary of which the file may say whether a space goes before the first word. */
+function piecesDocument(
+  keys: GgufKeys,
+  vocabulary: Pick<SentencePieceVocabulary, 'pieces' | 'merges' | 'addsDummyPrefix'>,
+): object {
   return sentencePieceDocument(
     {
+      ...vocabulary,
       algorithm: 'bpe',
-      pieces: tokens.map((text, id) => ({ text, score: scores[id]!, type: types[id]! })),
-      hasByteFallback: types.includes('byte'),
+      hasByteFallback: vocabulary.pieces.some(({ type }) => type === 'byte'),
       charsMap: null,
-      addsDummyPrefix: keys.flag('tokenizer.ggml.add_space_prefix') ?? true,
+      addsDummyPrefix: keys.flag('tokenizer.ggml.add_space_prefix') ?? vocabulary.addsDummyPrefix,
       removesExtraSpaces: keys.flag('tokenizer.ggml.remove_extra_whitespaces') ?? false,
     },
     { ...aroundTexts(keys, true), prefixesEachPart: true },
