@@ -94,6 +94,11 @@ const OTHERWISE_WRITTEN: Readonly<Record<string, readonly string[]>> = {
   pythonic: ['[clock(x=1)]', ' [ clock(x=1)]', '<|python_start|>[clock(x=1)]<|python_end|>'],
   olmo3: ['<function_calls>\n clock( x=1 )\n</function_calls>'],
   lfm2: ['<|tool_call_start|> [ clock( x=1 ) ]\n<|tool_call_end|>'],
+  gemma4: [
+    '<|tool_call>call:clock{x:1}<tool_call|>',
+    '<|tool_call> call:clock{x:1}<tool_call|>',
+    '<|tool_call>call:clock(x=1)<tool_call|>',
+  ],
   openai: [
     '<|channel|>commentary to=clock<|message|>{"x": 1}',
     ' to=functions.clock<|channel|>commentary<|message|>{"x": 1}',
