@@ -182,6 +182,17 @@ describe('special tokens', () => {
       ['ab', 'a>'].map((text) => `${symbolsOf('<args>')}${text}${symbolsOf('<args>')}`),
     ],
     [
+      'marks around strings whose characters are counted',
+      {
+        kind: 'jsonSchema',
+        schema: { type: 'string', minLength: 1, maxLength: 2 },
+        style: { quote: '<args>' },
+      },
+      [...'ab<>\0']
+        .flatMap((char) => ['', ...'ab<>\0'].map((next) => char + next))
+        .map((text) => `${symbolsOf('<args>')}${text}${symbolsOf('<args>')}`),
+    ],
+    [
       'a separator',
       { kind: 'repeat', item: literal('a'), separator: '<call>', min: 1, max: 3 },
       ['a', symbolsOf('a<call>a'), symbolsOf('a<call>a<call>a')],

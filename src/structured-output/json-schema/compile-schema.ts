@@ -100,15 +100,17 @@ class SchemaCompiler {
 
   /** All scalars are one automaton, but for strings whose characters are counted. */
   #scalars({ literals, numbers, strings }: Values): number[] {
-    const { isCounted, anyString: free } = this.#notation;
-    const counted = strings.filter((set) => isCounted && set.dfa === null && !isFree(set));
-    const rest = strings.filter((set) => !counted.includes(set));
-    const anyString =
-      counted.length === 0 ? null : keptDfa('string', () => toDfa(free, this.#builder.budget));
+    const bounded = strings.filter((set) => set.dfa === null && !isFree(set));
+    const quoted = bounded.length === 0 ? null : this.#notation.counted();
+    if (quoted === null) return [this.#uncounted({ literals, numbers, strings })];
+    const rest = strings.filter((set) => !bounded.includes(set));
     return [
       this.#uncounted({ literals, numbers, strings: rest }),
-      ...counted.map(({ min, max }) =>
-        this.#builder.text(anyString, { length: { min, max }, sharedName: `string ${min} ${max}` }),
+      ...bounded.map(({ min, max }) =>
+        this.#builder.text(quoted.dfa, {
+          length: { min, max, quoted },
+          sharedName: `${this.#notation.name}string ${min} ${max}`,
+        }),
       ),
     ];
   }

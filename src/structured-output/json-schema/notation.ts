@@ -1,18 +1,21 @@
 // How strings and keys are written: as JSON has them, or between marks and with nothing escaped. All else of a value is JSON.
 
+import type { QuotedText } from '../grammar.ts';
 import type { GrammarBuilder } from '../grammar-builder.ts';
 import type { Budget } from '../limits.ts';
 import { type Dfa, intersect, subtract, wordsOf } from '../regular/dfa.ts';
 import { parseWholePattern } from '../regular/regex.ts';
 import { ANY_CHAR, bytes, type Regular, repeat, sequence, text, toDfa } from '../regular/regular.ts';
 import { ANY_STRING, quoted } from './json-text.ts';
+import { keptDfa } from './kept-dfas.ts';
+import { betweenMarks, betweenQuotes } from './quoted-text.ts';
 
 export interface Notation {
   /** Tells its strings and keys from those of others, where automata are kept. */
   readonly name: string;
   readonly anyString: Regular;
-  /** The lexer counts the characters of its strings. */
-  readonly isCounted: boolean;
+  /** The same where characters can be counted in it; else null. */
+  counted(): QuotedText | null;
   /** The texts of an automaton as strings. */
   string(dfa: Dfa): Dfa | null;
   /** A key that a schema names. */
@@ -29,7 +32,7 @@ export function jsonNotation(budget: Budget): Notation {
   return {
     name: '',
     anyString: ANY_STRING,
-    isCounted: true,
+    counted: () => betweenQuotes(keptDfa('string', () => toDfa(ANY_STRING, budget))),
     string: (dfa) => quoted(dfa, budget),
     key: (name) => Buffer.from(JSON.stringify(name)),
     otherKey: toDfa(ANYTHING, budget),
@@ -49,10 +52,15 @@ export function markedNotation(quote: string, { budget, marks }: GrammarBuilder)
   const holdsQuote = toDfa(sequence(ANYTHING, text(quote), ANYTHING), budget);
   const free = subtract(toDfa(ANYTHING, budget), holdsQuote, budget);
   const between = (dfa: Dfa | null): Regular => sequence(one, { kind: 'dfa', dfa }, one);
+  const name = `${mark.join()} `;
   return {
-    name: `${mark.join()} `,
+    name,
     anyString: between(free),
-    isCounted: false,
+    counted: () =>
+      betweenMarks(
+        mark,
+        keptDfa(`${name}string`, () => toDfa(between(free), budget)),
+      ),
     string: (dfa) => toDfa(between(intersect(dfa, free, budget)), budget),
     key(name) {
       if (IS_BARE.test(name)) return Buffer.from(name);
