@@ -62,7 +62,8 @@ export function json(schema: unknown, style: JsonStyle = {}): Constraint {
 /** The arguments of a call as JSON. */
 export function jsonArguments({ parameters }: FunctionTool, style: JsonStyle = {}): Constraint {
   const isEmpty = Object.keys(parameters ?? {}).length === 0;
-  return isEmpty ? literal('{}') : json(parameters, style);
+  // Arguments have names, though not every schema says so.
+  return isEmpty ? literal('{}') : json({ type: 'object', ...parameters }, style);
 }
 
 /** A call as `{"name": "f", "arguments": {...}}`. */

@@ -126,6 +126,15 @@ describe.each(Object.keys(WRITTEN))('enforced calls as %s', (name) => {
     }
   });
 
+  it('have arguments with names, though a schema does not say so', () => {
+    const tools = [{ name: 'f', parameters: { properties: { a: { enum: [1] } }, required: ['a'] } }];
+    const constraint = automatonOf(requiredCalls(format, { tools, isParallel: false }));
+    for (let seed = 0; seed < 4; seed++) {
+      const { calls } = answerOf(parse(formats, [draw(constraint, seed)], { tools }));
+      expect(calls.map((call) => JSON.parse(call.arguments))).toEqual([{ a: 1 }]);
+    }
+  });
+
   it('have no content, wherever they are cut', () => {
     const text = draw(automatonOf(requiredCalls(format, { tools: TOOLS, isParallel: false })), 2);
     for (let end = 0; end <= text.length; end++) {
