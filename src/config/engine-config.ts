@@ -41,6 +41,7 @@ export const TOOL_CALL_PARSERS = [
   'deepseek_v3',
   'deepseek_v31',
   'openai',
+  'gemma4',
   'glm45',
   'glm47',
   'granite',
@@ -54,6 +55,7 @@ export type ToolCallParserName = (typeof TOOL_CALL_PARSERS)[number];
 export const REASONING_PARSERS = [
   'deepseek_r1',
   'qwen3',
+  'gemma4',
   'glm45',
   'granite',
   'mistral',

@@ -30,11 +30,13 @@ interface TagRules {
   readonly ends: readonly [string, ...string[]];
   /** The answer begins with a thought, though nothing says so, unless the prompt has ended it. */
   readonly isImplied?: boolean;
+  /** Begins a call before which the model leaves out the end at times. */
+  readonly cutBy?: string;
   /** Stands around what is said after the thought, and is no part of it. */
   readonly answerTags?: ThoughtTags;
 }
 
-export function tagged({ begins, ends, isImplied = false, answerTags }: TagRules): ReasoningFormat {
+export function tagged({ begins, ends, isImplied = false, cutBy, answerTags }: TagRules): ReasoningFormat {
   const isOver = (prompt: string): boolean => ends.some((end) => prompt.trimEnd().endsWith(end));
   return {
     isOver,
@@ -49,9 +51,12 @@ export function tagged({ begins, ends, isImplied = false, answerTags }: TagRules
       const isBegun = yield* takeFirst(reader, begins);
       if (!isOpen && !isBegun) return;
       writer.isReasoning = true;
-      const end = yield* reader.copyUntil(ends, (text) => writer.reasoning(text));
+      const stops = cutBy === undefined ? ends : [...ends, cutBy];
+      const end = yield* reader.copyUpTo(stops, (text) => writer.reasoning(text));
       if (end === null) return;
       writer.endReasoning();
+      if (end === cutBy) return;
+      reader.advance(end.length);
       if (answerTags !== undefined && (yield* takeFirst(reader, [answerTags.begin]))) {
         yield* reader.copyUntil([answerTags.end], (text) => writer.content(text));
       }

@@ -2,6 +2,7 @@
 
 import type { ReasoningParserName } from '../config/engine-config.ts';
 import { type ReasoningFormat, tagged } from './reasoning-format.ts';
+import { BEGIN as GEMMA4_CALL } from './tools/gemma4.ts';
 
 const THINK = { begins: ['<think>'], ends: ['</think>'] } as const;
 
@@ -12,6 +13,11 @@ export const REASONING_FORMATS: Readonly<
   deepseek_r1: tagged({ ...THINK, isImplied: true }),
   qwen3: tagged(THINK),
   glm45: tagged(THINK),
+  gemma4: tagged({
+    begins: ['<|channel>thought\n', '<|channel>thought', '<|channel>'],
+    ends: ['<channel|>'],
+    cutBy: GEMMA4_CALL,
+  }),
   granite: tagged({
     begins: ['<think>', 'Here is my thought process:', "Here's my thought process:"],
     ends: ['</think>', 'Here is my response:', "Here's my response:"],
@@ -24,6 +30,7 @@ export const REASONING_FORMATS: Readonly<
 /** The first whose mark a template has is that of the template. */
 const MARKS: readonly (readonly [mark: string, name: ReasoningParserName])[] = [
   ['<|channel|>', 'openai_gptoss'],
+  ['<|channel>thought', 'gemma4'],
   ['<response>', 'granite'],
   ['my thought process:', 'granite'],
   ['[THINK]', 'mistral'],

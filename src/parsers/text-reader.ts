@@ -50,7 +50,17 @@ export class TextReader {
   }
 
   *advanceOverSpace(): Reading {
-    while (/^\s$/.test(yield* this.peek())) this.advance(1);
+    yield* this.takeWhile(/\s/);
+  }
+
+  /** Reads characters for as long as `pattern` matches each of them. */
+  *takeWhile(pattern: RegExp): Reading<string> {
+    let text = '';
+    for (let char = yield* this.peek(); char !== '' && pattern.test(char); char = yield* this.peek()) {
+      text += char;
+      this.advance(1);
+    }
+    return text;
   }
 
   /** Whether `word` comes next. */
@@ -75,13 +85,20 @@ export class TextReader {
    * @returns the stop; null where the text ended before.
    */
   *copyUntil(stops: readonly string[], sink: (text: string) => void): Reading<string | null> {
+    const stop = yield* this.copyUpTo(stops, sink);
+    this.advance(stop?.length ?? 0);
+    return stop;
+  }
+
+  /** The same, but the stop stays. */
+  *copyUpTo(stops: readonly string[], sink: (text: string) => void): Reading<string | null> {
     for (;;) {
       const rest = yield* this.rest();
       if (rest === '') return null;
       const found = firstOf(rest, stops);
       if (found !== null) {
         if (found.at > 0) sink(rest.slice(0, found.at));
-        this.#at += found.at + found.stop.length;
+        this.#at += found.at;
         return found.stop;
       }
       const ready = this.#isEnded ? rest.length : rest.length - numHeldBack(rest, stops);

@@ -1,6 +1,6 @@
 // What a format of tool calls is: how its calls are read from an answer, and how they are written.
 
-import type { Constraint } from '../structured-output/constraint.ts';
+import type { Constraint, JsonStyle } from '../structured-output/constraint.ts';
 import type { FunctionTool } from './answer-parts.ts';
 import type { AnswerWriter } from './answer-writer.ts';
 import type { ThoughtTags } from './reasoning-format.ts';
@@ -55,14 +55,15 @@ export function optional(item: Constraint): Constraint {
 }
 
 /** JSON without what a caller does not expect: arguments that the schema does not name, and space that a small model never ends. */
-export function json(schema: unknown): Constraint {
-  return { kind: 'jsonSchema', schema, style: { compact: true, closedObjects: true } };
+export function json(schema: unknown, style: JsonStyle = {}): Constraint {
+  return { kind: 'jsonSchema', schema, style: { compact: true, closedObjects: true, ...style } };
 }
 
 /** The arguments of a call as JSON. */
-export function jsonArguments({ parameters }: FunctionTool): Constraint {
+export function jsonArguments({ parameters }: FunctionTool, style: JsonStyle = {}): Constraint {
   const isEmpty = Object.keys(parameters ?? {}).length === 0;
-  return isEmpty ? literal('{}') : json(parameters);
+  // Arguments have names, though not every schema says so.
+  return isEmpty ? literal('{}') : json({ type: 'object', ...parameters }, style);
 }
 
 /** A call as `{"name": "f", "arguments": {...}}`. */

@@ -3,6 +3,7 @@
 import type { ToolCallParserName } from '../config/engine-config.ts';
 import type { ToolFormat } from './tool-format.ts';
 import { deepseekV3, deepseekV31 } from './tools/deepseek.ts';
+import { gemma4 } from './tools/gemma4.ts';
 import { glm45 } from './tools/glm45.ts';
 import { granite, granite20bFc } from './tools/granite.ts';
 import { harmony } from './tools/harmony.ts';
@@ -33,6 +34,7 @@ const FORMATS: Readonly<
   deepseek_v3: deepseekV3,
   deepseek_v31: deepseekV31,
   openai: harmony,
+  gemma4,
   glm45,
   glm47: glm45,
   granite,
@@ -46,6 +48,7 @@ const MARKS: readonly (readonly [name: ToolCallParserName, ...marks: string[]])[
   ['mistral', '[TOOL_CALLS]'],
   ['deepseek_v3', '<｜tool▁call▁begin｜>', '```json'],
   ['deepseek_v31', '<｜tool▁call▁begin｜>'],
+  ['gemma4', '<|tool_call>call:'],
   ['glm45', '<arg_key>'],
   ['seed_oss', '<seed:tool_call>', '<function='],
   ['qwen3_coder', '<function='],

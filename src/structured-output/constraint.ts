@@ -44,6 +44,11 @@ export interface JsonStyle {
   readonly compact?: boolean;
   /** Objects take no further properties where their schema does not say whether they may. */
   readonly closedObjects?: boolean;
+  /**
+   * A mark on either side of a string in the place of ", as some models have it: nothing is escaped, and the mark is nowhere else.
+   * Keys have it where they could not be told from what is around them.
+   */
+  readonly quote?: string;
   /** `format` is a note, as the specification has it; else the formats of the README are enforced. */
   readonly ignoreFormats?: boolean;
 }

@@ -16,7 +16,7 @@ export interface Grammar {
 export interface Lexeme {
   readonly dfa: Dfa;
   /** The characters of a quoted text that is free but for its length; null where the automaton says all. */
-  readonly length: LengthBounds | null;
+  readonly length: Counting | null;
   /** Of the keys of an object; null where it does not matter which text it was. */
   readonly keys: KeyLabels | null;
   /** The same in all grammars that have a lexeme of this name; null for one of its own. */
@@ -24,10 +24,23 @@ export interface Lexeme {
 }
 
 /** `max` null: without end. */
-export interface LengthBounds {
+export interface Counting {
   readonly min: number;
   readonly max: number | null;
+  readonly quoted: QuotedText;
 }
+
+/** An automaton of free text in quotes, in which the lexer can count characters. */
+export interface QuotedText {
+  readonly dfa: Dfa;
+  /** [states] one of `PLACES` each. */
+  readonly places: Uint8Array;
+  /** No other automaton of quoted text has it. */
+  readonly name: string;
+}
+
+/** Where in a quoted text a state is: in the quote before it, between two characters, within one, in the quote after it. */
+export const PLACES = { before: 0, between: 1, within: 2, after: 3 } as const;
 
 /** Labels below the number of names are names that come at most once, those above are classes of other keys. */
 export interface KeyLabels {

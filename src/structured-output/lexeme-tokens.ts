@@ -1,7 +1,7 @@
 // Which tokens stay within a lexeme from one of its states on, and where in the trie tokens may leave it.
 
-import type { KeyLabels } from './grammar.ts';
-import { BEFORE_QUOTE, BETWEEN_CHARS, type Lexer } from './lexer.ts';
+import { type KeyLabels, PLACES, type QuotedText } from './grammar.ts';
+import { type CompiledLexeme, endsCharacter, type Lexer } from './lexer.ts';
 import { addTo, clearBit, setBit, type TokenSet, toTokenSet } from './token-set.ts';
 import type { CountedTokens, KnownTokens, LexemeTokens, Vocabulary } from './vocabulary.ts';
 
@@ -35,7 +35,7 @@ export class LexemeWalker {
   tokensAt(lexeme: number, state: number, open: Uint32Array | null): LexemeTokens {
     const compiled = this.#lexer.lexeme(lexeme);
     const { keys } = compiled.lexeme;
-    if (compiled.lexeme.length !== null) return this.#counted(lexeme, state);
+    if (compiled.lexeme.length !== null) return this.#counted(compiled, state, compiled.lexeme.length.quoted);
     const [, all] = this.walked(lexeme, state, open);
     if (keys === null || open === null) return all;
     const work = all.work + keys.names.length * NAME_WORK;
@@ -49,7 +49,7 @@ export class LexemeWalker {
       if (sharedName === null) continue;
       for (let state = 0; state < dfa.labels.length; state += 1) {
         if (length === null) this.walked(lexeme, state, null);
-        else this.#walkedCounting(lexeme, state);
+        else this.#walkedCounting(length.quoted, state);
       }
     }
   }
@@ -115,13 +115,13 @@ export class LexemeWalker {
   }
 
   /** Of a quoted text whose characters are counted: those tokens of the free one that have few and many enough. */
-  #counted(index: number, state: number): LexemeTokens {
-    const { inChar, left, missing } = this.#lexer.lexeme(index).counts(state);
-    const walked = this.#walkedCounting(index, inChar);
+  #counted(lexeme: CompiledLexeme, state: number, quoted: QuotedText): LexemeTokens {
+    const { inChar, left, missing } = lexeme.counts(state);
+    const walked = this.#walkedCounting(quoted, inChar);
     // Where no token is long enough for a bound, it does not matter what it is.
     const most = Math.min(left, walked.mostChars);
     const least = Math.min(Math.max(missing, 0), walked.mostChars + 1);
-    const key = `counted ${inChar}/${least}/${most}`;
+    const key = `counted ${quoted.name}/${inChar}/${least}/${most}`;
     const known = this.#vocabulary.own.get(key);
     if (known !== undefined) return known;
     const fits = (chars: number): boolean => chars >= least && chars <= most;
@@ -135,16 +135,17 @@ export class LexemeWalker {
     return made;
   }
 
-  #walkedCounting(index: number, state: number): CountedTokens {
+  #walkedCounting(quoted: QuotedText, state: number): CountedTokens {
     const { counted } = this.#vocabulary;
-    const walked = counted.get(state) ?? this.#walkCounting(index, state);
-    counted.set(state, walked);
+    const key = `${quoted.name}/${state}`;
+    const walked = counted.get(key) ?? this.#walkCounting(quoted, state);
+    counted.set(key, walked);
     return walked;
   }
 
-  #walkCounting(index: number, state: number): CountedTokens {
+  #walkCounting(quoted: QuotedText, state: number): CountedTokens {
     const { byte, depth, end, firstToken, tokensInOrder } = this.#vocabulary.trie;
-    const { classes, numClasses, next, labels } = this.#lexer.lexeme(index).lexeme.dfa;
+    const { classes, numClasses, next, labels } = quoted.dfa;
     const path = [state];
     const chars = [0];
     const upTo = Array.from({ length: MOST_SHORT + 1 }, () => new Uint32Array(this.#vocabulary.maskWords));
@@ -161,18 +162,18 @@ export class LexemeWalker {
         node = end[node]!;
         continue;
       }
-      const hasEnded = labels[to]! >= 0;
-      const count = chars[level - 1]! + (to === BETWEEN_CHARS && from !== BEFORE_QUOTE ? 1 : 0);
+      const place = quoted.places[to];
+      const count = chars[level - 1]! + (endsCharacter(quoted, from, to) ? 1 : 0);
       for (let i = firstToken[node]!; i < firstToken[node + 1]!; i += 1) {
         const token = tokensInOrder[i]!;
         // A character that has begun needs its place.
-        const needed = to === BETWEEN_CHARS ? count : count + 1;
+        const needed = place === PLACES.within ? count + 1 : count;
         mostChars = Math.max(mostChars, needed);
-        if (hasEnded) ending.push({ token, chars: count });
+        if (place === PLACES.after) ending.push({ token, chars: count });
         else if (needed > MOST_SHORT) long.push({ token, needed });
         else setBit(upTo[needed]!, token);
       }
-      if (hasEnded && end[node]! > node + 1) {
+      if (labels[to]! >= 0 && end[node]! > node + 1) {
         exits.push(node);
         exitChars.push(count);
         mostChars = Math.max(mostChars, count);

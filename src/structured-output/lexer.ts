@@ -1,11 +1,7 @@
 // Walks the lexemes of a grammar. A state is the automaton's, or with a length to keep, that and the characters so far.
 
 import { kindsKeeping } from './byte-kinds.ts';
-import type { Grammar, Lexeme } from './grammar.ts';
-
-/** States of quoted text: before the opening quote, between two characters, after the closing one. */
-export const BEFORE_QUOTE = 0;
-export const BETWEEN_CHARS = 1;
+import { type Counting, type Grammar, type Lexeme, PLACES, type QuotedText } from './grammar.ts';
 
 export class Lexer {
   readonly #lexemes: readonly CompiledLexeme[];
@@ -76,16 +72,17 @@ export class CompiledLexeme {
     return { inChar, left: max === null ? Number.POSITIVE_INFINITY : max - count, missing: min - count };
   }
 
-  #stepCounting(state: number, byte: number, { min, max }: { min: number; max: number | null }): number {
+  #stepCounting(state: number, byte: number, { min, max, quoted }: Counting): number {
     const before = state % this.#numStates;
     const count = (state - before) / this.#numStates;
     const after = this.#next[before * this.#numClasses + this.#classes[byte]!]!;
     if (after < 0) return -1;
-    if (before === BETWEEN_CHARS) {
-      const isQuote = this.lexeme.dfa.labels[after]! >= 0;
+    const { places } = quoted;
+    if (places[before] === PLACES.between) {
+      const isQuote = places[after] === PLACES.after;
       if (isQuote ? count < min : count === max) return -1;
     }
-    const isCharEnd = after === BETWEEN_CHARS && before !== BEFORE_QUOTE;
+    const isCharEnd = endsCharacter(quoted, before, after);
     return after + this.#numStates * (isCharEnd && (max !== null || count < min) ? count + 1 : count);
   }
 
@@ -94,6 +91,11 @@ export class CompiledLexeme {
       if ((this.#reach![state * this.#words + i]! & open[i]!) !== 0) return true;
     return false;
   }
+}
+
+/** A step from one state of quoted text to another is the last of a character. */
+export function endsCharacter({ places }: QuotedText, from: number, to: number): boolean {
+  return places[to] === PLACES.between && places[from] !== PLACES.before;
 }
 
 function reachableLabels({ dfa }: Lexeme, words: number): Uint32Array {

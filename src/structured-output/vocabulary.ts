@@ -66,8 +66,8 @@ export function bytesOfTokens({ tokens, exits, labels }: LexemeTokens): number {
 export interface PreparedVocabulary {
   readonly trie: TokenTrie;
   readonly known: KnownTokens;
-  /** By the state of the automaton of quoted text. */
-  readonly knownCounted: readonly (readonly [state: number, tokens: CountedTokens])[];
+  /** By the automaton of quoted text and its state. */
+  readonly knownCounted: readonly (readonly [key: string, tokens: CountedTokens])[];
 }
 
 export class Vocabulary {
@@ -87,8 +87,8 @@ export class Vocabulary {
     ({ within, leaving }) => ENTRY_BYTES + bytesOfSet(within) + bytesOfSet(leaving),
   );
   #numGrammars = 0;
-  /** By the state of the automaton of quoted text, of which there are few. */
-  readonly counted: Map<number, CountedTokens>;
+  /** By the automaton of quoted text and its state, of which there are few. */
+  readonly counted: Map<string, CountedTokens>;
   /** [nodes] of the walk that is under way. */
   readonly exits: Int32Array;
   /** [nodes] the label of each of these exits. */

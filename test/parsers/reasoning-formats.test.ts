@@ -96,6 +96,33 @@ const CASES: Readonly<Record<string, Case>> = {
     text: '<think>Hm.</think><response>4</response>',
     expected: said('Hm.', '4'),
   },
+  'Gemma 4': {
+    reasoning: 'gemma4',
+    text: '<|channel>thought\nHm.\n<channel|>4',
+    expected: said('Hm.', '4'),
+  },
+  'an empty thought of Gemma 4': {
+    reasoning: 'gemma4',
+    text: '<|channel>thought\n<channel|>4',
+    expected: said(null, '4'),
+  },
+  'a thought of Gemma 4 without its name': {
+    reasoning: 'gemma4',
+    text: '<|channel>Hm.<channel|>4',
+    expected: said('Hm.', '4'),
+  },
+  'a thought of Gemma 4 that the prompt began': {
+    reasoning: 'gemma4',
+    prompt: '<|turn>model\n<|channel>thought\n',
+    text: 'Hm.\n<channel|>4',
+    expected: said('Hm.', '4'),
+  },
+  'a thought of Gemma 4 that a call ends': {
+    reasoning: 'gemma4',
+    tools: 'gemma4',
+    text: '<|channel>thought\nHm.<|tool_call>call:get_weather{city:<|"|>Rome<|"|>}<tool_call|>',
+    expected: THOUGHT_AND_CALL,
+  },
   Mistral: { reasoning: 'mistral', text: '[THINK]Hm.[/THINK]4', expected: said('Hm.', '4') },
   Seed: { reasoning: 'seed_oss', text: '<seed:think>Hm.</seed:think>4', expected: said('Hm.', '4') },
   harmony: {
@@ -159,6 +186,8 @@ const TEMPLATES: Readonly<Record<string, readonly [tools: string | null, reasoni
   'trl/lfm2_2_5': ['lfm2', 'qwen3'],
   'trl/nemotron_3_super': ['qwen3_coder', 'qwen3'],
   'llama.cpp/google-gemma-2-2b-it': [null, null],
+  'llama.cpp/google-gemma-4-31B-it-interleaved': ['gemma4', 'gemma4'],
+  'trl/diffusion_gemma': ['gemma4', 'gemma4'],
 };
 
 describe('published chat templates', needs(existsSync(FOLDER), 'there is no ../shared/fixtures'), () => {

@@ -94,6 +94,11 @@ const OTHERWISE_WRITTEN: Readonly<Record<string, readonly string[]>> = {
   pythonic: ['[clock(x=1)]', ' [ clock(x=1)]', '<|python_start|>[clock(x=1)]<|python_end|>'],
   olmo3: ['<function_calls>\n clock( x=1 )\n</function_calls>'],
   lfm2: ['<|tool_call_start|> [ clock( x=1 ) ]\n<|tool_call_end|>'],
+  gemma4: [
+    '<|tool_call>call:clock{x:1}<tool_call|>',
+    '<|tool_call> call:clock{x:1}<tool_call|>',
+    '<|tool_call>call:clock(x=1)<tool_call|>',
+  ],
   openai: [
     '<|channel|>commentary to=clock<|message|>{"x": 1}',
     ' to=functions.clock<|channel|>commentary<|message|>{"x": 1}',
@@ -118,6 +123,15 @@ describe.each(Object.keys(WRITTEN))('enforced calls as %s', (name) => {
       expect(callsIn(text), text).toHaveLength(1);
       const { content } = answerOf(parse(formats, [text], { tools: TOOLS }));
       expect(content, text).toBeNull();
+    }
+  });
+
+  it('have arguments with names, though a schema does not say so', () => {
+    const tools = [{ name: 'f', parameters: { properties: { a: { enum: [1] } }, required: ['a'] } }];
+    const constraint = automatonOf(requiredCalls(format, { tools, isParallel: false }));
+    for (let seed = 0; seed < 4; seed++) {
+      const { calls } = answerOf(parse(formats, [draw(constraint, seed)], { tools }));
+      expect(calls.map((call) => JSON.parse(call.arguments))).toEqual([{ a: 1 }]);
     }
   });
 

@@ -163,6 +163,9 @@ const NO_CALLS: readonly (readonly [format: string, text: string])[] = [
   ['deepseek_v3', '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\nnone'],
   ['deepseek_v31', '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>none'],
   ['glm45', '<tool_call>maybe <b>'],
+  ['gemma4', '<|tool_call>get_weather{city:1}<tool_call|>'],
+  ['gemma4', '<|tool_call>call:{city:1}<tool_call|>'],
+  ['gemma4', '<|tool_call>call:me <b>'],
   ['openai', `<|channel|>${'x'.repeat(600)}<|message|>4`],
   ['openai', 'The word <|message|> begins a message'],
 ];
@@ -186,6 +189,23 @@ const OTHER_WAYS: readonly (readonly [format: string, text: string, name: string
   ],
   ['openai', '<|channel|>commentary to=clock.now<|message|>{}', 'clock.now', '{}'],
   ['openai', ' to=functions.f<|channel|>commentary json<|message|>{}<|call|>', 'f', '{}'],
+  ['gemma4', '<|tool_call> call:f{a:Rome,b:None, c: .5}', 'f', '{"a": "Rome", "b": null, "c": 0.5}'],
+  ['gemma4', '<|tool_call>call:f(a=<|"|>Rome<|"|>, b=1)<tool_call|>', 'f', '{"a": "Rome", "b": 1}'],
+  [
+    'gemma4',
+    '<|tool_call>call:f{a:weather in Rome<|"|>,b:5}<tool_call|>',
+    'f',
+    '{"a": "weather in Rome", "b": 5}',
+  ],
+  [
+    'gemma4',
+    '<|tool_call>call:f{a:Rome, Italy<|"|>,b:12<|"|>}<tool_call|>',
+    'f',
+    '{"a": "Rome, Italy", "b": "12"}',
+  ],
+  ['gemma4', '<|tool_call>call:f{a:[red,<|"|>blue<|"|>]}<tool_call|>', 'f', '{"a": ["red", "blue"]}'],
+  ['gemma4', '<|tool_call>call:f{a:[[x],[<|"|>y<|"|>]]}<tool_call|>', 'f', '{"a": [["x"], ["y"]]}'],
+  ['gemma4', '<|tool_call>call:f{a:[1,{b:2<tool_call|>', 'f', '{"a": [1, {"b": 2}]}'],
   ['pythonic', '[get_weather(city=)]', 'get_weather', '{"city": ""}'],
   ['pythonic', '[get_weather(tags=[1, ', 'get_weather', '{"tags": [1]}'],
   [

@@ -80,6 +80,8 @@ export const WRITTEN: Readonly<Record<string, Write>> = {
         return `<tool_call>${name}\n${values.join('')}</tool_call>`;
       })
       .join('\n'),
+  gemma4: (calls) =>
+    calls.map(({ name, arguments: args }) => `<|tool_call>call:${name}${marked(args)}<tool_call|>`).join(''),
   granite: (calls) => `<|tool_call|>[${calls.map(asObject).join(', ')}]`,
   'granite-20b-fc': (calls) => calls.map((call) => `<function_call> ${asObject(call)}`).join(' '),
   phi4_mini_json: (calls) => `functools[${calls.map(asObject).join(', ')}]`,
@@ -109,6 +111,16 @@ function python(value: unknown): string {
     [null, 'None'],
   ]);
   return words.get(value) ?? json(value);
+}
+
+/** With marks around texts, and around keys that are no words. */
+function marked(value: unknown): string {
+  if (typeof value === 'string') return `<|"|>${value}<|"|>`;
+  if (Array.isArray(value)) return `[${value.map(marked).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return json(value);
+  const key = (name: string): string => (/^[\p{L}\w]+( [\p{L}\w]+)*$/u.test(name) ? name : marked(name));
+  const members = Object.entries(value).map(([name, one]) => `${key(name)}:${marked(one)}`);
+  return `{${members.join(',')}}`;
 }
 
 export const WEATHER: FunctionTool = {

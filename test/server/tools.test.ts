@@ -43,6 +43,7 @@ function allowed(mode: 'auto' | 'required', ...names: readonly string[]) {
 
 /** Special tokens of the bundled model, by the names that other models give them. */
 const HARMONY = ['<|channel|>', '<|message|>', '<|call|>', '<|constrain|>', '<|start|>', '<|end|>'];
+const GEMMA4 = ['<pad>', '<bos>', '<turn|>', '<|tool_call>', '<tool_call|>', '<|"|>'];
 const MISTRAL = ['<pad>', '<s>', '</s>', '[INST]', '[TOOL_CALLS]', '[ARGS]'];
 
 const FORMAT = { type: 'json_schema', json_schema: { name: 'answer', schema: { enum: ['yes'] } } };
@@ -587,6 +588,29 @@ describe('special tokens around calls', () => {
     const said = await askOf(own, { response_format: FORMAT, logit_bias });
     expect(said.message).toMatchObject({ content: '"yes"', tool_calls: [] });
     expect(nameOf(said)).toEqual(['<|channel|>', '<|message|>', '<|call|>']);
+    await own.close();
+  });
+
+  it('are those of Gemma 4, around calls and their texts', async () => {
+    const own = await startRenamed(GEMMA4, {
+      chatTemplate: '{% for m in messages %}{{ m.content }}{% endfor %}{# <|tool_call>call: #}',
+    });
+    const call = await askOf(own, {
+      tools: TOOLS,
+      tool_choice: { type: 'function', function: { name: 'get_weather' } },
+    });
+    expect(call.message).toMatchObject({
+      content: null,
+      tool_calls: [{ function: { name: 'get_weather' } }],
+    });
+    weatherArguments.parse(JSON.parse(call.message.tool_calls[0]!.function.arguments));
+    expect(call.special.map((id) => GEMMA4[id])).toEqual([
+      '<|tool_call>',
+      '<|"|>',
+      '<|"|>',
+      '<tool_call|>',
+      '<turn|>',
+    ]);
     await own.close();
   });
 

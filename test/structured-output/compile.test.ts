@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ByteAutomaton } from '../../src/structured-output/byte-automaton.ts';
+import { ByteAutomaton, type State } from '../../src/structured-output/byte-automaton.ts';
 import { compile } from '../../src/structured-output/compile.ts';
 import type { Constraint, JsonStyle } from '../../src/structured-output/constraint.ts';
 import { ConstraintError } from '../../src/structured-output/limits.ts';
@@ -247,6 +247,23 @@ describe('a JSON Schema', () => {
         /allows no text at all/,
       );
     });
+  });
+
+  it('counts characters between marks, which are nowhere in a text', () => {
+    const quote = '<|"|>';
+    const schema = { type: 'string', minLength: 3, maxLength: 10_000 };
+    const grammar = compile(json(schema, { quote }), new Map([[quote, 52]]));
+    const automaton = new ByteAutomaton(grammar);
+    const mark = Buffer.from([0xff, 0, 0, 52]);
+    const isText = (text: string): boolean => {
+      let state: State | null = automaton.start();
+      for (const byte of Buffer.concat([mark, Buffer.from(text), mark]))
+        state = state === null ? null : automaton.step(state, byte);
+      return state?.isComplete === true;
+    };
+    const good = ['abc', 'a\n"', '😀é<', '<|"|', '<<|"', 'x'.repeat(10_000), '<|'.repeat(5000)];
+    const bad = ['', 'ab', '😀é', quote, `a${quote}`, `<|"${quote}b`, 'é'.repeat(10_001)];
+    expect([...good, ...bad].filter(isText)).toEqual(good);
   });
 
   it('spells numbers that a schema names as a program does', () => {

@@ -177,6 +177,22 @@ describe('special tokens', () => {
     ['the longest of two', mark('<call<call>'), [symbolsOf('<call') + symbolsOf('<call>')]],
     ['an end, which is no part of a text', mark('a</s>'), ['a</s>']],
     [
+      'marks around strings, which are nowhere in them',
+      { kind: 'jsonSchema', schema: { enum: ['ab', 'b<args>', 'a>'] }, style: { quote: '<args>' } },
+      ['ab', 'a>'].map((text) => `${symbolsOf('<args>')}${text}${symbolsOf('<args>')}`),
+    ],
+    [
+      'marks around strings whose characters are counted',
+      {
+        kind: 'jsonSchema',
+        schema: { type: 'string', minLength: 1, maxLength: 2 },
+        style: { quote: '<args>' },
+      },
+      [...'ab<>\0']
+        .flatMap((char) => ['', ...'ab<>\0'].map((next) => char + next))
+        .map((text) => `${symbolsOf('<args>')}${text}${symbolsOf('<args>')}`),
+    ],
+    [
       'a separator',
       { kind: 'repeat', item: literal('a'), separator: '<call>', min: 1, max: 3 },
       ['a', symbolsOf('a<call>a'), symbolsOf('a<call>a<call>a')],

@@ -49,6 +49,19 @@ export const CONSTRAINTS: Readonly<Record<string, Constraint>> = {
     type: 'object',
     properties: { a: { $ref: '#' }, b: { type: 'array', items: { $ref: '#' } } },
   }),
+  'strings between marks': {
+    kind: 'jsonSchema',
+    schema: {
+      type: 'object',
+      properties: {
+        a: { type: 'string' },
+        'a"': { enum: ['ab', '":', 'x'] },
+        b: { items: { maxLength: 3 } },
+      },
+      additionalProperties: { type: 'null' },
+    },
+    style: { compact: true, quote: '":' },
+  },
   'a pattern': { kind: 'regex', pattern: '(a|b{2,4}|é)+,\\d{1,3}' },
   'free text': { kind: 'regex', pattern: '(\\w+ |[^"é])*.*' },
   'a choice': { kind: 'choice', options: ['a', 'ab', 'abc', 'é'].map((text) => ({ kind: 'literal', text })) },

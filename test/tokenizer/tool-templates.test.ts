@@ -143,6 +143,8 @@ const PUBLISHED = [
   'trl/deepseekv3',
   'trl/glm4moe',
   'trl/lfm2_2_5',
+  'llama.cpp/google-gemma-4-31B-it-interleaved',
+  'trl/diffusion_gemma',
 ];
 
 describe('published chat templates', needs(existsSync(FOLDER), 'there is no ../shared/fixtures'), () => {

@@ -51,13 +51,7 @@ export const glm45: ToolFormat = {
 
 /** The name, where arguments or the end of the call come after it. */
 function* readName(reader: TextReader): Reading<string | null> {
-  let name = '';
-  for (;;) {
-    const char = yield* reader.peek();
-    if (char === '' || char === '<') break;
-    name += char;
-    reader.advance(1);
-  }
+  const name = yield* reader.takeWhile(/[^<]/);
   const isCall =
     /^\s*[\w.:/-]+\s*$/.test(name) && ((yield* reader.isNext(KEY)) || (yield* reader.isNext(END)));
   return isCall ? name.trim() : null;

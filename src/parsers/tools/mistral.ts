@@ -48,16 +48,8 @@ function* readNamedCall(reader: TextReader, writer: AnswerWriter): Reading<boole
 
 /** Up to the arguments. */
 function* readName(reader: TextReader): Reading<string | null> {
-  let name = '';
-  for (;;) {
-    const char = yield* reader.peek();
-    if (!/^[^[{}\]"]$/.test(char)) break;
-    name += char;
-    reader.advance(1);
-  }
-  if (yield* reader.takeIf(CALL_ID)) {
-    while (/^\w$/.test(yield* reader.peek())) reader.advance(1);
-  }
+  const name = yield* reader.takeWhile(/[^[{}\]"]/);
+  if (yield* reader.takeIf(CALL_ID)) yield* reader.takeWhile(/\w/);
   yield* reader.takeIf(ARGS);
   yield* reader.advanceOverSpace();
   return /^\s*[\w.:/-]+\s*$/.test(name) && (yield* reader.isNext('{')) ? name.trim() : null;

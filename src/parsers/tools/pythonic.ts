@@ -10,6 +10,8 @@ import { json, literal, namesOf, optional, sequence, type ToolFormat } from '../
 
 const BEGIN = '<|python_start|>';
 const END = '<|python_end|>';
+/** Functions and arguments may have names that Python has not. */
+const NAME = /[\w.-]/;
 
 export const pythonic: ToolFormat = {
   tokens: [BEGIN, END],
@@ -67,7 +69,7 @@ export function* readPythonHead(
   names: ReadonlySet<string>,
 ): Reading<PythonCallHead | null> {
   yield* reader.advanceOverSpace();
-  const name = yield* readWord(reader);
+  const name = yield* reader.takeWhile(NAME);
   if (!names.has(name) || !(yield* reader.takeIf('('))) return null;
   yield* reader.advanceOverSpace();
   if (yield* reader.takeIf(')')) return { name, argument: null };
@@ -111,20 +113,11 @@ export function* readPythonArguments(
 /** `name=` */
 function* readArgumentName(reader: TextReader): Reading<string | null> {
   yield* reader.advanceOverSpace();
-  const name = yield* readWord(reader);
+  const name = yield* reader.takeWhile(NAME);
   yield* reader.advanceOverSpace();
   if (name === '' || !(yield* reader.takeIf('='))) return null;
   yield* reader.advanceOverSpace();
   return name;
-}
-
-function* readWord(reader: TextReader): Reading<string> {
-  let word = '';
-  for (let char = yield* reader.peek(); /^[\w.-]$/.test(char); char = yield* reader.peek()) {
-    word += char;
-    reader.advance(1);
-  }
-  return word;
 }
 
 /** Values are written as JSON, which is read as well; those that may be left out come last. */

@@ -5,13 +5,14 @@ import { type ArrayNode, afterItem, type Brackets, isArrayComplete, viableKey } 
 import type { GrammarBuilder } from '../grammar-builder.ts';
 import { type Dfa, dfaOfWords, intersect, match, product, subtract, unite, wordsOf } from '../regular/dfa.ts';
 import { parsePattern } from '../regular/regex.ts';
-import { ANY_CHAR, choice, EMPTY, type Regular, repeat, sequence, text, toDfa } from '../regular/regular.ts';
+import { choice, EMPTY, type Regular, sequence, text, toDfa } from '../regular/regular.ts';
 import { lengthDfa } from './algebra.ts';
 import { Expressions } from './expressions.ts';
-import { ANY_STRING, quoted, whitespace } from './json-text.ts';
+import { whitespace } from './json-text.ts';
 import { keptDfa } from './kept-dfas.ts';
 import { evaluateSchema } from './keywords.ts';
 import { listedValues } from './listed-values.ts';
+import { jsonNotation, markedNotation, type Notation } from './notation.ts';
 import { numberDfa } from './number-text.ts';
 import { SchemaIndex } from './schema-index.ts';
 import type { ArrayShape, Contains, ExprId, NumberSet, ObjectShape, StringSet, Values } from './values.ts';
@@ -40,9 +41,18 @@ interface ItemKind {
   readonly counts: readonly boolean[];
 }
 
+interface Keys {
+  readonly names: readonly string[];
+  readonly written: readonly Uint8Array[];
+  readonly values: readonly ExprId[];
+  /** Over keys as they are written. */
+  readonly dfa: Dfa | null;
+}
+
 class SchemaCompiler {
   readonly #expressions: Expressions;
   readonly #builder: GrammarBuilder;
+  readonly #notation: Notation;
   readonly #nodes = new Map<ExprId, number>();
   readonly #objectBrackets: Brackets;
   readonly #arrayBrackets: Brackets;
@@ -52,6 +62,8 @@ class SchemaCompiler {
   constructor(expressions: Expressions, style: JsonStyle, builder: GrammarBuilder) {
     this.#expressions = expressions;
     this.#builder = builder;
+    this.#notation =
+      style.quote === undefined ? jsonNotation(builder.budget) : markedNotation(style.quote, builder);
     const isCompact = style.compact === true;
     const space = whitespace(isCompact);
     const mark = (before: Regular, char: string, after: Regular): number => {
@@ -88,14 +100,17 @@ class SchemaCompiler {
 
   /** All scalars are one automaton, but for strings whose characters are counted. */
   #scalars({ literals, numbers, strings }: Values): number[] {
-    const counted = strings.filter((set) => set.dfa === null && !isFree(set));
-    const rest = strings.filter((set) => !counted.includes(set));
-    const anyString =
-      counted.length === 0 ? null : keptDfa('string', () => toDfa(ANY_STRING, this.#builder.budget));
+    const bounded = strings.filter((set) => set.dfa === null && !isFree(set));
+    const quoted = bounded.length === 0 ? null : this.#notation.counted();
+    if (quoted === null) return [this.#uncounted({ literals, numbers, strings })];
+    const rest = strings.filter((set) => !bounded.includes(set));
     return [
       this.#uncounted({ literals, numbers, strings: rest }),
-      ...counted.map(({ min, max }) =>
-        this.#builder.text(anyString, { length: { min, max }, sharedName: `string ${min} ${max}` }),
+      ...bounded.map(({ min, max }) =>
+        this.#builder.text(quoted.dfa, {
+          length: { min, max, quoted },
+          sharedName: `${this.#notation.name}string ${min} ${max}`,
+        }),
       ),
     ];
   }
@@ -107,8 +122,9 @@ class SchemaCompiler {
         ...literals.map(text),
         ...numbers.map((set): Regular => ({ kind: 'dfa', dfa: numberDfa(set, budget) })),
         ...strings.map((set): Regular => {
-          if (set.dfa === null) return ANY_STRING;
-          return { kind: 'dfa', dfa: quoted(set.dfa, budget) };
+          if (isFree(set)) return this.#notation.anyString;
+          const dfa = set.dfa ?? lengthDfa(set, budget);
+          return { kind: 'dfa', dfa: dfa === null ? null : this.#notation.string(dfa) };
         }),
       );
     const isFixed = numbers.every(isAnyNumber) && strings.every(isFree);
@@ -117,7 +133,7 @@ class SchemaCompiler {
     const names = [
       ...literals.toSorted(),
       ...numbers.map(({ shape }) => shape).toSorted(),
-      ...strings.map(() => 'string'),
+      ...strings.map(() => `${this.#notation.name}string`),
     ];
     const name = names.join(' ');
     return this.#builder.text(
@@ -247,19 +263,18 @@ class SchemaCompiler {
     if (min > 1 && keys.values.length > keys.names.length)
       budget.refuse('asks for minProperties of more than 1 where other keys than the listed ones may come');
     if (keys.dfa === null) return min > 0 ? null : this.#emptyObject();
-    const names = keys.names.map((name) => Buffer.from(JSON.stringify(name)));
-    const isFreeKey = isAnyKey(shape);
-    const keyDfa = quoted(keys.dfa, budget);
-    const key = this.#builder.lexeme(isFreeKey ? keptDfa('key', () => keyDfa) : keyDfa, {
-      keys: { names, numLabels: keys.values.length },
-      sharedName: isFreeKey ? 'key' : null,
+    const { dfa: ownDfa, written } = keys;
+    const sharedName = isAnyKey(shape) ? `${this.#notation.name}key` : null;
+    const key = this.#builder.lexeme(sharedName === null ? ownDfa : keptDfa(sharedName, () => ownDfa), {
+      keys: { names: written, numLabels: keys.values.length },
+      sharedName,
     });
     return this.#builder.add({
       kind: 'object',
       brackets: this.#objectBrackets,
       colon: this.#colon,
       key,
-      numNames: names.length,
+      numNames: written.length,
       values: keys.values.map((value) => this.node(value)),
       required: required.map((name) => byName.get(name)!),
       dependents: keys.names.map((name) =>
@@ -279,7 +294,7 @@ class SchemaCompiler {
   }
 
   /** The keys that an object may have: listed ones, then classes of others, and the value of each. */
-  #keys(shape: ObjectShape): { names: string[]; values: ExprId[]; dfa: Dfa | null } {
+  #keys(shape: ObjectShape): Keys {
     const { budget } = this.#builder;
     const { tables, required, dependents } = shape;
     const listed = new Set([
@@ -297,16 +312,14 @@ class SchemaCompiler {
         !this.#expressions.isEmpty(this.#valueOf(shape, name)),
     );
     const values = names.map((name) => this.#valueOf(shape, name));
-    const words = dfaOfWords(
-      names.map((name) => Buffer.from(name)),
-      budget,
-    );
-    if (more !== null) return { names, values, dfa: words };
-    const dfa = product(words, others.dfa, budget, (name, other) => {
+    const written = names.map((name) => this.#notation.key(name));
+    const words = dfaOfWords(written, budget);
+    if (more !== null || others.dfa === null) return { names, written, values, dfa: words };
+    const dfa = product(words, this.#notation.otherKeys(others.dfa), budget, (name, other) => {
       if (name >= 0) return name;
       return other < 0 ? -1 : names.length + other;
     });
-    return { names, values: [...values, ...others.values], dfa };
+    return { names, written, values: [...values, ...others.values], dfa };
   }
 
   /** Null where any name is allowed. */
@@ -353,9 +366,8 @@ class SchemaCompiler {
     const patterns = [...new Set(tables.flatMap((table) => table.patterns.map(([pattern]) => pattern)))];
     if (patterns.length > MAX_PATTERNS)
       budget.refuse(`has more than ${MAX_PATTERNS} patterns for one object`);
-    const any = toDfa(repeat(ANY_CHAR, 0, null), budget);
     let dfa = subtract(
-      any,
+      this.#notation.otherKey,
       dfaOfWords(
         listed.map((name) => Buffer.from(name)),
         budget,
