@@ -97,9 +97,10 @@ export class ModelRunner implements Executor {
       const sampled = amongStages(this.#stages, () => this.#sampleLastRows(pass, edits));
       if (sampled !== null) this.#requests.noteSampled(pass.step, sampled.tokens);
       const { step, planPoint, knownLogprobs } = pass;
-      // With several stages no step is over before it is computed, even if nothing is sampled: so many are on their way. Nor is it one where a
-      // stage has failed, which on a GPU the next ones do not notice.
-      const computed = this.#stages.length > 1 ? this.#stages.map((ops) => ops.mark()) : [];
+      // No step is over before it is computed, even if nothing is sampled: its blocks may be free then. Nor is it one where a stage has
+      // failed, which on a GPU the next ones do not notice.
+      const isWaitedFor = sampled === null || this.#stages.length > 1;
+      const computed = isWaitedFor ? this.#stages.map((ops) => ops.mark()) : [];
       this.#inFlight.push({ step, planPoint, sampled, knownLogprobs, computed });
     } finally {
       pass.scope.close();

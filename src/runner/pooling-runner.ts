@@ -86,7 +86,7 @@ export class PoolingRunner implements Executor {
     try {
       const { step, planPoint } = pass;
       const pooled = amongStages(this.#stages, () => this.#pool(pass));
-      this.#inFlight.push({ step, planPoint, pooled, computed: this.#marks() });
+      this.#inFlight.push({ step, planPoint, pooled, computed: this.#marks(pooled) });
     } finally {
       pass.scope.close();
     }
@@ -146,11 +146,11 @@ export class PoolingRunner implements Executor {
   }
 
   /**
-   * With several stages no step is over before it is computed: so many are on their way. Nor is it one where a stage has failed, which on
-   * a GPU the next ones do not notice, or one of another rank, which reads no numbers.
+   * No step is over before it is computed, even if no numbers are read: its blocks may be free then. Nor is it one where a stage has
+   * failed, which on a GPU the next ones do not notice.
    */
-  #marks(): Pending<void>[] {
-    const isWaitedFor = this.#stages.length > 1 || this.#ops.ranks.rank > 0;
+  #marks(pooled: Pending<Float32Array> | null): Pending<void>[] {
+    const isWaitedFor = pooled === null || this.#stages.length > 1;
     return isWaitedFor ? this.#stages.map((ops) => ops.mark()) : [];
   }
 

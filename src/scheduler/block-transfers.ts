@@ -7,6 +7,7 @@ import type { KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { Request } from './request.ts';
 import type { BlockSend } from './scheduled-step.ts';
 
+/** Never answers before it returns: what it hears is true once the scheduler has gone on. */
 export type OnTransferEvent = (event: KvTransferEvent) => void;
 
 export class BlockTransfers {

@@ -8,7 +8,7 @@ import { RequestQueue } from './request-queue.ts';
 import { SlotCounts } from './slot-counts.ts';
 import { chooseVictim, chooseVictimsFor } from './victim.ts';
 
-interface SlotLimits extends Pick<KvCacheConfig, 'blockSize' | 'enablePrefixCaching'> {
+interface SlotLimits extends Pick<KvCacheConfig, 'blockSize' | 'enablePrefixCaching' | 'numSnapshots'> {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
   readonly shortContext?: number | null;
@@ -22,6 +22,8 @@ export class SlotManager {
   readonly #slots = new SlotCounts();
   readonly #waiting = new RequestQueue(this.#slots);
   readonly #running: Request[] = [];
+  /** Those that are over while a step in flight still computes them. */
+  readonly #ending = new Set<Request>();
   #releasedRequestIds: number[] = [];
   #numLoading = 0;
   readonly #totals = {
@@ -124,10 +126,12 @@ export class SlotManager {
       return;
     }
     this.#slots.giveBack(request);
+    if (request.numInFlightSteps > 0) this.#ending.add(request);
   }
 
   freeBlocks(request: Request): void {
     this.#kvCache.free(request);
+    this.#ending.delete(request);
     if (request.numScheduledBlocks !== null) this.#releasedRequestIds.push(request.id);
     request.numScheduledBlocks = null;
   }
@@ -166,7 +170,10 @@ export class SlotManager {
   }
 
   get #numFreeSlots(): number {
-    return this.#limits.maxNumSeqs - this.#running.length - this.#numLoading;
+    const { maxNumSeqs, numSnapshots = null } = this.#limits;
+    // States of layers are written until the last step that computes them is over.
+    const numEnding = numSnapshots === null ? 0 : this.#ending.size;
+    return maxNumSeqs - this.#running.length - this.#numLoading - numEnding;
   }
 
   /**

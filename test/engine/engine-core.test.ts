@@ -3,6 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { probeNative } from '../../src/native/native.ts';
@@ -13,7 +14,7 @@ import { newRequest } from '../helpers/new-request.ts';
 let folder: string;
 beforeAll(async () => {
   folder = mkdtempSync(join(os.tmpdir(), 'svc-core-'));
-  await writeTinyModel(folder, { seed: 1 });
+  await writeTinyModel(folder, { seed: 1, config: { max_position_embeddings: 2048 } });
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -22,7 +23,8 @@ describe.each(probeNative() === null ? ['reference' as const] : ['reference' as 
   (device) => {
     let core: EngineCore;
     beforeEach(async () => {
-      const config = { ...ENGINE_DEFAULTS, modelPath: folder, device, kvCacheMemoryBytes: 2 ** 20 };
+      const size = { kvCacheMemoryBytes: 2 ** 21, maxNumBatchedTokens: 900 };
+      const config = { ...ENGINE_DEFAULTS, ...size, modelPath: folder, device };
       core = await EngineCore.start(config);
     });
     afterEach(() => core.close());
@@ -77,6 +79,18 @@ describe.each(probeNative() === null ? ['reference' as const] : ['reference' as 
       expect(step()).toEqual([]);
       expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
       expect(core.step()).toBeNull();
+    });
+
+    it('frees the blocks of one that is aborted in the middle of its prompt once nothing is computed any more', async () => {
+      core.scheduler.add(newRequest({ id: 1, promptTokenIds: new Array<number>(1000).fill(1) }));
+      step();
+      core.scheduler.abort(1);
+      expect(core.stats.freeBlocks).toBeLessThan(core.stats.numBlocks);
+      step();
+      const { freeBlocks, numBlocks, busySeconds } = core.stats;
+      expect(freeBlocks).toBe(numBlocks);
+      await sleep(200);
+      expect((core.stats.busySeconds ?? 0) - (busySeconds ?? 0)).toBeLessThan(0.001);
     });
   },
 );

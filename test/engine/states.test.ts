@@ -35,12 +35,17 @@ async function start(options: Partial<EngineConfig> = {}, folder = FOLDER): Prom
 const textOf = (seed: number, length: number) =>
   Array.from({ length }, (_, i) => 3 + ((seed * 31 + i * 17 + i * i * seed) % (VOCAB - 3)));
 
-function requestOf(id: number, promptTokenIds: number[], seed = 1): NewRequest {
+function requestOf(
+  id: number,
+  promptTokenIds: number[],
+  seed = 1,
+  stopTokenIds: readonly number[] = [],
+): NewRequest {
   return newRequest({
     id,
     promptTokenIds,
     sampling: { temperature: 0.8, seed, numLogprobs: 2 },
-    stop: { maxTokens: MAX_TOKENS },
+    stop: { maxTokens: MAX_TOKENS, stopTokenIds },
   });
 }
 
@@ -115,6 +120,10 @@ const shapes = fc.array(
     tail: fc.nat(2),
     arrival: fc.nat(12),
     seed: fc.nat(2),
+    /** Ends when it has sampled one of them: what is in flight then has computed it for nothing. */
+    stopTokenIds: fc.oneof(fc.constant([]), fc.array(fc.nat(VOCAB - 1), { minLength: 20, maxLength: 20 })),
+    /** Steps after which its client leaves. */
+    patience: fc.option(fc.integer({ min: 1, max: 20 }), { freq: 5 }),
   }),
   { minLength: 2, maxLength: 9 },
 );
@@ -150,16 +159,21 @@ it.each(['qwen3-next', 'lfm2'] as const)(
         async (parts, options) => {
           const core = await start(options, folder);
           if (core.executor.info.maxNumSeqs < options.maxNumSeqs) seen.fewerSeats += 1;
-          const requests = parts.map((one, id) => requestOf(id, promptOf(one), one.seed));
+          const requests = parts.map((one, id) => requestOf(id, promptOf(one), one.seed, one.stopTokenIds));
           const arrivals = parts.map(({ arrival }) => arrival);
-          const together = generate(core, requests, arrivals, (numTokens) => {
+          const departures = parts.map(({ arrival, patience }) => patience && arrival + patience);
+          const countCached = (numTokens: number) => {
             seen.cachedTokens += numTokens;
-          });
+          };
+          const together = generate(core, requests, arrivals, countCached, departures);
           seen.preemptions += core.stats.preemptions;
           expect(core.stats.freeBlocks).toBe(core.stats.numBlocks);
           core.close();
           for (const one of requests) {
-            expect(together.get(one.id)).toEqual(generate(alone, [one]).get(one.id));
+            const whole = generate(alone, [one]).get(one.id)!;
+            const answer = together.get(one.id)!;
+            if (departures[one.id] === null) expect(answer).toEqual(whole);
+            else expect(answer.tokenIds).toEqual(whole.tokenIds.slice(0, answer.tokenIds.length));
           }
         },
       ),

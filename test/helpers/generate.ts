@@ -12,7 +12,7 @@ export interface Answer {
 }
 
 /**
- * Runs `requests`, each added before the step that `arrivals` names.
+ * Runs `requests`, each added before the step that `arrivals` names, and given up before the one that `departures` names.
  * @param onCached gets how many tokens of a prompt the cache held, once for each output.
  */
 export function generate(
@@ -20,6 +20,7 @@ export function generate(
   requests: readonly NewRequest[],
   arrivals: readonly number[] = [],
   onCached: (numTokens: number) => void = () => {},
+  departures: readonly (number | null)[] = [],
 ): Map<number, Answer> {
   const answers = new Map(
     requests.map(({ id }): [number, Answer] => [id, { tokenIds: [], numbers: [], promptNumbers: [] }]),
@@ -27,6 +28,7 @@ export function generate(
   let numLeft = requests.length;
   for (let step = 0; numLeft > 0 || core.hasUnfinished; step += 1) {
     for (const [index, one] of requests.entries()) {
+      if (departures[index] === step) core.scheduler.abort(one.id);
       if ((arrivals[index] ?? 0) !== step) continue;
       core.scheduler.add(one);
       numLeft -= 1;

@@ -59,7 +59,8 @@ export class KvEngine {
       warn: onWarning,
     };
     const connector = await P2pConnector.start(kvTransfer, context, PATIENT);
-    tell = (event) => connector.consumer.onTransferEvent(alter(event));
+    // In the engine it is a message between threads: no answer comes before the scheduler has gone on.
+    tell = (event) => void setImmediate(() => connector.consumer.onTransferEvent(alter(event)));
     return new KvEngine(`${kvTransfer.ip}:${kvTransfer.port}`, core, connector);
   }
 
