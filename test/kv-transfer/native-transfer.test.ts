@@ -437,18 +437,24 @@ it('sends layers that share a row together, once the last of them is stored', ne
     tokens: 16,
   });
   const options = { layerGroups: groupsOfRows, receiveBytes: 0, tcp: null, shm: false };
-  const p = new (loadNative().TransferEngine)(wholeMemory(cpu.shareKvMemory(cache), 3), options, () => {});
+  let isUp = false;
+  const p = new (loadNative().TransferEngine)(wholeMemory(cpu.shareKvMemory(cache), 3), options, (events) => {
+    isUp ||= events.some(({ type }) => type === 'linkUp');
+  });
   try {
     const groups = Uint8Array.of(0, 1);
     d.engine.openReceive(7n, 0, Float64Array.of(0, 2 * cache.layerBlockBytes), 16, groups);
     p.openSend(1, 2, groups);
     p.grant(1, p.connect('shm', d.address('shm'), 1), 7n, 0);
     const step = beginStep(cpu, cache, 16, { ...IN_TWO_BLOCKS, sends: Int32Array.of(1, 0, 2, 2, 1) });
+    // What left too early would do so at once.
+    await until(() => isUp);
     // Nothing leaves with layer 0: the row of layer 1 is full before its own.
     for (const [layer, progress] of [0, 1, 2, 3].entries()) {
       const width = 8 * layerHeads[layer]!.kvHeads;
       const rows = cpu.tensor(new Float32Array(16 * width).fill(layer + 0.5), 16, width, 'f32');
       cpu.storeKv(rows, rows, step, layer);
+      cpu.mark().read();
       await until(() => d.engine.progress(7n) === progress);
     }
     await d.event('received');
