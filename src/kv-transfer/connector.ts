@@ -88,11 +88,14 @@ export interface Range {
   readonly end: number;
 }
 
-/** What a part of the KV memory holds: keys and values of these heads of these layers. */
+/**
+ * What a part of the KV memory holds: keys and values of these heads of these layers. Layers that share a row of a block count as one, here
+ * and in all of KV transfer.
+ */
 export interface KvPartPlace {
   /** A block has those of its group. */
   readonly layers: Range;
-  /** Heads of keys and values. */
+  /** Heads of keys and values; one for each rank where rows are whole. */
   readonly heads: Range;
 }
 
@@ -122,10 +125,12 @@ export interface KvCompatibility {
   readonly windows: readonly (number | null)[];
   /** See `BlockGroups`. */
   readonly stateBlocks?: number;
+  /** Whether layers have heads of their own, so that a row of a block, which may hold several, goes as a whole. */
+  readonly hasWholeRows?: boolean;
   readonly layers: number;
   /** [layers] The group of each; left out where there is one group. */
   readonly layerGroups?: readonly number[] | undefined;
-  /** Heads of keys and values, over all parts of the memory. */
+  /** Those of `KvPartPlace`, over all parts of the memory. */
   readonly heads: number;
   /** Bytes of one layer of one block, over all heads. */
   readonly layerBlockBytes: number;

@@ -51,6 +51,14 @@ export function numKvRows(shape: LayerShape): number {
   return 1 + Math.max(...layerPlaces(shape).map(({ row }) => row));
 }
 
+/** [rows of all groups, in the order in which they are full] The group of each. */
+export function groupsOfRows(shape: LayerShape): number[] {
+  const places = layerPlaces(shape);
+  const isLastOfRow = ({ group, row }: LayerPlace, layer: number): boolean =>
+    layer === places.findLastIndex((place) => place.group === group && place.row === row);
+  return places.filter(isLastOfRow).map(({ group }) => group);
+}
+
 export function numKvGroups({ layerGroups = [0] }: KvCacheShape): number {
   return 1 + Math.max(...layerGroups);
 }

@@ -2,23 +2,21 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError, NotAvailableError } from '../errors.ts';
-import { divideLayers } from '../models/layer-range.ts';
+import { allLayers, divideLayers, type LayerRange } from '../models/layer-range.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { ofKind } from '../models/recurrent-layers.ts';
 import type { Ops } from '../ops/ops.ts';
 
 /**
  * @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters; where
- *   one with states is to guess, or a stage of it has no blocks to hand them over in; where layers of other sizes are to be handed over; or
- *   where it cannot be in so many stages.
+ *   one with states is to guess; where a stage has no blocks to hand its states over in, or rows of another length than the others; or where
+ *   it cannot be in so many stages.
  */
 export function expectPossible(config: EngineConfig, model: ModelConfig): void {
   if (model.pooling !== null) expectNoGeneration(config);
-  if (model.layerHeads !== null) expectNoTransfer(config);
   expectStages(config, model);
-  if (model.recurrent === null) return;
-  if (config.speculative !== null) refuseGuesses();
-  if (config.kvTransfer !== null) expectBlocksInStages(config, model);
+  if (config.kvTransfer !== null) expectTransfer(config, model);
+  if (model.recurrent !== null && config.speculative !== null) refuseGuesses();
 }
 
 /** @throws NotAvailableError where a model cannot be computed on this kind of device: found before its weights are read. */
@@ -26,15 +24,6 @@ export function expectServedOn(backend: Ops['backend'], { layerHeads }: ModelCon
   if (backend !== 'cuda' || layerHeads === null) return;
   throw new NotAvailableError(
     'models whose layers differ in their heads of keys and values (Gemma 4) are not available yet with --device cuda: use --device cpu',
-  );
-}
-
-/** What is sent is a layer of a block, as large as every other. */
-function expectNoTransfer({ kvTransfer }: EngineConfig): void {
-  if (kvTransfer === null) return;
-  throw new ConfigError(
-    '--kv-transfer-config is not available yet for this model, whose layers differ in their heads of keys and values: leave it out',
-    { param: 'kv-transfer-config' },
   );
 }
 
@@ -46,6 +35,11 @@ function refuseGuesses(): never {
   );
 }
 
+function expectTransfer(config: EngineConfig, model: ModelConfig): void {
+  if (model.recurrent !== null) expectBlocksInStages(config, model);
+  if (model.layerHeads !== null) expectEqualRows(config, model);
+}
+
 /** States go to other instances in blocks, whose rows are those of layers of attention. */
 function expectBlocksInStages({ pipelineParallelSize: numStages }: EngineConfig, model: ModelConfig): void {
   const withoutBlocks = divideLayers(model, numStages).find((layers) => {
@@ -53,10 +47,32 @@ function expectBlocksInStages({ pipelineParallelSize: numStages }: EngineConfig,
     return first === end;
   });
   if (withoutBlocks === undefined) return;
-  const { first, end } = withoutBlocks;
+  refuseStages(
+    numStages,
+    withoutBlocks,
+    'none of which is one of attention: with --kv-transfer-config each stage needs one, in whose blocks the states of its layers go',
+  );
+}
+
+/** Rows are sent as they are, and are as long in all stages where each has layers with all heads. */
+function expectEqualRows({ pipelineParallelSize: numStages }: EngineConfig, model: ModelConfig): void {
+  const kindsIn = ({ first, end }: LayerRange): number => {
+    const heads = model.layerHeads?.slice(first, end) ?? [];
+    return new Set(heads.map(({ kvHeads, headDim }) => `${kvHeads} of ${headDim}`)).size;
+  };
+  const numKinds = kindsIn(allLayers(model));
+  const withFewer = divideLayers(model, numStages).find((layers) => kindsIn(layers) < numKinds);
+  if (withFewer === undefined) return;
+  refuseStages(
+    numStages,
+    withFewer,
+    'which have the same heads of keys and values: with --kv-transfer-config each stage needs layers with each of the heads of this model',
+  );
+}
+
+function refuseStages(numStages: number, { first, end }: LayerRange, why: string): never {
   throw new ConfigError(
-    `--pipeline-parallel-size ${numStages} has a stage of the layers ${first} to ${end - 1}, none of which is one of attention: with ` +
-      '--kv-transfer-config each stage needs one, in whose blocks the states of its layers go; use fewer stages',
+    `--pipeline-parallel-size ${numStages} has a stage of the layers ${first} to ${end - 1}, ${why}; use fewer stages`,
     { param: 'pipeline-parallel-size' },
   );
 }

@@ -3,7 +3,7 @@
 import type { KvCompatibility, KvMemoryPart } from '../kv-transfer/connector.ts';
 import type { Model, ModelShape } from '../models/model.ts';
 import { StagedKvCache, StagedModel } from '../models/staged-model.ts';
-import { numKvRows } from '../ops/kv-rows.ts';
+import { groupsOfRows, numKvRows } from '../ops/kv-rows.ts';
 import type { KvCache, KvCacheShape, Ops } from '../ops/ops.ts';
 import { stateBytes } from './kv-budget.ts';
 
@@ -14,7 +14,10 @@ export interface KvMemory {
   /** It for a transfer engine, by stages; empty where no other instance may read it. */
   readonly parts: readonly KvMemoryPart[];
   /** That of all ranks and stages together. */
-  readonly layout: Pick<KvCompatibility, 'layers' | 'layerGroups' | 'heads' | 'layerBlockBytes'>;
+  readonly layout: Pick<
+    KvCompatibility,
+    'layers' | 'layerGroups' | 'heads' | 'layerBlockBytes' | 'hasWholeRows'
+  >;
 }
 
 /**
@@ -29,14 +32,16 @@ export function takeKvMemory(
 ): KvMemory {
   const cache = makeKvCache(stages, model, shape, isShared);
   const caches = cache instanceof StagedKvCache ? cache.stages : [cache];
-  const numLayers = caches.map((one) => one.shape.layers);
+  const rows = rowsOfStages(shape, caches);
   const { ranks } = stages[0]!;
   const numCuts = cutsOf(shape, model, ranks);
-  const firstHead = numCuts === 1 ? 0 : ranks.rank * shape.kvHeads;
-  const heads = { first: firstHead, end: firstHead + shape.kvHeads };
+  const hasWholeRows = shape.layerHeads !== undefined;
+  const numHeads = hasWholeRows ? 1 : shape.kvHeads;
+  const firstHead = numCuts === 1 ? 0 : ranks.rank * numHeads;
+  const heads = { first: firstHead, end: firstHead + numHeads };
   const part = (one: KvCache, stage: number): KvMemoryPart => {
-    const first = sum(numLayers.slice(0, stage));
-    const layers = { first, end: first + numLayers[stage]! };
+    const first = rows.slice(0, stage).flat().length;
+    const layers = { first, end: first + rows[stage]!.length };
     return { layers, heads, token: stages[stage]!.shareKvMemory(one) };
   };
   return {
@@ -47,12 +52,23 @@ export function takeKvMemory(
     }),
     parts: isShared ? caches.map(part) : [],
     layout: {
-      layers: shape.layers,
-      layerGroups: shape.layerGroups,
-      heads: shape.kvHeads * numCuts,
+      layers: rows.flat().length,
+      layerGroups: rows.flat(),
+      heads: numHeads * numCuts,
       layerBlockBytes: cache.layerBlockBytes * numCuts,
+      hasWholeRows,
     },
   };
+}
+
+/** [stages] The groups of the rows that each has: to a transfer, layers that share a row are one. */
+function rowsOfStages({ layerGroups }: KvCacheShape, caches: readonly KvCache[]): number[][] {
+  let first = 0;
+  return caches.map(({ shape }) => {
+    const own = layerGroups?.slice(first, first + shape.layers);
+    first += shape.layers;
+    return groupsOfRows({ ...shape, layerGroups: own });
+  });
 }
 
 /** Among how many ranks a block is divided; heads that cannot be cut, as those of latent attention, are whole on every rank. */
@@ -74,8 +90,4 @@ export function makeKvCache(
   return model instanceof StagedModel
     ? model.makeKvCache(shape, isShared)
     : stages[0]!.makeKvCache(shape, isShared);
-}
-
-function sum(numbers: readonly number[]): number {
-  return numbers.reduce((total, one) => total + one, 0);
 }

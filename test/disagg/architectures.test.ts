@@ -1,4 +1,4 @@
-// Architectures whose blocks are not enough to go on with (learned positions, windows, sinks, latents) through prefill
+// Architectures whose blocks are not enough to go on with, or not alike (learned positions, windows, sinks, latents, heads of layers), through prefill
 // and decode: what comes out is what the original implementation continues with.
 
 import { cpSync, writeFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { architectureGoldens, type GoldenModel } from '../models/golden-cases.ts';
 
 const newFolder = temporaryFolders();
-const NAMES = ['gpt2', 'cohere2', 'gpt-oss', 'deepseek-v3'];
+const NAMES = ['gpt2', 'cohere2', 'gpt-oss', 'deepseek-v3', 'gemma4-small'];
 
 /** The tokenizer has more tokens than the model, which never samples them. */
 function published({ folder }: GoldenModel): string {

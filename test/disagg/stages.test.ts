@@ -1,5 +1,5 @@
 // Instances whose models are in pipeline stages, some of them of ranks: each stage sends, or takes, the blocks of its layers, and what comes through the
-// pair is what one plain instance answers, also where some layers see a window alone, or keep states.
+// pair is what one plain instance answers, also where some layers see a window alone, have other heads, or keep states.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelFolder } from '../../src/models/model-folder.ts';
@@ -8,6 +8,7 @@ import { Cluster, readMetrics } from '../helpers/cluster.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { writeHeadsModel } from '../helpers/tiny-models.ts';
 import { answersOf, mixedRequests } from './mixed-requests.ts';
 import { STATE_MODEL } from './state-model.ts';
 
@@ -17,7 +18,9 @@ const IN_STAGES = ['--pipeline-parallel-size', '2', '--num-threads', '2'];
 const OF_RANKS = ['-pp', '2', '-tp', '2', '--num-threads', '4'];
 const IN_FOUR = ['-pp', '4', '--num-threads', '4'];
 const plainModel = await modelFolder('');
-const withWindows = temporaryFolders()();
+const newFolder = temporaryFolders();
+const [withWindows, withHeads] = [newFolder(), newFolder()];
+beforeAll(() => writeHeadsModel(withHeads));
 beforeAll(() =>
   writeTinyModel(withWindows, {
     architecture: 'MistralForCausalLM',
@@ -77,6 +80,18 @@ describe.each<Kind>([
         producerArgs: OF_RANKS,
         consumerArgs: OF_RANKS,
         transport: 'tcp',
+      },
+    ],
+  },
+  {
+    kind: 'a model whose layers differ in their heads',
+    model: withHeads,
+    pairs: [
+      {
+        name: 'from two stages of two ranks to as many',
+        producerArgs: OF_RANKS,
+        consumerArgs: OF_RANKS,
+        transport: 'shm',
       },
     ],
   },

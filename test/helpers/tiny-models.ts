@@ -21,3 +21,15 @@ export function writeWindowedModel(folder: string, window: number): void {
   const config = { num_hidden_layers: 7, sliding_window: window, layer_types: kinds };
   writeTinyModel(folder, { architecture: 'MistralForCausalLM', seed: 2, config });
 }
+
+/**
+ * Gemma 4 of ten layers, every fifth of which sees everything. The others see 24 tokens and have heads of half the size, so that two of
+ * them share a row of a block.
+ */
+export function writeHeadsModel(folder: string, more: Readonly<Record<string, unknown>> = {}): void {
+  const kinds = Array.from({ length: 10 }, (_, i) => (i % 5 === 4 ? 'full_attention' : 'sliding_attention'));
+  const ofLayers = { num_hidden_layers: 10, layer_types: kinds, sliding_window: 24 };
+  const ofHeads = { head_dim: 8, global_head_dim: 16, hidden_size_per_layer_input: null };
+  const config = { ...ofLayers, ...ofHeads, ...more };
+  writeTinyModel(folder, { architecture: 'Gemma4ForCausalLM', seed: 3, config });
+}

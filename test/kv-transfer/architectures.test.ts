@@ -3,28 +3,12 @@
 
 import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
-import { readModelConfig } from '../../src/models/registry.ts';
-import { openModelSource } from '../../src/models/source/model-source.ts';
 import { KvEngine } from '../helpers/kv-engine.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { architectureGoldens } from '../models/golden-cases.ts';
 
-const goldens = architectureGoldens().map((golden) => {
-  const { layerHeads } = readModelConfig(openModelSource(golden.folder));
-  return { ...golden, areLayersEqual: layerHeads === null };
-});
-
 describe('from one engine to another', needsNative, () => {
-  it.each(goldens.filter(({ areLayersEqual }) => !areLayersEqual))(
-    'nothing of $name can go, whose layers are not equally large',
-    async ({ folder }) => {
-      await expect(KvEngine.start(folder, 'kv_producer')).rejects.toThrow(
-        '--kv-transfer-config is not available yet for this model',
-      );
-    },
-  );
-
-  it.each(goldens.filter(({ areLayersEqual }) => areLayersEqual))(
+  it.each(architectureGoldens())(
     'the prompts of $name go on as the original does',
     async ({ folder, cases }) => {
       const p = await KvEngine.start(folder, 'kv_producer');

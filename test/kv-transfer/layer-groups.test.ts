@@ -3,8 +3,6 @@
 
 import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
-import { transferGroups } from '../../src/kv-cache/block-groups.ts';
-import type { KvCompatibility } from '../../src/kv-transfer/connector.ts';
 import { groupLayers } from '../../src/models/layer-groups.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
@@ -13,6 +11,7 @@ import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { writeWindowedModel } from '../helpers/tiny-models.ts';
 import { architectureGoldens } from '../models/golden-cases.ts';
+import { transferBytes } from './transfer-bytes.ts';
 
 const newFolder = temporaryFolders();
 
@@ -29,16 +28,6 @@ async function startPair(folder: string, ofP: Parts, ofD: Parts): Promise<{ p: K
   const p = await KvEngine.start(folder, 'kv_producer', optionsOf(ofP));
   const d = await KvEngine.start(folder, 'kv_consumer', optionsOf(ofD));
   return { p, d };
-}
-
-/** Bytes of keys and values of the first `numTokens` tokens: each layer has only what it still sees. */
-function bytesOf(
-  { layerGroups = [], layerBlockBytes, ...groups }: KvCompatibility,
-  numTokens: number,
-): number {
-  const numLayers = (group: number) => layerGroups.filter((one) => one === group).length;
-  const layerBlocks = transferGroups(groups, numTokens).reduce((sum, group) => sum + numLayers(group), 0);
-  return layerBlocks * layerBlockBytes;
 }
 
 const one = (stages: number): Parts => ({ stages, ranks: 1 });
@@ -97,7 +86,7 @@ describe('prompts of layers in groups', needsNative, () => {
         const { loadedTokens, recomputed, bytes } = d.stats.receive;
         expect(loadedTokens).toBe(prompts.reduce((sum, { length }) => sum + length - 1, 0));
         expect(Object.values(recomputed).every((count) => count === 0)).toBe(true);
-        const wanted = prompts.map(({ length }) => bytesOf(p.compatibility, length - 1));
+        const wanted = prompts.map(({ length }) => transferBytes(p.compatibility, length - 1));
         expect(bytes).toBe(wanted.reduce((sum, size) => sum + size, 0));
       } finally {
         await Promise.all([p.close(), d.close(), whole.close()]);

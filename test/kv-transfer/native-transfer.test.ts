@@ -377,6 +377,18 @@ it('sends a block of a backend layer by layer, as its keys and values are stored
   }
 });
 
+/** 16 tokens of a sequence, in block 2 for layers of group 0, in block 1 for those of group 1. */
+const IN_TWO_BLOCKS = {
+  batch: {
+    numSequences: 1,
+    queryStarts: Int32Array.of(0, 16),
+    contextLengths: Int32Array.of(16),
+    blockTables: Int32Array.of(2, 1),
+    maxBlocks: 1,
+  },
+  slotMapping: Int32Array.from({ length: 32 }, (_, i) => (i < 16 ? 2 : 1) * 16 + (i % 16)),
+} as const;
+
 it('sends each layer once it is stored, in the blocks of its group alone', needsNative, async () => {
   const cpu = openCpu('portable', 1);
   // Of group 0 the last layer alone, in row 0; of group 1 the two before, in rows 0 and 1.
@@ -391,15 +403,7 @@ it('sends each layer once it is stored, in the blocks of its group alone', needs
     d.engine.openReceive(7n, 0, Float64Array.of(0, 2 * cache.layerBlockBytes), 16, groups);
     p.openSend(1, 2, groups);
     p.grant(1, p.connect('shm', d.address('shm'), 1), 7n, 0);
-    const batch = {
-      numSequences: 1,
-      queryStarts: Int32Array.of(0, 16),
-      contextLengths: Int32Array.of(16),
-      blockTables: Int32Array.of(2, 1),
-      maxBlocks: 1,
-    };
-    const slotMapping = Int32Array.from({ length: 32 }, (_, i) => (i < 16 ? 2 : 1) * 16 + (i % 16));
-    const step = beginStep(cpu, cache, 16, { batch, slotMapping, sends: Int32Array.of(1, 0, 2, 2, 1) });
+    const step = beginStep(cpu, cache, 16, { ...IN_TWO_BLOCKS, sends: Int32Array.of(1, 0, 2, 2, 1) });
     for (const layer of [0, 1, 2]) {
       const rows = cpu.tensor(new Float32Array(16 * 8).fill(layer + 0.5), 16, 8, 'f32');
       cpu.storeKv(rows, rows, step, layer);
@@ -410,6 +414,54 @@ it('sends each layer once it is stored, in the blocks of its group alone', needs
     const firstOf = (bytes: Buffer, row: number) => bytes.readFloatLE(row * cache.layerBlockBytes);
     expect(firstOf(d.read([0]), 0)).toBe(2.5);
     expect([firstOf(d.read([1]), 0), firstOf(d.read([1]), 1)]).toEqual([0.5, 1.5]);
+  } finally {
+    p.close();
+    cpu.close();
+  }
+});
+
+it('sends layers that share a row together, once the last of them is stored', needsNative, async () => {
+  const cpu = openCpu('portable', 1);
+  const heads = (kvHeads: number) => ({ kvHeads, headDim: 8 });
+  const shape = { layers: 4, blocks: 3, blockSize: 16, ...heads(2), dtype: 'f32' } as const;
+  // Layers 0 and 2 share row 0, layer 3 has half of row 1 for itself.
+  const layerHeads = [heads(1), heads(2), heads(1), heads(1)];
+  const layerGroups = [0, 1, 0, 0];
+  const cache = cpu.makeKvCache({ ...shape, layerGroups, layerHeads }, true);
+  const groupsOfRows = [1, 0, 0];
+  const d = node({
+    layers: 3,
+    layerGroups: groupsOfRows,
+    blocks: 3,
+    layerBlockBytes: cache.layerBlockBytes,
+    tokens: 16,
+  });
+  const options = { layerGroups: groupsOfRows, receiveBytes: 0, tcp: null, shm: false };
+  let isUp = false;
+  const p = new (loadNative().TransferEngine)(wholeMemory(cpu.shareKvMemory(cache), 3), options, (events) => {
+    isUp ||= events.some(({ type }) => type === 'linkUp');
+  });
+  try {
+    const groups = Uint8Array.of(0, 1);
+    d.engine.openReceive(7n, 0, Float64Array.of(0, 2 * cache.layerBlockBytes), 16, groups);
+    p.openSend(1, 2, groups);
+    p.grant(1, p.connect('shm', d.address('shm'), 1), 7n, 0);
+    const step = beginStep(cpu, cache, 16, { ...IN_TWO_BLOCKS, sends: Int32Array.of(1, 0, 2, 2, 1) });
+    // What left too early would do so at once.
+    await until(() => isUp);
+    // Nothing leaves with layer 0: the row of layer 1 is full before its own.
+    for (const [layer, progress] of [0, 1, 2, 3].entries()) {
+      const width = 8 * layerHeads[layer]!.kvHeads;
+      const rows = cpu.tensor(new Float32Array(16 * width).fill(layer + 0.5), 16, width, 'f32');
+      cpu.storeKv(rows, rows, step, layer);
+      cpu.mark().read();
+      await until(() => d.engine.progress(7n) === progress);
+    }
+    await d.event('received');
+    expect(await d.load(7n, [0, 1])).toBe(true);
+    const half = cache.layerBlockBytes / 2;
+    const halves = [0, 1, 2].map((index) => d.read([0]).readFloatLE(index * half));
+    expect([...halves, d.read([1]).readFloatLE(0)]).toEqual([0.5, 2.5, 3.5, 1.5]);
   } finally {
     p.close();
     cpu.close();

@@ -2,7 +2,14 @@
 
 import { describe, expect, it } from 'vitest';
 import { ShapeError } from '../../src/errors.ts';
-import { headsOf, kvRowBytes, layerPlaces, numKvGroups, numKvRows } from '../../src/ops/kv-rows.ts';
+import {
+  groupsOfRows,
+  headsOf,
+  kvRowBytes,
+  layerPlaces,
+  numKvGroups,
+  numKvRows,
+} from '../../src/ops/kv-rows.ts';
 import type { KvCacheShape, Ops } from '../../src/ops/ops.ts';
 import { selectOps } from '../../src/ops/select.ts';
 import { availableBackends } from '../helpers/backends.ts';
@@ -37,6 +44,15 @@ describe('rows and groups', () => {
       ],
     ]);
     expect([numKvRows(SHAPE), numKvGroups(SHAPE)]).toEqual([5, 1]);
+    expect(groupsOfRows(shape)).toEqual(LAYER_GROUPS);
+  });
+
+  it('count a row as full with the last of its layers', () => {
+    const [small, large] = [1, 2].map((kvHeads) => ({ kvHeads, headDim: 8 }));
+    const layerHeads = [small!, small!, large!, small!, small!];
+    // Layers 0 and 3 share a row of group 1, layer 1 and 4 one of group 0.
+    const shape = { ...SHAPE, layerHeads, layerGroups: [1, 0, 2, 1, 0] };
+    expect(groupsOfRows(shape)).toEqual([2, 1, 0]);
   });
 
   it('put layers with few numbers beside each other into a row, if their heads are the same', () => {

@@ -345,7 +345,6 @@ Napi::Value BackendObject::makeKvCache(const Info& info) {
   if (shape.blockSize % 16 != 0) {
     throw ArgumentError("makeKvCache", "a blockSize that is a multiple of 16", std::to_string(shape.blockSize));
   }
-  if (isShared && !layerHeads.empty()) throw ArgumentError("makeKvCache", "equal heads in all layers of a shared cache", "others");
   if (shape.headDim % 2 != 0) throw ArgumentError("makeKvCache", "an even headDim", std::to_string(shape.headDim));
   return addTo(caches_, backend().makeKvCache(shape, isShared), info.Env());
 }

@@ -191,10 +191,11 @@ Napi::Value BackendObject::rope(const Info& info) {
   return recorded(info, a, backend().rope(step, table, heads, x, cols));
 }
 
-/// Of what has stored the keys and values of a layer.
+/// Of what has stored the keys and values of a layer. Layers that share a row are one to a transfer.
 StreamPosition BackendObject::stored(int layer, StreamPosition position) {
-  if (!isSending_) return position;
-  return backend().callback([table = sendTable_, layer] { table->onLayerSaved(static_cast<uint32_t>(layer)); });
+  const int row = step_->cache->shape.layers.fullRow[static_cast<size_t>(layer)];
+  if (!isSending_ || row < 0) return position;
+  return backend().callback([table = sendTable_, row] { table->onLayerSaved(static_cast<uint32_t>(row)); });
 }
 
 /// storeKv(step, layer, k[4], v[4]): v is not read where the keys are the values.

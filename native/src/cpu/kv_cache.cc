@@ -103,9 +103,11 @@ std::vector<KvLayout> layoutsOf(const KvCacheShape& shape) {
   return layouts;
 }
 
-/// What is in a row that holds one layer.
+/// What is in a row of a block. Where layers have heads of their own it may be several of them, and nobody cuts it.
 LayerBlockShape layerBlockOf(const KvCacheShape& shape, const KvLayout& kv) {
-  LayerBlockShape layerBlock{static_cast<uint32_t>(shape.kvHeads), static_cast<uint32_t>(shape.blockSize), kLanes, {kv.keyTileBytes}};
+  const auto tokens = static_cast<uint32_t>(shape.blockSize);
+  if (!shape.layerHeads.empty()) return {1, tokens, tokens, {kv.blockStride}};
+  LayerBlockShape layerBlock{static_cast<uint32_t>(shape.kvHeads), tokens, kLanes, {kv.keyTileBytes}};
   if (!shape.keysAreValues) layerBlock.tileBytes.push_back(kv.valueTileBytes);
   return layerBlock;
 }

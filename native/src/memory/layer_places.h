@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace svc {
@@ -28,6 +30,9 @@ struct LayerPlace {
 /// that are alike, where these keep no more numbers together than the widest layer.
 struct LayerPlaces {
   std::vector<LayerPlace> of;
+  /// [layers] The row that is full with the layer, counting those of all groups in the order in which they are; -1 where layers that share
+  /// the row are still to come.
+  std::vector<int> fullRow;
   /// [groups] Layers of each.
   std::vector<int> layersOf;
   int groups = 0;
@@ -57,9 +62,21 @@ struct LayerPlaces {
       rows = std::max(rows, last[group].row + 1);
       of.push_back(last[group]);
     }
+    countFullRows();
   }
 
   int count() const { return static_cast<int>(of.size()); }
+
+ private:
+  void countFullRows() {
+    std::map<std::pair<int, int>, size_t> lastOf;
+    for (size_t layer = 0; layer < of.size(); ++layer) lastOf[{of[layer].group, of[layer].row}] = layer;
+    int full = 0;
+    for (size_t layer = 0; layer < of.size(); ++layer) {
+      const bool isLast = lastOf[{of[layer].group, of[layer].row}] == layer;
+      fullRow.push_back(isLast ? full++ : -1);
+    }
+  }
 };
 
 }  // namespace svc

@@ -53,6 +53,8 @@ const self = {
   piece_bytes: count,
   /** Blocks of a transfer that hold states; an instance whose layers keep none need not say so. */
   state_blocks: count.default(0),
+  /** Whether blocks are made of rows that nobody can cut; an instance whose layers have the same heads need not say so. */
+  whole_rows: z.boolean().default(false),
   /** The layers and the heads of each part of its KV memory. */
   parts: z
     .array(z.object({ layers: range, heads: range }))
@@ -169,7 +171,7 @@ export function identityOf(
 ): Identity {
   const { model, isa, dtype, kvDType, weightFormat, blockSize, windows, layers, heads, layerBlockBytes } =
     compatibility;
-  const { stateBlocks: state_blocks = 0 } = compatibility;
+  const { stateBlocks: state_blocks = 0, hasWholeRows: whole_rows = false } = compatibility;
   const numbers = { kernels: isa, dtype, kv_cache_dtype: kvDType, weight_format: weightFormat };
   const layer_groups = groupsText(windows);
   const shape = {
@@ -179,6 +181,7 @@ export function identityOf(
     heads,
     piece_bytes: layerBlockBytes,
     state_blocks,
+    whole_rows,
   };
   const parts = places.map((place) => ({ layers: endsOf(place.layers), heads: endsOf(place.heads) }));
   return { protocol: PROTOCOL, model, ...numbers, ...shape, parts, ...rest };
@@ -190,39 +193,55 @@ function groupsText(windows: KvCompatibility['windows']): string {
   return `${windows.length} that see ${kinds.join(', ')} tokens`;
 }
 
-/** Fields that must be equal, and what a person calls them. */
-const EQUAL_FIELDS = [
+type EqualFields = readonly (readonly [keyof Identity, string])[];
+
+/** Fields that must be equal, and what a person calls them: of what is computed, and of the layers. */
+const MODEL_FIELDS = [
   ['protocol', 'protocol'],
   ['model', 'model'],
   ['kernels', 'instruction set'],
   ['dtype', 'dtype'],
   ['kv_cache_dtype', 'format of keys and values'],
   ['weight_format', 'format of the weights'],
+] as const satisfies EqualFields;
+const LAYER_FIELDS = [
   ['layers', 'number of layers'],
   ['layer_groups', 'division of layers into groups'],
   ['heads', 'number of KV heads'],
-] as const satisfies readonly (readonly [keyof Identity, string])[];
+] as const satisfies EqualFields;
 
 /** The first difference, in words; null where each can use the blocks of the other. */
 export function difference(own: Identity, other: Identity): string | null {
-  for (const [field, words] of EQUAL_FIELDS) {
-    if (own[field] !== other[field]) {
-      return `the ${words} differs: ${own[field]} at ${own.address}, ${other[field]} at ${other.address}`;
-    }
-  }
-  return differenceOfBlocks(own, other) ?? differenceOfStates(own, other);
+  return (
+    differenceIn(MODEL_FIELDS, own, other) ??
+    differenceOfLayout(own, other) ??
+    differenceIn(LAYER_FIELDS, own, other) ??
+    differenceOfBlocks(own, other)
+  );
 }
 
-/** States lie in blocks as each rank and stage has them: nobody cuts them. */
-function differenceOfStates(own: Identity, other: Identity): string | null {
-  if (own.state_blocks === 0 && other.state_blocks === 0) return null;
-  const layoutOf = ({ block_size, state_blocks, parts }: Identity) =>
-    JSON.stringify([block_size, state_blocks, parts]);
+function differenceIn(fields: EqualFields, own: Identity, other: Identity): string | null {
+  const [field, words] = fields.find(([name]) => own[name] !== other[name]) ?? [];
+  if (field === undefined) return null;
+  return `the ${words} differs: ${own[field]} at ${own.address}, ${other[field]} at ${other.address}`;
+}
+
+/** Some blocks lie as each rank and stage has them: nobody cuts them. */
+function differenceOfLayout(own: Identity, other: Identity): string | null {
+  const reason = [own, other].map(reasonNotToCut).find((found) => found !== null);
+  if (reason === undefined) return null;
+  const layoutOf = ({ block_size, state_blocks, whole_rows, parts }: Identity) =>
+    JSON.stringify([block_size, state_blocks, whole_rows, parts]);
   if (layoutOf(own) === layoutOf(other)) return null;
   return (
-    `layers of this model keep states, which go between instances of one layout only: start ${own.address} and ${other.address} ` +
+    `layers of this model ${reason} between instances of one layout only: start ${own.address} and ${other.address} ` +
     'with the same --tensor-parallel-size, --pipeline-parallel-size and --block-size'
   );
+}
+
+function reasonNotToCut({ state_blocks, whole_rows }: Identity): string | null {
+  if (state_blocks > 0) return 'keep states, which go';
+  return whole_rows ? 'differ in their heads of keys and values, and their blocks go' : null;
 }
 
 function differenceOfBlocks(own: Identity, other: Identity): string | null {

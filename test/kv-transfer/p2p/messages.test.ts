@@ -143,9 +143,11 @@ describe('the hash of a prompt', () => {
   });
 });
 
-const OTHER_LAYOUT =
-  'layers of this model keep states, which go between instances of one layout only: start 127.0.0.1:1 and 127.0.0.1:1 with the same ' +
+const otherLayout = (reason: string) =>
+  `layers of this model ${reason} between instances of one layout only: start 127.0.0.1:1 and 127.0.0.1:1 with the same ` +
   '--tensor-parallel-size, --pipeline-parallel-size and --block-size';
+const OTHER_LAYOUT = otherLayout('keep states, which go');
+const OTHER_ROWS = otherLayout('differ in their heads of keys and values, and their blocks go');
 
 describe('the difference between two instances', () => {
   const whole = { layers: [0, 2], heads: [0, 1] } as const;
@@ -170,6 +172,7 @@ describe('the difference between two instances', () => {
       },
     ],
     ['whose states are in as many blocks', { state_blocks: 3 }, { state_blocks: 3 }],
+    ['whose rows are whole, too', { whole_rows: true }, { whole_rows: true }],
   ])('is none to one %s', (_, own, other) => {
     expect(difference({ ...OWN, ...own }, { ...OWN, ...other })).toBeNull();
   });
@@ -204,6 +207,25 @@ describe('the difference between two instances', () => {
       },
       OTHER_LAYOUT,
     ],
+    [{ whole_rows: true }, { whole_rows: true, block_size: 8, piece_bytes: 16 }, OTHER_ROWS],
+    [
+      { whole_rows: true },
+      { whole_rows: true, layers: 3, parts: [{ layers: [0, 3], heads: [0, 1] }] },
+      OTHER_ROWS,
+    ],
+    [
+      { whole_rows: true },
+      {
+        whole_rows: true,
+        heads: 2,
+        parts: [
+          { layers: [0, 2], heads: [0, 1] },
+          { layers: [0, 2], heads: [1, 2] },
+        ],
+      },
+      OTHER_ROWS,
+    ],
+    [{}, { whole_rows: true }, OTHER_ROWS],
   ])('%j to %j says why', (own, other, words) => {
     expect(difference({ ...OWN, ...own }, { ...OWN, ...other })).toBe(words);
   });
