@@ -110,6 +110,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
     registration = await joinProxy(config.engine.kvTransfer, {
       model: name,
       proxyToken,
+      keepsStates: engine.info.stateBlocks > 0,
       load: () => loadOf(engine),
       warn: (message) => logger.warn(message),
     });

@@ -33,6 +33,8 @@ const schema = z.object({
   proxy_token: z.string().max(64).optional(),
   role: z.enum(['kv_producer', 'kv_consumer', 'kv_both']).optional(),
   send_type: z.enum(['PUT', 'GET', 'PUT_ASYNC']).optional(),
+  /** Layers of its model keep states: it goes on from the whole of a prompt that it has received, and from no beginning of it. */
+  keeps_states: z.boolean().optional(),
 });
 
 export type RegistrationMessage = Readonly<z.output<typeof schema>>;

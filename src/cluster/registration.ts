@@ -22,6 +22,8 @@ export interface Registered {
   readonly load: () => Promise<InstanceLoad>;
   /** The proxy shows it with what it says of its clients. */
   readonly proxyToken?: string;
+  /** Whether layers of the model keep states. */
+  readonly keepsStates?: boolean;
   readonly warn?: (message: string) => void;
 }
 
@@ -122,7 +124,10 @@ export class Registration {
   }
 }
 
-function registrationOf(config: KvTransferConfig, { model, proxyToken }: Registered): RegistrationMessage {
+function registrationOf(
+  config: KvTransferConfig,
+  { model, proxyToken, keepsStates }: Registered,
+): RegistrationMessage {
   const { ip, port, httpPort, role, sendType } = config;
   return {
     type: role === 'kv_consumer' ? 'D' : 'P',
@@ -133,5 +138,6 @@ function registrationOf(config: KvTransferConfig, { model, proxyToken }: Registe
     ...(proxyToken !== undefined && { proxy_token: proxyToken }),
     role,
     send_type: sendType,
+    ...(keepsStates !== undefined && { keeps_states: keepsStates }),
   };
 }

@@ -136,11 +136,12 @@ export class InferenceEngine {
       const engines = await starting;
       const { maxModelLen, vocabSize } = engines.info;
       for (const notice of foreignIdNotices(text, vocabSize)) onWarning?.(notice);
-      const { eosTokenIds, maxOutputTokens } = text;
+      const { eosTokenIds, suppressedTokenIds, maxOutputTokens } = text;
       const limits = {
         maxModelLen,
         vocabSize,
         eosTokenIds,
+        suppressedTokenIds: suppressedTokenIds.filter((id) => id >= 0 && id < vocabSize),
         maxOutputTokens,
         maxLogprobs: config.maxLogprobs,
       };

@@ -65,6 +65,8 @@ export interface ModelLimits {
   readonly vocabSize: number;
   /** The first one ends a sequence silently; the others are reported as stop_reason. */
   readonly eosTokenIds: readonly number[];
+  /** In no answer, but where the request lets nothing else come; each is in the vocabulary. */
+  readonly suppressedTokenIds: readonly number[];
   /** No answer may be longer; null is no limit but the context. */
   readonly maxOutputTokens: number | null;
   /** Most log-probabilities a token that a request may ask for; -1 is no limit. */
@@ -124,7 +126,7 @@ export async function prepareRequest(
     priority,
     stop,
     constraint: params.constraint === null ? null : await constraints.compile(params.constraint),
-    rules: logitRules(params, limits, await tokeniseWords(params.bad_words, tokenizer)),
+    rules: logitRules(params, limits, await badWords(params.bad_words, limits, tokenizer)),
     numPromptLogprobs: numTop(params.prompt_logprobs, vocabSize),
     sampling: {
       temperature: params.temperature,
@@ -205,11 +207,17 @@ export function numKept(
   return wanted === -1 ? Math.max(1, maxModelLen - (max_tokens ?? 1)) : wanted;
 }
 
-/** Each word as it is, and after a space. */
-async function tokeniseWords(words: readonly string[], tokenizer: Tokenizer | null): Promise<BadWords> {
-  if (tokenizer === null) return groupBadWords([]);
+/** Those of the request, each as it is and after a space, and the tokens that the model never says. */
+async function badWords(
+  words: readonly string[],
+  { suppressedTokenIds }: ModelLimits,
+  tokenizer: Tokenizer | null,
+): Promise<BadWords> {
+  const suppressed = suppressedTokenIds.map((id) => [id]);
+  if (tokenizer === null) return groupBadWords(suppressed);
   const forms = [...new Set(words.flatMap((word) => [word, ` ${word.trimStart()}`]))];
-  return groupBadWords((await tokenizer.encodeAll(forms)).filter((ids) => ids.length > 0));
+  const encoded = (await tokenizer.encodeAll(forms)).filter((ids) => ids.length > 0);
+  return groupBadWords([...suppressed, ...encoded]);
 }
 
 function checkTextFields(params: SamplingParams, tokenizer: Tokenizer | null): void {

@@ -25,6 +25,8 @@ export interface ModelText {
   readonly maxOutputTokens: number | null;
   /** Of tokenizer, model and generation settings. */
   readonly eosTokenIds: readonly number[];
+  /** Never sampled, from generation_config.json. */
+  readonly suppressedTokenIds: readonly number[];
 }
 
 const NO_TOKENIZER = { tokenizer: null, chatTemplate: null, info: { tokenizer_class: null } };
@@ -37,7 +39,7 @@ export async function readModelText(
   const template = config.chatTemplate === null ? null : await readGivenTemplate(config.chatTemplate);
   const source = openConfiguredSource(config);
   const modelConfig = readModelConfig(source, config);
-  const { sampling, maxOutputTokens, eosTokenIds } = readGenerationConfig(source, {
+  const { sampling, maxOutputTokens, eosTokenIds, suppressedTokenIds } = readGenerationConfig(source, {
     source: config.generationConfig,
     override: config.overrideGenerationConfig,
   });
@@ -57,5 +59,6 @@ export async function readModelText(
     samplingDefaults: sampling,
     maxOutputTokens,
     eosTokenIds: [...new Set([primary, modelConfig.eosTokenIds, eosTokenIds].flat())],
+    suppressedTokenIds,
   };
 }

@@ -1,4 +1,4 @@
-// Reads generation_config.json: sampling defaults of the model, and the tokens that end an answer.
+// Reads generation_config.json: sampling defaults of the model, and the tokens that end an answer or are never in one.
 
 import { join } from 'node:path';
 import * as z from 'zod';
@@ -14,13 +14,15 @@ interface GenerationConfig {
   /** For requests that leave these fields out, in the protocol's spelling. */
   readonly sampling: SamplingDefaults;
   readonly eosTokenIds: readonly number[];
+  /** Never sampled. */
+  readonly suppressedTokenIds: readonly number[];
   /** No answer may be longer: a max_new_tokens that the user named, not one that the model brings. */
   readonly maxOutputTokens: number | null;
 }
 
 /** Where sampling defaults come from. */
 interface GenerationConfigOptions {
-  /** `auto`: the model's own file, which may be missing; `svc`: only its end tokens; else a folder. */
+  /** `auto`: the model's own file, which may be missing; `svc`: only its end and suppressed tokens; else a folder. */
   readonly source: string;
   /** Fields that win over those of the file. */
   readonly override: Readonly<Record<string, unknown>> | null;
@@ -36,6 +38,7 @@ const schema = z.object({
   repetition_penalty,
   max_new_tokens: max_tokens,
   eos_token_id: z.union([z.int(), z.array(z.int())]).nullish(),
+  suppress_tokens: z.array(z.int()).nullish(),
 });
 
 type Fields = z.output<typeof schema>;
@@ -58,6 +61,7 @@ export function readGenerationConfig(files: ModelFiles, options: GenerationConfi
   return {
     sampling: present({ temperature, top_p, top_k, min_p, repetition_penalty, max_tokens }),
     eosTokenIds: [eos].flat(),
+    suppressedTokenIds: override.suppress_tokens ?? file.suppress_tokens ?? [],
     maxOutputTokens: override.max_new_tokens ?? (isNamed ? file.max_new_tokens : null) ?? null,
   };
 }

@@ -98,7 +98,7 @@ export interface NativeBackend {
   closePackedEntry(): void;
   /**
    * Writes the first weights as an entry, while ops run; `names` are theirs, in order. False where another process is
-   * writing the same entry. `close` gives it a few seconds to end.
+   * writing the same entry. `close` gives it a few seconds to end, then it fails.
    */
   savePackedEntry(path: string, key: string, names: readonly string[]): Promise<boolean>;
   loadVector(source: NativeSource, length: number): number;

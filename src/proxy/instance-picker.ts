@@ -59,10 +59,10 @@ export class InstancePicker {
     return again ?? pickFrom(able, attempts, this.#forPrefill, body);
   }
 
-  /** Both have computed the prompt, or received it. */
+  /** Both have computed the prompt, or received it so that longer ones can go on from it. */
   served(body: RequestBody, prefill: Instance | null, decode: Instance): void {
     if (prefill !== null) this.#forPrefill.served?.(prefill, body.prompt);
-    this.#forDecode.served?.(decode, body.prompt);
+    if (prefill === null || decode.extendsReceived) this.#forDecode.served?.(decode, body.prompt);
   }
 
   /** Without a decode instance, those that can do both serve alone. */

@@ -71,6 +71,11 @@ export class Instance {
     return this.registration.epoch !== undefined;
   }
 
+  /** A longer prompt goes on from one that it has received. */
+  get extendsReceived(): boolean {
+    return this.registration.keeps_states !== true;
+  }
+
   /** It can also answer a request alone. */
   get mayDecode(): boolean {
     return this.type === 'D' || this.registration.role === 'kv_both';

@@ -22,6 +22,7 @@ describe('a registration', () => {
       proxy_token: 'a token',
       role: 'kv_consumer',
       send_type: 'PUT_ASYNC',
+      keeps_states: true,
     } as const;
     expect(readRegistration(encodeRegistration(message))).toEqual({ isValid: true, message });
   });

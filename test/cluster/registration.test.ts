@@ -33,7 +33,8 @@ async function listen(port: number, secret: string | null = null) {
 }
 
 function register(config: KvTransferConfig, warn?: (message: string) => void): Registration {
-  const about = { model: 'small', proxyToken: 'a token', load: async () => LOAD, ...(warn && { warn }) };
+  const told = { model: 'small', proxyToken: 'a token', keepsStates: true };
+  const about = { ...told, load: async () => LOAD, ...(warn && { warn }) };
   const registration = Registration.start(config, about);
   if (registration === null) throw new Error('no proxy is named');
   return opened(registration);
@@ -65,6 +66,7 @@ describe('an instance', () => {
         proxy_token: 'a token',
         role: 'kv_consumer',
         send_type: 'PUT_ASYNC',
+        keeps_states: true,
       },
     });
     registration.drain();

@@ -37,6 +37,7 @@ it.each(POOLING_MODELS)(
       maxModelLen: 512,
       vocabSize: tokenizer.vocabSize,
       eosTokenIds: [],
+      suppressedTokenIds: [],
       maxOutputTokens: null,
       maxLogprobs: 0,
     };

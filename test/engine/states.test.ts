@@ -220,8 +220,10 @@ it('layers in stages have the bits of one piece', async () => {
   const [whole, staged] = [await start(made), await start({ ...made, pipelineParallelSize: 2 })];
   const expected = [...generate(whole, requests)];
   expect([...generate(staged, requests)]).toEqual(expected);
+  expect(staged.stats.prefixCacheHits).toBe(0);
   // From the cache, too.
   expect([...generate(staged, requests)]).toEqual(expected);
+  expect(staged.stats.prefixCacheHits).toBeGreaterThan(0);
   for (const core of [whole, staged]) core.close();
 });
 

@@ -231,6 +231,29 @@ describe('the defaults of generation_config.json', () => {
   });
 });
 
+describe('the suppressed tokens of generation_config.json', () => {
+  it.each([false, true])('are in no answer, without a tokenizer: %s', async (skipTokenizerInit) => {
+    const [usual] = await tokensOf({});
+    const other = new LLM({
+      model: folder,
+      skipTokenizerInit,
+      // No model has the first and the last.
+      overrideGenerationConfig: { suppress_tokens: [-1, usual!, 1_000_000] },
+    });
+    onTestFinished(() => other.close());
+    const [all, biased, certain] = await other.generate(new Array(3).fill(PROMPT), [
+      GREEDY,
+      { ...GREEDY, logit_bias: { [usual!]: 100 } },
+      { ...GREEDY, allowed_token_ids: [usual!, 60] },
+    ]);
+    for (const output of [all, biased]) {
+      expect(output!.outputs[0]!.token_ids).toHaveLength(10);
+      expect(output!.outputs[0]!.token_ids).not.toContain(usual);
+    }
+    expect(certain!.outputs[0]!.token_ids).toEqual(new Array(10).fill(60));
+  });
+});
+
 describe('texts of characters beyond U+FFFF', () => {
   it('come out whole, whatever stop strings end them', async () => {
     const emojiFolder = mkdtempSync(join(os.tmpdir(), 'svc-emoji-'));

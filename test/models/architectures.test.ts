@@ -348,6 +348,22 @@ describe('readConfig', () => {
       /num_attention_heads must be a multiple of num_global_key_value_heads, got 4 and 3/,
     ],
     [{ enable_moe_block: true }, /num_experts/],
+    [
+      { num_hidden_layers: 12, per_layer_config: { 5: { head_dim: 32 }, 11: { head_dim: 64 } } },
+      /per_layer_config: all layers without a window must have one head_dim, got 32 and 64/,
+    ],
+    [
+      { num_hidden_layers: 12, per_layer_config: { 5: { head_dim: 32 } } },
+      /per_layer_config: all layers without a window must have one head_dim, got 32 and 512/,
+    ],
+    [
+      { head_dim: 16, per_layer_config: { 0: { head_dim: 32 } } },
+      /per_layer_config: layer 0 sees a window and must have the head_dim and num_key_value_heads of the whole model, 16 and 4, got 32 and 4/,
+    ],
+    [
+      { head_dim: 16, per_layer_config: { 2: { num_key_value_heads: 1 } } },
+      /per_layer_config: layer 2 sees a window .*, 16 and 4, got 16 and 1/,
+    ],
   ])('of Gemma 4 is refused with %j', (fields, message) => {
     expect(() => reader(gemma4)(fields)).toThrow(message);
   });

@@ -28,11 +28,13 @@ describe('readGenerationConfig', () => {
       min_p: 0.05,
       max_new_tokens: 64,
       eos_token_id: [1, 2],
+      suppress_tokens: [7, 8],
       do_sample: false,
     });
     expect(readGenerationConfig(new FolderFiles(folder), AUTO)).toEqual({
       sampling: { temperature: 0.6, top_p: 0.9, top_k: 20, min_p: 0.05, max_tokens: 64 },
       eosTokenIds: [1, 2],
+      suppressedTokenIds: [7, 8],
       maxOutputTokens: null,
     });
   });
@@ -42,11 +44,12 @@ describe('readGenerationConfig', () => {
     expect(readGenerationConfig(new FolderFiles(folder), AUTO).sampling).toEqual({});
   });
 
-  it('takes only the end tokens with svc', () => {
-    const folder = folderWith({ temperature: 0.6, eos_token_id: 5 });
+  it('takes only the end and suppressed tokens with svc', () => {
+    const folder = folderWith({ temperature: 0.6, eos_token_id: 5, suppress_tokens: [7] });
     expect(readGenerationConfig(new FolderFiles(folder), { source: 'svc', override: null })).toEqual({
       sampling: {},
       eosTokenIds: [5],
+      suppressedTokenIds: [7],
       maxOutputTokens: null,
     });
   });
@@ -70,6 +73,7 @@ describe('readGenerationConfig', () => {
     expect(readGenerationConfig(new FolderFiles(newFolder()), AUTO)).toEqual({
       sampling: {},
       eosTokenIds: [],
+      suppressedTokenIds: [],
       maxOutputTokens: null,
     });
   });
@@ -138,6 +142,7 @@ describe('readGenerationConfig', () => {
     [{ top_p: 2 }, /top_p must be at most 1, got 2/],
     [{ top_k: 'many' }, /top_k must be a number, got "many"/],
     [{ eos_token_id: 'x' }, /eos_token_id/],
+    [{ suppress_tokens: 'x' }, /suppress_tokens/],
     ['{"top_p": 0.8\n"top_k": 1}', /generation_config\.json is not valid JSON/],
   ])('refuses %j', (content, message) => {
     const folder = folderWith(content);

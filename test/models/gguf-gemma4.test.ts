@@ -259,4 +259,13 @@ describe('the tokenizer of a GGUF file of Gemma 4', () => {
     expect(endsOf(1)).toEqual([1, 6, 9]);
     expect(endsOf(6)).toEqual([1, 6, 9]);
   });
+
+  it('names tokens that are in no answer', () => {
+    const suppressed = (more: Metadata) => {
+      const source = openModelSource(fileOf({ ...LAYERS, ...VOCABULARY, ...more }));
+      return readGenerationConfig(source, { source: 'auto', override: null }).suppressedTokenIds;
+    };
+    expect(suppressed({ 'tokenizer.ggml.suppress_tokens': i32s(5, 4) })).toEqual([5, 4]);
+    expect(suppressed({})).toEqual([]);
+  });
 });

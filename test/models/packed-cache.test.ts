@@ -1,6 +1,17 @@
 // The packed cache as a model is loaded through it: which loads have an entry in common, and what it keeps.
 
-import { readdirSync, readFileSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Quantization } from '../../src/config/engine-config.ts';
@@ -17,6 +28,7 @@ import { ModelSession } from './model-session.ts';
 
 const newFolder = temporaryFolders();
 const TOKENS = [1, 5, 9, 2, 7];
+const THREADS_OF_NODE = Number(process.env.UV_THREADPOOL_SIZE ?? 4);
 
 interface LoadOptions {
   readonly quantization?: Quantization | undefined;
@@ -207,6 +219,34 @@ describe('packed cache', needsNative, () => {
     const { warnings, isFromCache } = await load(newModel(), file);
     expect(isFromCache).toBe(false);
     expect(warnings).toEqual([expect.stringContaining('the next start packs the weights again')]);
+  });
+
+  it('warns of an entry that no thread gets free to write before the backend is closed, as long as anybody listens', async () => {
+    const [folder, warnings] = [newFolder(), [] as string[]];
+    const ops = openCpu('portable');
+    const cache = new PackedCache({ folder, maxBytes: 2 ** 30 }, ops.packedWeights!, (line) =>
+      warnings.push(line),
+    );
+    await loadModel(openModelSource(newModel()), ops, {
+      dtype: 'bfloat16',
+      maxModelLen: null,
+      packedCache: cache,
+    });
+    const pipe = newFolder();
+    execFileSync('mkfifo', [pipe]);
+    // Opened once somebody writes, which takes a thread until then.
+    const others = Array.from({ length: THREADS_OF_NODE }, () => open(pipe));
+    const kept = cache.keep();
+    ops.close();
+    await kept;
+    closeSync(openSync(pipe, 'w'));
+    for (const other of others) await (await other).close();
+    expect(warnings).toEqual([
+      expect.stringMatching(
+        /^packed cache: writing .* was given up 5 seconds after the end; the next start packs the weights again$/,
+      ),
+    ]);
+    expect(entriesOf(folder)).toEqual([]);
   });
 
   it('removes what processes that died have left, and nothing that is being written', async () => {

@@ -1,18 +1,7 @@
 // Packed weights that come from a file: the same numbers as packed ones, or none at all.
 
-import { execFileSync } from 'node:child_process';
 import { pbkdf2 } from 'node:crypto';
-import {
-  closeSync,
-  copyFileSync,
-  existsSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
-import { open } from 'node:fs/promises';
+import { copyFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import fc from 'fast-check';
@@ -205,21 +194,6 @@ describe('packed weights of a file', needsNative, () => {
     expect(await saving).toBe(true);
     expect(loadFrom(isa, early)).toEqual({ numbers: expected, defect: null });
     await Promise.all(others);
-  });
-
-  it('are given up where the backend is closed and no thread gets free to write them', async () => {
-    const [late, pipe] = [join(folder.path, 'late'), join(folder.path, 'pipe')];
-    const closed = openCpu(isa);
-    loadAll(closed);
-    execFileSync('mkfifo', [pipe]);
-    // Opened once somebody writes, which takes a thread until then.
-    const others = Array.from({ length: THREADS_OF_NODE }, () => open(pipe));
-    const saving = packedOf(closed).save(late, KEY);
-    closed.close();
-    closeSync(openSync(pipe, 'w'));
-    expect(await saving).toBe(false);
-    expect(readdirSync(folder.path).filter((name) => name.startsWith('late'))).toEqual([]);
-    for (const other of others) await (await other).close();
   });
 
   it('take the place of what a process that died has left unfinished', async () => {

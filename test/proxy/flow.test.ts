@@ -120,6 +120,29 @@ describe('a request', () => {
     expect([p?.requests.length, d?.requests.length]).toEqual([1, 7]);
   });
 
+  it.each([
+    ['goes to D alone where D knows all but a short rest', {}, [1, 2]],
+    ['goes to P again where D has received states of layers', { keeps_states: true }, [2, 2]],
+  ])('that goes on from an earlier one %s', async (_name, about, numRequests) => {
+    const proxy = await TestProxy.start({ config: { policy: 'prefix_aware', prefillThreshold: 50 } });
+    const [p, d] = await proxy.join('PD', { about });
+    const prompt = 'It was a dark and stormy night. '.repeat(20);
+    await proxy.client.completions.create({ ...BODY, prompt });
+    await proxy.client.completions.create({ ...BODY, prompt: `${prompt}Then it rained.` });
+    expect([p?.requests.length, d?.requests.length]).toEqual(numRequests);
+  });
+
+  it('that goes on from what a D with states has computed alone goes to that D alone', async () => {
+    const proxy = await TestProxy.start({ config: { policy: 'prefix_aware', prefillThreshold: 50 } });
+    const about = { keeps_states: true };
+    const [d] = await proxy.join('D', { about });
+    const prompt = 'It was a dark and stormy night. '.repeat(20);
+    await proxy.client.completions.create({ ...BODY, prompt });
+    const [p] = await proxy.join('P', { about });
+    await proxy.client.completions.create({ ...BODY, prompt: `${prompt}Then it rained.` });
+    expect([p?.requests.length, d?.requests.length]).toEqual([0, 2]);
+  });
+
   it('is served by a P that can do both where there is no D', async () => {
     const proxy = await TestProxy.start();
     const [both] = await proxy.join('P', { about: { role: 'kv_both' } });

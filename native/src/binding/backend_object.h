@@ -25,7 +25,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   static Napi::Function define(Napi::Env env, const char* name, Factory factory);
   explicit BackendObject(const Info& info);
   ~BackendObject() override {
-    finishSaving();
+    if (saving_ != nullptr) saving_->finish();
     closeLinks();
   }
 
@@ -76,7 +76,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value loadPacked(const Info&);
   Napi::Value closePackedEntry(const Info&);
   Napi::Value savePackedEntry(const Info&);
-  /// Afterwards nobody reads the weights on another thread.
+  /// Afterwards nobody reads the weights on another thread, and whoever waits for an entry knows if it was given up.
   void finishSaving();
 
   // stream.cc

@@ -3,12 +3,6 @@
 #include "binding/backend_object.h"
 
 namespace svc {
-namespace {
-
-/// How long closing waits for an entry that is being written.
-constexpr std::chrono::seconds kSavingPatience{5};
-
-}  // namespace
 
 /// openPackedEntry(path, key)
 Napi::Value BackendObject::openPackedEntry(const Info& info) {
@@ -37,15 +31,15 @@ Napi::Value BackendObject::savePackedEntry(const Info& info) {
   std::vector<NamedWeight> weights;
   for (uint32_t i = 0; i < names.Length(); ++i) weights.push_back({names.Get(i).ToString(), weights_[i]});
   finishSaving();
-  saving_ = std::make_shared<PackedSaving>();
   const std::string path = info[0].ToString(), key = info[1].ToString();
-  return PackedSaving::start(info.Env(), saving_, [&from = backend(), path, key, weights](const auto& mayGoOn) {
+  saving_ = std::make_shared<PackedSaving>(info.Env(), path);
+  return PackedSaving::start(saving_, [&from = backend(), path, key, weights](const auto& mayGoOn) {
     return from.savePackedEntry(path, key, weights, mayGoOn);
   });
 }
 
 void BackendObject::finishSaving() {
-  if (saving_ != nullptr) saving_->finish(kSavingPatience);
+  if (saving_ != nullptr && !saving_->finish()) saving_->rejectGivenUp();
 }
 
 }  // namespace svc

@@ -1,21 +1,25 @@
 #include "binding/packed_saving.h"
 
-#include <utility>
+#include <chrono>
 
 namespace svc {
+namespace {
+
+/// How long an entry that is still being written is waited for.
+constexpr std::chrono::seconds kPatience{5};
+
+}  // namespace
 
 class PackedSaving::Worker : public Napi::AsyncWorker {
  public:
-  Worker(Napi::Env env, std::shared_ptr<PackedSaving> saving, Write write)
-      : AsyncWorker(env), saving_(std::move(saving)), write_(std::move(write)), result_(env) {}
+  Worker(std::shared_ptr<PackedSaving> saving, Write write)
+      : AsyncWorker(saving->env_), saving_(std::move(saving)), write_(std::move(write)) {}
   /// Work that Node cancels has no other end.
   ~Worker() override { saving_->end(); }
 
-  Napi::Promise promise() const { return result_.Promise(); }
-
  private:
   void Execute() override {
-    if (!saving_->begin()) return;
+    if (!saving_->begin()) return SetError(saving_->givenUp_);
     try {
       isWritten_ = write_([this] { return saving_->mayGoOn(); });
     } catch (const std::exception& error) {
@@ -23,28 +27,40 @@ class PackedSaving::Worker : public Napi::AsyncWorker {
     }
     saving_->end();
   }
-  void OnOK() override { result_.Resolve(Napi::Boolean::New(Env(), isWritten_)); }
-  void OnError(const Napi::Error& error) override { result_.Reject(error.Value()); }
+  void OnOK() override {
+    if (auto result = saving_->takeResult()) result->Resolve(Napi::Boolean::New(Env(), isWritten_));
+  }
+  void OnError(const Napi::Error& error) override {
+    if (auto result = saving_->takeResult()) result->Reject(error.Value());
+  }
 
   const std::shared_ptr<PackedSaving> saving_;
   const Write write_;
-  const Napi::Promise::Deferred result_;
   bool isWritten_ = false;
 };
 
-Napi::Promise PackedSaving::start(Napi::Env env, std::shared_ptr<PackedSaving> saving, Write write) {
+PackedSaving::PackedSaving(Napi::Env env, const std::string& path)
+    : env_(env),
+      givenUp_("writing " + path + " was given up " + std::to_string(kPatience.count()) + " seconds after the end"),
+      result_(env) {}
+
+Napi::Promise PackedSaving::start(std::shared_ptr<PackedSaving> saving, Write write) {
+  const Napi::Promise promise = saving->result_->Promise();
   // Deletes itself at its end.
-  auto* worker = new Worker(env, std::move(saving), std::move(write));
-  const Napi::Promise promise = worker->promise();
-  worker->Queue();
+  (new Worker(std::move(saving), std::move(write)))->Queue();
   return promise;
 }
 
-void PackedSaving::finish(std::chrono::milliseconds patience) {
+bool PackedSaving::finish() {
   std::unique_lock lock(mutex_);
-  hasEnded_.wait_for(lock, patience, [this] { return state_ == State::Over; });
+  const bool isOver = hasEnded_.wait_for(lock, kPatience, [this] { return state_ == State::Over; });
   isGivenUp_ = true;
   hasEnded_.wait(lock, [this] { return state_ != State::Writing; });
+  return isOver;
+}
+
+void PackedSaving::rejectGivenUp() {
+  if (auto result = takeResult()) result->Reject(Napi::Error::New(env_, givenUp_).Value());
 }
 
 bool PackedSaving::begin() {

@@ -242,9 +242,12 @@ function readHeads(
   isLocal: readonly boolean[],
 ): LayerHeads[] {
   const valuesAreKeys = own.attention_k_eq_v ?? false;
-  return isLocal.map((local, index) => {
-    if (local) return { kvHeads: numKvHeads, headDim, rotaryDim: headDim, valuesAreKeys: false };
+  const layerHeads = isLocal.map((local, index) => {
     const given = own.per_layer_config?.[`${index}`];
+    if (local) {
+      expectUsualHeads(path, index, given, { numKvHeads, headDim });
+      return { kvHeads: numKvHeads, headDim, rotaryDim: headDim, valuesAreKeys: false };
+    }
     const published = valuesAreKeys ? own.num_global_key_value_heads : null;
     const kvHeads = given?.num_key_value_heads ?? published ?? numKvHeads;
     const dim = given?.head_dim ?? own.global_head_dim ?? 512;
@@ -255,6 +258,35 @@ function readHeads(
     }
     return { kvHeads, headDim: dim, rotaryDim: dim, valuesAreKeys };
   });
+  expectOneHeadDim(path, layerHeads, isLocal);
+  return layerHeads;
+}
+
+function expectUsualHeads(
+  path: string,
+  layer: number,
+  given: NonNullable<OwnFields['per_layer_config']>[string] | undefined,
+  { numKvHeads, headDim }: Pick<ModelConfig, 'numKvHeads' | 'headDim'>,
+): void {
+  const [dim, kvHeads] = [given?.head_dim ?? headDim, given?.num_key_value_heads ?? numKvHeads];
+  if (dim === headDim && kvHeads === numKvHeads) return;
+  throw new ModelLoadError(
+    `${path}: per_layer_config: layer ${layer} sees a window and must have the head_dim and num_key_value_heads of the ` +
+      `whole model, ${headDim} and ${numKvHeads}, got ${dim} and ${kvHeads}`,
+  );
+}
+
+/** Layers that see equally far rotate by the same angles, and how these are spread depends on how large a head is. */
+function expectOneHeadDim(
+  path: string,
+  layerHeads: readonly LayerHeads[],
+  isLocal: readonly boolean[],
+): void {
+  const dims = new Set(layerHeads.filter((_, index) => !isLocal[index]).map(({ headDim }) => headDim));
+  if (dims.size <= 1) return;
+  throw new ModelLoadError(
+    `${path}: per_layer_config: all layers without a window must have one head_dim, got ${[...dims].join(' and ')}`,
+  );
 }
 
 /** The last layers see what the last one before them stored that sees as far. */

@@ -91,6 +91,7 @@ export function ggufGenerationConfig(keys: GgufKeys): object {
   const sampling = (name: string) => keys.number(`general.sampling.${name}`);
   return {
     eos_token_id: [...new Set(ids)],
+    suppress_tokens: keys.numbers('tokenizer.ggml.suppress_tokens'),
     temperature: sampling('temp'),
     top_k: sampling('top_k'),
     top_p: sampling('top_p'),
