@@ -332,6 +332,21 @@ describe('what any instance answers alike', () => {
     expect(errors).toEqual([]);
   });
 
+  it('is in flight: a proxy that stops waits for it, and ends with the reason what takes longer', async () => {
+    const proxy = await TestProxy.start();
+    const [instance] = await proxy.join('D');
+    instance!.troubles.push({ at: 'request', does: 'stall' });
+    const answer = proxy.post('/tokenize', { prompt: 'Hello' });
+    await until(() => instance!.requests.length === 1);
+    expect(await (await fetch(`${proxy.url}/load`)).json()).toEqual({ server_load: 1 });
+    expect(await proxy.server.drain(50)).toBe(1);
+    const refused = await answer;
+    expect(refused.status).toBe(503);
+    expect(await refused.json()).toMatchObject({
+      error: { message: expect.stringContaining('could not finish this request') },
+    });
+  });
+
   it('is refused for now where there is none', async () => {
     const proxy = await TestProxy.start();
     for (const path of ['/tokenize', '/detokenize']) {

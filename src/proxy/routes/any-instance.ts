@@ -43,8 +43,11 @@ export function anyInstanceRoutes(
       method,
       url,
       handler: async (request, reply) => {
+        context.checkOpen();
         try {
-          const { head, body } = change(await ask(context, method, request, presenceOf(reply)));
+          const { head, body } = change(
+            await ask(context, method, request, inFlight(context, request, reply)),
+          );
           await new ClientResponse(reply, request.id, context.deadlines.slowClient).send(head, body);
         } catch (error) {
           if (!(error instanceof ClientGoneError)) throw error;
@@ -71,22 +74,23 @@ function withRoutes(body: Buffer, routes: readonly ApiRoute[]): Buffer {
   return Buffer.from(JSON.stringify({ ...data, paths: Object.fromEntries(paths) }));
 }
 
-/** Aborted when the client has left. */
-function presenceOf({ raw }: FastifyReply): AbortSignal {
-  const client = new AbortController();
-  const leave = (): void => client.abort(new ClientGoneError('the client has closed the connection'));
-  if (raw.destroyed) leave();
-  else raw.once('close', leave);
-  return client.signal;
+/** Counted among what the proxy has in flight. Aborted when the client has left, when it takes too long and when the proxy stops. */
+function inFlight(
+  { inFlight, config }: ProxyContext,
+  { id }: FastifyRequest,
+  reply: FastifyReply,
+): AbortSignal {
+  const request = new AbortController();
+  inFlight.add(request, reply, { requestId: id, timeoutMs: config.requestTimeout * 1000 });
+  return request.signal;
 }
 
 async function ask(
   context: ProxyContext,
   method: 'GET' | 'POST',
   request: FastifyRequest,
-  client: AbortSignal,
+  signal: AbortSignal,
 ): Promise<Answer> {
-  context.checkOpen();
   const body = Buffer.isBuffer(request.body) ? request.body : null;
   const authorization = context.instanceKey.headerFor(request.headers);
   const headers = {
@@ -95,11 +99,11 @@ async function ask(
   };
   const instances = context.instances.ready(({ mayDecode }) => mayDecode);
   for (const instance of instances.toSorted(bySuspicion).slice(0, MAX_INSTANCES_ASKED)) {
-    client.throwIfAborted();
+    signal.throwIfAborted();
     try {
       const upstream = new UpstreamRequest(instance, { method, path: request.url, headers, body });
       upstream.maxSilence = MAX_SILENCE;
-      client.addEventListener('abort', () => upstream.cancel(client.reason), { once: true });
+      signal.addEventListener('abort', () => upstream.cancel(signal.reason), { once: true });
       const head = await upstream.head;
       const answer = { head, body: await upstream.whole() };
       if (context.instanceKey.isRefused(instance, head.status)) throw keyRefused(instance);
