@@ -90,6 +90,12 @@ export class LogitHistory {
     return this.#constrained?.isTooCostly ? 'constraintTooCostly' : 'nothingAllowed';
   }
 
+  /** Whether the edits of a row depend on the tokens before it, and not on the rules alone. */
+  get dependsOnOutput(): boolean {
+    const { minTokens, badWords } = this.#rules;
+    return this.#constrained !== null || this.#countsOutput || minTokens > 0 || badWords.longer.size > 0;
+  }
+
   /** Whether the text of a constraint has ended. */
   get isOver(): boolean {
     return this.#constrained?.isOver ?? false;

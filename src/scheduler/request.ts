@@ -284,9 +284,9 @@ export class Request implements CachedSequence {
     return this.tokens.length - this.promptLength + this.numPendingTokens;
   }
 
-  /** Whether the logits of its next token depend on the tokens before. */
-  get hasLogitRules(): boolean {
-    return this.#history !== null;
+  /** Whether what is changed in the logits of its next token depends on the tokens before. */
+  get hasEditsOfOutput(): boolean {
+    return this.#history?.dependsOnOutput ?? false;
   }
 
   /** Why a token came that its constraint does not allow, where one did. */

@@ -7,6 +7,7 @@ import { saltKeys } from '../../src/kv-cache/prefix-hash.ts';
 import type { KvTransferEvent } from '../../src/kv-transfer/connector.ts';
 import { RequestStates } from '../../src/runner/request-states.ts';
 import { readStep } from '../../src/runner/step-result.ts';
+import { groupBadWords, type LogitRules } from '../../src/sampling/logit-rules.ts';
 import type { Logprobs } from '../../src/sampling/logprobs.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import {
@@ -636,6 +637,32 @@ describe('Scheduler', () => {
     );
     scheduler.schedule();
     expect(scheduler.needsPendingTokens(scheduler.schedule())).toBe(false);
+  });
+
+  it.each([
+    { biases: [[7, 1]] },
+    { allowedTokenIds: Int32Array.of(5, 6) },
+    { badWords: groupBadWords([[7], [8]]) },
+  ] satisfies Partial<LogitRules>[])('waits for no token where edits are the same after any: %o', (rules) => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 1, rules }));
+    const first = scheduler.schedule();
+    const edits = scheduler.logitEdits(first);
+    expect(edits).not.toEqual([null]);
+    const second = scheduler.schedule();
+    expect(scheduler.needsPendingTokens(second)).toBe(false);
+    expect(scheduler.logitEdits(second)).toEqual(edits);
+  });
+
+  it.each([
+    { minTokens: 3, endTokenIds: [2] },
+    { badWords: groupBadWords([[7, 8]]) },
+    { presencePenalty: 1 },
+  ] satisfies Partial<LogitRules>[])('waits for the tokens that edits depend on: %o', (rules) => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 1, rules }));
+    scheduler.schedule();
+    expect(scheduler.needsPendingTokens(scheduler.schedule())).toBe(true);
   });
 
   it('tells each block of a request once, and which requests have given theirs back', () => {
