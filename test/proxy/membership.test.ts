@@ -144,10 +144,10 @@ describe('an instance', () => {
 
   it('killed without a word loses no request', async () => {
     const proxy = await TestProxy.start();
-    const children = [await spawnInstance(proxy), await spawnInstance(proxy), await spawnInstance(proxy)];
+    const children = await Promise.all([1, 2, 3].map(() => spawnInstance(proxy)));
     await until(async () => (await proxy.instances()).length === 3);
     const asked = Array.from({ length: 30 }, (_, index) => {
-      const body = { ...BODY, max_tokens: 200, prompt: `prompt ${index}`, stream: index % 2 === 0 };
+      const body = { ...BODY, max_tokens: 500, prompt: `prompt ${index}`, stream: index % 2 === 0 };
       return proxy.post('/v1/completions', body);
     });
     const ended = asked.map(async (answer) => {
