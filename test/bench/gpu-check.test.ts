@@ -67,7 +67,8 @@ describe('scripts/gpu-check', () => {
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) });
   });
 
-  it('stops a part whose time is over, and keeps what it has found', async () => {
+  // Three that wait more than they work.
+  it.concurrent('stops a part whose time is over, and keeps what it has found', async () => {
     const program = join(folder, 'endless.mjs');
     const line = JSON.stringify({
       name: 'one',
@@ -78,14 +79,14 @@ describe('scripts/gpu-check', () => {
       note: '',
     });
     writeFileSync(program, `console.log('${line}'); setInterval(() => {}, 1000);`);
-    const { results } = await runPart(program, [], 2);
+    const { results } = await runPart(program, [], 5);
     expect(results.map(({ name, outcome }) => [name, outcome])).toEqual([
       ['one', 'passed'],
       ['its time', 'failed'],
     ]);
   });
 
-  it('goes on where something that a part has started neither ends nor lets go of its output', async () => {
+  it.concurrent('goes on where something that a part has started neither ends nor lets go of its output', async () => {
     const program = join(folder, 'holding.mjs');
     writeFileSync(
       program,
@@ -100,7 +101,7 @@ process.exit(3);`,
     expect(results).toMatchObject([{ name: 'its end', note: expect.stringMatching(/^exited 3: \d+$/) }]);
   });
 
-  it('keeps what a file of tests has come to where it does not end', async () => {
+  it.concurrent('keeps what a file of tests has come to where it does not end', async () => {
     const file = 'test/bench/gpu-check-end.test.ts';
     const run = { gpus: 0, variables: { SVC_TEST_ENDLESS: '1' }, seconds: 15 };
     expect(await runTestFile(file, run)).toMatchObject([

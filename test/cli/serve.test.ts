@@ -90,7 +90,7 @@ describe('svc serve', () => {
   });
 
   it('tells at the end of its start how to try it, in lines that work as they are', async () => {
-    const { cli, url } = await serve(model(), '--api-key', 'secret');
+    const { cli, url } = await serve(model(), '--api-key', 'secret', '--max-model-len', '128');
     const [, curl = ''] = await cli.says(/another terminal:\n {2}(curl .*)\n/);
     expect(curl).toContain(`${url}/v1/`);
     const { stdout } = await promisify(exec)(curl.replace('<key>', 'secret'));
@@ -160,7 +160,7 @@ describe('svc serve', () => {
 
   it('holds requests to --request-timeout and --scheduling-policy, and opens the routes of its mode', async () => {
     vi.stubEnv('SVC_SERVER_DEV_MODE', '1');
-    const { url } = await serve(model(), '--request-timeout', '0.5', '--scheduling-policy', 'priority');
+    const { url } = await serve(model(), '--request-timeout', '2', '--scheduling-policy', 'priority');
     vi.unstubAllEnvs();
     const post = (path: string, body: object) =>
       fetch(`${url}${path}`, {
@@ -208,8 +208,8 @@ describe('svc serve', () => {
   it('takes signals that come together for one: npm passes on what the terminal has sent already', async () => {
     const { cli, url } = await serve(model());
     const stream = await openStream(url, 100);
-    cli.child.kill('SIGINT');
-    cli.child.kill('SIGTERM');
+    // Whenever it goes on, both are there.
+    for (const signal of ['SIGSTOP', 'SIGINT', 'SIGTERM', 'SIGCONT'] as const) cli.child.kill(signal);
     expect(await stream.rest()).toMatch(/"finish_reason":"length"/);
     expect(await cli.exitCode).toBe(0);
   });

@@ -26,9 +26,10 @@ describe('toEmbedding', () => {
   });
 
   it('takes time by the width, not by its square', () => {
-    const values = Float32Array.from({ length: 32_768 }, (_, index) => Math.sin(index));
+    // The square of it would be minutes.
+    const values = Float32Array.from({ length: 500_000 }, (_, index) => Math.sin(index));
     const startedAt = performance.now();
     toEmbedding(values, configOf(values.length), null);
-    expect(performance.now() - startedAt).toBeLessThan(500);
+    expect(performance.now() - startedAt).toBeLessThan(5000);
   });
 });

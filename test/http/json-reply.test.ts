@@ -2,20 +2,22 @@ import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createHttpApp } from '../../src/http/app.ts';
+import { createHttpApp, type HttpAppOptions } from '../../src/http/app.ts';
 import { lazyList } from '../../src/http/json-pieces.ts';
 import { replyJson } from '../../src/http/json-reply.ts';
 import { yieldTurn } from '../../src/util/yield-turn.ts';
 import { busyFor, turnsDuring } from '../helpers/turns.ts';
 
-const WRITE_TIMEOUT_MS = 300;
 const LINE = 'word '.repeat(200);
 
 let app: FastifyInstance;
 let numMade: number;
-beforeEach(async () => {
+beforeEach(() => start());
+afterEach(() => stop());
+
+async function start(options: HttpAppOptions = {}): Promise<void> {
   numMade = 0;
-  app = createHttpApp({ writeTimeoutMs: WRITE_TIMEOUT_MS });
+  app = createHttpApp(options);
   app.get('/lines/:count', (request, reply) => {
     const count = Number(request.url.split('/').at(-1));
     const lines = lazyList(
@@ -32,11 +34,12 @@ beforeEach(async () => {
     return replyJson(reply, { lines });
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
-});
-afterEach(async () => {
+}
+
+async function stop(): Promise<void> {
   app.server.closeAllConnections();
   await app.close();
-});
+}
 
 async function open(count: number): Promise<IncomingMessage> {
   const [response]: IncomingMessage[] = await once(get(`${app.listeningOrigin}/lines/${count}`), 'response');
@@ -95,6 +98,8 @@ describe('replyJson', () => {
   });
 
   it('makes no more of a long answer than its reader takes, and cuts off a reader that takes nothing', async () => {
+    await stop();
+    await start({ writeTimeoutMs: 300 });
     const response = await open(1_000_000);
     response.on('error', () => {});
     const socket = response.socket;

@@ -290,7 +290,7 @@ describe('a deadline', needsNative, () => {
   });
 
   it('frees what P has promised to D and never computes', async () => {
-    const { p, d } = await startPair({ deadlines: { unclaimed: 500, sweep: 20 } });
+    const { p, d } = await startPair({ deadlines: { unclaimed: 1500, sweep: 20 } });
     const transfer = await startPrefill(p, d, makeRequestId(p.address, d.address));
     await untilIdle(d);
     transfer.end(false);
@@ -318,13 +318,13 @@ describe('a deadline', needsNative, () => {
   });
 
   it('that is shorter than a long computation does not end it', async () => {
-    const stall = 400;
+    const stall = 1500;
     const { p, d } = await startPair({ deadlines: { stall, sweep: 20 } });
     const id = makeRequestId(p.address, d.address);
     const transfer = p.open(id, PROMPT, { maxTokens: 1 });
     const loading = startLoad(d, id, PROMPT);
-    // The computation takes several times as long; what follows it has the whole deadline.
-    await sleep(2.5 * stall);
+    // The computation takes longer; what follows it has the whole deadline.
+    await sleep(1.5 * stall);
     await p.compute(transfer?.sequences[0] ?? null, PROMPT, p.takeBlocks(PROMPT));
     transfer?.end(true);
     expect(await loaded(d, loading!)).toBe(40);

@@ -271,7 +271,7 @@ describe('a P that', needsNative, () => {
   });
 
   it('falls silent while blocks are expected is given up after three pings', async () => {
-    const [d, s] = [await startD({ ping: 50 }), await hostilePeer()];
+    const [d, s] = [await startD({ ping: 300 }), await hostilePeer()];
     const { route } = await s.sayHello(d);
     const id = makeRequestId(s.address, d.address);
     await s.request(route, { ...RESERVE, key: `${id}#0` });

@@ -35,7 +35,7 @@ function lie(address: string, memory: Memory, memoryBytes: number, input: Uint8A
   const { stdout, status } = spawnSync(`${NATIVE}/build/shm-peer`, args, {
     input,
     encoding: 'utf8',
-    timeout: 10_000,
+    timeout: 30_000,
   });
   expect(status).toBe(0);
   return stdout;

@@ -120,7 +120,7 @@ describe('300 requests between two P and two D', needsNative, () => {
     'with %s over %s, %d blocks in the buffer and a pool of %d bytes',
     async (sendType, transport, slots, poolBytes) => {
       // What P does not deliver within the hold deadline would make the test wait for it.
-      const deadlines = { hold: 1000, unclaimed: 1000, room: 500, unknown: 100, sweep: 20, put: 1000 };
+      const deadlines = { hold: 2000, unclaimed: 2000, room: 500, unknown: 100, sweep: 20, put: 2000 };
       const common = { sendType, transport, poolBytes, deadlines };
       const start = (role: 'kv_producer' | 'kv_consumer', bufferBytes: number) =>
         startInstance({ ...common, role, bufferBytes });

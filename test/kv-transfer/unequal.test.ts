@@ -66,10 +66,7 @@ describe.each(PAIRS)('from %s', (_, ofP, ofD) => {
 
 describe.each(SEND_TYPES)('an unequal pair with %s', (sendType) => {
   const start = () =>
-    startPair(
-      { sendType, degree: 2, blockSize: 8, deadlines: { answer: 300, hold: 300 } },
-      { degree: 4, blockSize: 4 },
-    );
+    startPair({ sendType, degree: 2, blockSize: 8, deadlines: { hold: 2000 } }, { degree: 4, blockSize: 4 });
   const prompt = promptOf(41);
 
   it('of which P ends in the middle leaves nothing behind', needsNative, async () => {

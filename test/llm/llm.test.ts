@@ -260,7 +260,7 @@ it('a program that forgets close() ends when its work is done', () => {
     const [output] = await llm.generate('abc', { max_tokens: 3, ignore_eos: true });
     console.log(output.outputs[0].token_ids.length);`;
   const program = spawnSync(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', source], {
-    timeout: 20_000,
+    timeout: 50_000,
     encoding: 'utf8',
   });
   expect([program.status, program.stdout, program.stderr]).toEqual([0, '3\n', '']);

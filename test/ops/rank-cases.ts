@@ -129,8 +129,8 @@ export function describeRanks({ needs, device, openAlone, openRank }: RankDevice
     const parts = [part, part, part, part];
 
     it('is named once the deadline is over', async () => {
-      await crew.open(openGroup(4, 1000), { ranks: [0, 2] });
-      const late = 'ranks cannot go on: rank 1, 3 did not come within 1000 ms';
+      await crew.open(openGroup(4, 1500), { ranks: [0, 2] });
+      const late = 'ranks cannot go on: rank 1, 3 did not come within 1500 ms';
       await Promise.all(
         crew.start([0, 2], 'sum', parts).map((waiting) => expect(waiting).rejects.toThrow(late)),
       );

@@ -45,7 +45,7 @@ describe('a prefill instance that fails', () => {
   });
 
   it('and is out of reach is asked no more until it says that it is there', async () => {
-    const proxy = await TestProxy.start({ deadlines: { late: 5000, expiry: 10_000 } });
+    const proxy = await TestProxy.start();
     const [p1, p2] = await proxy.join('PPD');
     p1?.die();
     for (let round = 0; round < 4; round += 1) await answerOf(proxy);
@@ -111,7 +111,7 @@ describe('a decode instance that fails before the first byte', () => {
   });
 
   it('stuck until it is missed is replaced then', async () => {
-    const proxy = await TestProxy.start();
+    const proxy = await TestProxy.start({ deadlines: { late: 500, expiry: 1500 } });
     const [d1, d2] = await proxy.join('DD');
     d1?.troubles.push({ at: 'request', does: 'stall' });
     const asked = answerOf(proxy);
@@ -143,13 +143,13 @@ describe('without a decode instance', () => {
 
 describe('a request with a deadline', () => {
   it('ends with 504 when that has passed, and the instance is let go', async () => {
-    const proxy = await TestProxy.start({ config: { requestTimeout: 0.1 } });
+    const proxy = await TestProxy.start({ config: { requestTimeout: 1.5 } });
     const [d] = await proxy.join('D');
     d?.troubles.push({ at: 'request', does: 'stall' });
     const answered = await proxy.post('/v1/completions', BODY);
     expect(answered.status).toBe(504);
     expect(await answered.json()).toMatchObject({
-      error: { message: expect.stringContaining('0.1 seconds') },
+      error: { message: expect.stringContaining('1.5 seconds') },
     });
     await until(() => d?.requests[0]?.wasAborted === true);
   });

@@ -191,7 +191,7 @@ describe('a request', () => {
         expect(idsOf(await answered.text())).toEqual([`chatcmpl-${id}`]);
       }
     }
-    p?.die();
+    await p?.close();
     await until(async () =>
       (await proxy.instances()).every(({ type, state }) => type === 'D' || state !== 'ready'),
     );

@@ -162,7 +162,7 @@ describe('a stream whose instance fails in the middle', () => {
   });
 
   it('without a word is given up when nothing has come for too long', async () => {
-    const proxy = await TestProxy.start({ deadlines: { streamSilence: 150 } });
+    const proxy = await TestProxy.start({ deadlines: { streamSilence: 1500 } });
     const [d1] = await proxy.join('DD');
     d1?.troubles.push({ at: 3, does: 'stall' });
     const { text } = await stream(proxy, BODY);

@@ -32,8 +32,6 @@ const InstanceList = z.object({
 });
 export type InstanceInfo = z.output<typeof InstanceList>['instances'][number];
 
-/** Heartbeats of fake instances come every 50 ms. */
-const SHORT: Partial<ProxyDeadlines> = { late: 300, expiry: 500, sweep: 50, remember: 1000 };
 const open: { close(): Promise<void> }[] = [];
 
 /** To be called at the top of a test file. */
@@ -57,7 +55,7 @@ export class TestProxy {
   static async start({ config, deadlines, ...options }: TestProxyOptions = {}): Promise<TestProxy> {
     const server = await ProxyServer.listen(
       { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0, ...config },
-      { ...options, version: '9.9.9', deadlines: { ...PROXY_DEADLINES, ...SHORT, ...deadlines } },
+      { ...options, version: '9.9.9', deadlines: { ...PROXY_DEADLINES, sweep: 50, ...deadlines } },
     );
     const proxy = new TestProxy(server, config?.apiKey?.[0] ?? 'none');
     open.push(server);

@@ -486,11 +486,10 @@ it('a chat of more messages than anyone can have had is refused', async () => {
 
 it('megabytes of text are refused without being tokenised', async () => {
   const prompt = 'hello wo'.repeat(1e6);
-  const before = performance.now();
   expect(await refusal({ prompt })).toMatchObject({
     status: 400,
     param: 'prompt',
+    // Of one that was tokenised it is known how many it has.
     message: expect.stringMatching(/^the prompt has at least \d+ tokens/),
   });
-  expect(performance.now() - before).toBeLessThan(2000);
 });

@@ -39,17 +39,21 @@ beforeEach(async () => {
   await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve));
   const endpoint = `http://127.0.0.1:${(collector.address() as AddressInfo).port}`;
   tracing = await Tracing.start({ endpoint, serviceName: 'svc', version: '9.9.9' });
-  svc = await startTestServer({
-    model: { config: { max_position_embeddings: 16_000 } },
-    server: { tracing, requestTimeoutMs: 400 },
-  });
 });
 afterEach(async () => {
   await svc.close();
   collector.close();
 });
 
+async function start(limits: { readonly requestTimeoutMs?: number } = {}): Promise<void> {
+  svc = await startTestServer({
+    model: { config: { max_position_embeddings: 16_000 } },
+    server: { tracing, ...limits },
+  });
+}
+
 it.each([false, true])('the span of a request that fails says why (stream: %s)', async (stream) => {
+  await start({ requestTimeoutMs: 400 });
   const answer = await svc.post('/v1/completions', { ...ENDLESS, stream });
   expect(await answer.text()).toContain('--request-timeout');
   await tracing.stop();
@@ -57,6 +61,7 @@ it.each([false, true])('the span of a request that fails says why (stream: %s)',
 });
 
 it.each([false, true])('so does that of a client that leaves (stream: %s)', async (stream) => {
+  await start();
   const controller = new AbortController();
   const options = { signal: controller.signal };
   const asked = svc.client.completions.create({ ...ENDLESS, stream }, options);
@@ -69,6 +74,7 @@ it.each([false, true])('so does that of a client that leaves (stream: %s)', asyn
 });
 
 it('that of a request that is answered says nothing', async () => {
+  await start();
   expect((await svc.post('/v1/completions', { ...ENDLESS, max_tokens: 2 })).status).toBe(200);
   await tracing.stop();
   expect(failures).toEqual([undefined]);

@@ -500,7 +500,7 @@ describe('a peer with open transfers', () => {
 
   it('is asked over a new connection at once where it lets an idle one go', async () => {
     for (const direction of ['outbound', 'inbound']) {
-      const { a, b } = await startTwo();
+      const { a, b } = await startTwo({ answer: 20_000 });
       const peer = a.peers.get(b.address);
       if (direction === 'outbound') await peer.ready();
       else await b.peers.get(a.address).ready();
