@@ -36,6 +36,19 @@ export interface CallWriting {
   readonly end: string;
 }
 
+/** Copies text, and lets `readCalls` read on after each `begin`; where it finds no call, `begin` is text as well. */
+export function* readAfterEach(
+  begin: string,
+  reader: TextReader,
+  writer: AnswerWriter,
+  readCalls: () => Reading<boolean>,
+): Reading {
+  while ((yield* reader.copyUntil([begin], (text) => writer.content(text))) !== null) {
+    const isCall = yield* readCalls();
+    if (!isCall) writer.content(begin);
+  }
+}
+
 export function literal(text: string): Constraint {
   return { kind: 'literal', text };
 }

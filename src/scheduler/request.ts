@@ -285,7 +285,7 @@ export class Request implements CachedSequence {
   }
 
   /** Whether what is changed in the logits of its next token depends on the tokens before. */
-  get hasEditsOfOutput(): boolean {
+  get editsDependOnOutput(): boolean {
     return this.#history?.dependsOnOutput ?? false;
   }
 

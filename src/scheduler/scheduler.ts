@@ -400,7 +400,7 @@ export class Scheduler {
     return step.sequences.some(({ requestId, sampling }) => {
       const request = this.#requests.get(requestId)!;
       // One of the pending tokens is the step's own.
-      return sampling !== null && request.hasEditsOfOutput && request.numPendingTokens > 1;
+      return sampling !== null && request.editsDependOnOutput && request.numPendingTokens > 1;
     });
   }
 

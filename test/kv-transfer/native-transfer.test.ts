@@ -1,11 +1,20 @@
 // Blocks go from one KV memory into another through the native threads, over each kind of link.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { loadNative } from '../../src/native/native.ts';
+import { loadNative, type NativeTransferEngine } from '../../src/native/native.ts';
+import type { KvCache, Ops, StepInputs } from '../../src/ops/ops.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { NCCL_EMULATOR } from '../helpers/emulator-files.ts';
 import { needsNative } from '../helpers/needs.ts';
-import { KINDS, type Kind, range, type Shape, transferNodes, wholeMemory } from '../helpers/transfer-node.ts';
+import {
+  KINDS,
+  type Kind,
+  range,
+  type Shape,
+  type TransferNode,
+  transferNodes,
+  wholeMemory,
+} from '../helpers/transfer-node.ts';
 import { until } from '../helpers/until.ts';
 import { openCpu } from '../ops/native-backends.ts';
 import { beginStep } from '../ops/steps.ts';
@@ -389,6 +398,15 @@ const IN_TWO_BLOCKS = {
   slotMapping: Int32Array.from({ length: 32 }, (_, i) => (i < 16 ? 2 : 1) * 16 + (i % 16)),
 } as const;
 
+/** A step of `ops` whose blocks go from `p` to the first two pieces of `d`, over shared memory, as transfer 7. */
+function beginSending(p: NativeTransferEngine, d: TransferNode, ops: Ops, cache: KvCache): StepInputs {
+  const groups = Uint8Array.of(0, 1);
+  d.engine.openReceive(7n, 0, Float64Array.of(0, 2 * cache.layerBlockBytes), 16, groups);
+  p.openSend(1, 2, groups);
+  p.grant(1, p.connect('shm', d.address('shm'), 1), 7n, 0);
+  return beginStep(ops, cache, 16, { ...IN_TWO_BLOCKS, sends: Int32Array.of(1, 0, 2, 2, 1) });
+}
+
 it('sends each layer once it is stored, in the blocks of its group alone', needsNative, async () => {
   const cpu = openCpu('portable', 1);
   // Of group 0 the last layer alone, in row 0; of group 1 the two before, in rows 0 and 1.
@@ -399,11 +417,7 @@ it('sends each layer once it is stored, in the blocks of its group alone', needs
   const options = { layerGroups, receiveBytes: 0, tcp: null, shm: false };
   const p = new (loadNative().TransferEngine)(wholeMemory(cpu.shareKvMemory(cache), 3), options, () => {});
   try {
-    const groups = Uint8Array.of(0, 1);
-    d.engine.openReceive(7n, 0, Float64Array.of(0, 2 * cache.layerBlockBytes), 16, groups);
-    p.openSend(1, 2, groups);
-    p.grant(1, p.connect('shm', d.address('shm'), 1), 7n, 0);
-    const step = beginStep(cpu, cache, 16, { ...IN_TWO_BLOCKS, sends: Int32Array.of(1, 0, 2, 2, 1) });
+    const step = beginSending(p, d, cpu, cache);
     for (const layer of [0, 1, 2]) {
       const rows = cpu.tensor(new Float32Array(16 * 8).fill(layer + 0.5), 16, 8, 'f32');
       cpu.storeKv(rows, rows, step, layer);
@@ -442,11 +456,7 @@ it('sends layers that share a row together, once the last of them is stored', ne
     isUp ||= events.some(({ type }) => type === 'linkUp');
   });
   try {
-    const groups = Uint8Array.of(0, 1);
-    d.engine.openReceive(7n, 0, Float64Array.of(0, 2 * cache.layerBlockBytes), 16, groups);
-    p.openSend(1, 2, groups);
-    p.grant(1, p.connect('shm', d.address('shm'), 1), 7n, 0);
-    const step = beginStep(cpu, cache, 16, { ...IN_TWO_BLOCKS, sends: Int32Array.of(1, 0, 2, 2, 1) });
+    const step = beginSending(p, d, cpu, cache);
     // What left too early would do so at once.
     await until(() => isUp);
     // Nothing leaves with layer 0: the row of layer 1 is full before its own.

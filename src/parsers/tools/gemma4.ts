@@ -4,7 +4,7 @@
 import type { Constraint } from '../../structured-output/constraint.ts';
 import type { FunctionTool } from '../answer-parts.ts';
 import type { Reading, TextReader } from '../text-reader.ts';
-import { jsonArguments, sequence, type ToolFormat } from '../tool-format.ts';
+import { jsonArguments, readAfterEach, sequence, type ToolFormat } from '../tool-format.ts';
 import { copyValue, jsonOfWord, type ValueSyntax } from '../value-syntax.ts';
 
 export const BEGIN = '<|tool_call>';
@@ -15,17 +15,15 @@ const CALL = 'call:';
 export const gemma4: ToolFormat = {
   tokens: [BEGIN, END, QUOTE],
   *read(reader, writer) {
-    while ((yield* reader.copyUntil([BEGIN], (text) => writer.content(text))) !== null) {
+    yield* readAfterEach(BEGIN, reader, writer, function* () {
       const name = yield* reader.attempt(() => readName(reader));
-      if (name === null) {
-        writer.content(BEGIN);
-        continue;
-      }
+      if (name === null) return false;
       writer.call(name);
       yield* copyValue(reader, (json) => writer.arguments(json), VALUES);
       yield* reader.advanceOverSpace();
       yield* reader.takeIf(END);
-    }
+      return true;
+    });
   },
   writing: {
     trigger: BEGIN,

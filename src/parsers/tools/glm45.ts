@@ -2,7 +2,7 @@
 
 import { ArgumentsWriter, taggedArguments } from '../argument-values.ts';
 import type { Reading, TextReader } from '../text-reader.ts';
-import { sequence, type ToolFormat } from '../tool-format.ts';
+import { readAfterEach, sequence, type ToolFormat } from '../tool-format.ts';
 
 const BEGIN = '<tool_call>';
 const END = '</tool_call>';
@@ -14,12 +14,9 @@ const VALUE_END = '</arg_value>';
 export const glm45: ToolFormat = {
   tokens: [BEGIN, END, KEY, KEY_END, VALUE, VALUE_END],
   *read(reader, writer, tools) {
-    while ((yield* reader.copyUntil([BEGIN], (text) => writer.content(text))) !== null) {
+    yield* readAfterEach(BEGIN, reader, writer, function* () {
       const name = yield* reader.attempt(() => readName(reader));
-      if (name === null) {
-        writer.content(BEGIN);
-        continue;
-      }
+      if (name === null) return false;
       writer.call(name);
       const values = new ArgumentsWriter(
         writer,
@@ -30,7 +27,8 @@ export const glm45: ToolFormat = {
       }
       values.end();
       yield* reader.takeIf(END);
-    }
+      return true;
+    });
   },
   writing: {
     trigger: BEGIN,

@@ -1,7 +1,7 @@
 // Hermes and Qwen: each call as JSON in <tool_call> tags.
 
 import { readJsonCall } from '../json-calls.ts';
-import { jsonCall, type ToolFormat } from '../tool-format.ts';
+import { jsonCall, readAfterEach, type ToolFormat } from '../tool-format.ts';
 
 const BEGIN = '<tool_call>';
 const END = '</tool_call>';
@@ -9,14 +9,13 @@ const END = '</tool_call>';
 export const hermes: ToolFormat = {
   tokens: [BEGIN, END],
   *read(reader, writer) {
-    while ((yield* reader.copyUntil([BEGIN], (text) => writer.content(text))) !== null) {
-      if (yield* readJsonCall(reader, writer)) {
-        yield* reader.advanceOverSpace();
-        yield* reader.takeIf(END);
-      } else {
-        writer.content(BEGIN);
-      }
-    }
+    yield* readAfterEach(BEGIN, reader, writer, function* () {
+      const isCall = yield* readJsonCall(reader, writer);
+      if (!isCall) return false;
+      yield* reader.advanceOverSpace();
+      yield* reader.takeIf(END);
+      return true;
+    });
   },
   writing: {
     trigger: BEGIN,

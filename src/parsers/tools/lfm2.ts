@@ -1,6 +1,6 @@
 // LFM2: lists of calls in the syntax of Python between tokens, and what is said around them.
 
-import { namesOf, type ToolFormat } from '../tool-format.ts';
+import { namesOf, readAfterEach, type ToolFormat } from '../tool-format.ts';
 import { pythonCall, readPythonList } from './pythonic.ts';
 
 const BEGIN = '<|tool_call_start|>';
@@ -10,14 +10,13 @@ export const lfm2: ToolFormat = {
   tokens: [BEGIN, END],
   *read(reader, writer, tools) {
     const names = namesOf(tools);
-    while ((yield* reader.copyUntil([BEGIN], (text) => writer.content(text))) !== null) {
-      if (yield* readPythonList(reader, writer, names)) {
-        yield* reader.advanceOverSpace();
-        yield* reader.takeIf(END);
-      } else {
-        writer.content(BEGIN);
-      }
-    }
+    yield* readAfterEach(BEGIN, reader, writer, function* () {
+      const isList = yield* readPythonList(reader, writer, names);
+      if (!isList) return false;
+      yield* reader.advanceOverSpace();
+      yield* reader.takeIf(END);
+      return true;
+    });
   },
   writing: { trigger: BEGIN, begin: `${BEGIN}[`, call: pythonCall, separator: ', ', end: `]${END}` },
 };

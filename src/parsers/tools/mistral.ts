@@ -4,7 +4,7 @@
 import type { AnswerWriter } from '../answer-writer.ts';
 import { copyJson, readJsonCalls } from '../json-calls.ts';
 import type { Reading, TextReader } from '../text-reader.ts';
-import { jsonArguments, jsonCall, sequence, type ToolFormat } from '../tool-format.ts';
+import { jsonArguments, jsonCall, readAfterEach, sequence, type ToolFormat } from '../tool-format.ts';
 
 const BEGIN = '[TOOL_CALLS]';
 const ARGS = '[ARGS]';
@@ -14,10 +14,9 @@ const reading: Pick<ToolFormat, 'tokens' | 'read' | 'idLength'> = {
   idLength: 9,
   tokens: [BEGIN, ARGS, CALL_ID],
   *read(reader, writer) {
-    while ((yield* reader.copyUntil([BEGIN], (text) => writer.content(text))) !== null) {
-      const isCall = (yield* readJsonCalls(reader, writer)) || (yield* readNamedCall(reader, writer));
-      if (!isCall) writer.content(BEGIN);
-    }
+    yield* readAfterEach(BEGIN, reader, writer, function* () {
+      return (yield* readJsonCalls(reader, writer)) || (yield* readNamedCall(reader, writer));
+    });
   },
 };
 
