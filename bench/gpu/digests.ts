@@ -94,13 +94,15 @@ function states(ops: Ops): void {
     const random = new Random(dim);
     const cols = heads * dim;
     const width = (taps - 1) * cols + heads * dim * dim;
-    const cache = ops.makeKvCache({ ...SHAPE, states: { layers: 1, slots: 2, width } });
+    const cache = ops.makeKvCache({ ...SHAPE, states: { layers: 2, slots: 2, width } });
     const vector = (length: number) => ops.makeVector(random.floats(length));
     const [weight, bias, rateBias] = [vector(taps * cols), vector(cols), vector(heads)];
     const convolution = { layer: 0, first: 0, weight, bias, activation: 'silu' } as const;
     const sizes = { keyHeads: heads, keyDim: dim, heads, valueDim: dim, isTiled: false };
     const rates = ops.makeVector(Float32Array.of(-0.1, -2));
     const rule = { layer: 0, first: (taps - 1) * cols, ...sizes, rates, rateBias };
+    const scanSizes = { groups: 1, stateDim: dim, heads, headDim: dim };
+    const scan = { ...scanSizes, layer: 1, first: 0, rates, stepBias: rateBias, skips: vector(heads) };
     for (const [rows, before] of [
       [ROWS / 2 - 1, 0],
       [1, ROWS / 2 - 1],
@@ -132,6 +134,8 @@ function states(ops: Ops): void {
         const [q, k] = [floats(cols), floats(cols, 1 / Math.sqrt(dim))];
         const tokens = { q, k, v, forgetting: floats(heads), writing: floats(heads) };
         print(`row-gatedDelta-${dim}-${rows}`, ops.read(ops.gatedDelta(tokens, step, rule)));
+        const scanned = { x: v, b: floats(dim, 1 / Math.sqrt(dim)), c: floats(dim), steps: floats(heads) };
+        print(`row-selectiveScan-${dim}-${rows}`, ops.read(ops.selectiveScan(scanned, step, scan)));
       });
     }
     cache.free();

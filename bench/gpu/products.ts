@@ -39,6 +39,9 @@ const DELTA = { keyHeads: 16, keyDim: 128, heads: 32, valueDim: 128, isTiled: fa
 const [KEY_COLS, VALUE_COLS, TAPS] = [16 * 128, 32 * 128, 4];
 const CHANNELS = 2 * KEY_COLS + VALUE_COLS;
 const KEPT_INPUTS = (TAPS - 1) * CHANNELS;
+/** As in Granite-4.0-H-Small. */
+const SCAN = { groups: 1, stateDim: 128, heads: 128, headDim: 64 };
+const SCAN_STATE = { heads: SCAN.heads, keyDim: SCAN.stateDim, valueDim: SCAN.headDim };
 /** Layers that take turns. */
 const STATE_LAYERS = 4;
 
@@ -169,13 +172,16 @@ function states(): void {
     const bytes = 64 * headStatesWidth(DELTA) * 8;
     report(measured('the delta rule of 64 tokens', bytes / decoding / 1e9, 'GB/s'));
     report(measured('the delta rule of a prompt of 2048', 1e6 * deltaRule(ops, 1, 2048), 'us'));
+    const scanBytes = 64 * headStatesWidth(SCAN_STATE) * 8;
+    report(measured('the scan of 64 tokens', scanBytes / selectiveScan(ops, 64, 1) / 1e9, 'GB/s'));
+    report(measured('the scan of a prompt of 2048', 1e6 * selectiveScan(ops, 1, 2048), 'us'));
   });
 }
 
 /** A step of sequences that go on. */
 function beginStateStep(ops: Ops, numSequences: number, queries: number): StepInputs {
   const rows = numSequences * queries;
-  const width = KEPT_INPUTS + headStatesWidth(DELTA);
+  const width = Math.max(KEPT_INPUTS + headStatesWidth(DELTA), headStatesWidth(SCAN_STATE));
   const cache = ops.makeKvCache({
     ...{ layers: 1, blocks: 1, blockSize: 4096, kvHeads: 1, headDim: 8, dtype: 'bf16' },
     states: { layers: STATE_LAYERS, slots: numSequences, width },
@@ -209,26 +215,49 @@ function convolution(ops: Ops, numSequences: number, queries: number): void {
   report(measured(`a convolution of ${rows} tokens`, bytes / seconds / 1e9, 'GB/s'));
 }
 
+/** Makes f32 activations of so many columns. */
+function maker(ops: Ops, rows: number) {
+  const random = new Random(3);
+  return (width: number, scale = 1) =>
+    ops.tensor(
+      random.floats(rows * width).map((x) => x * scale),
+      rows,
+      width,
+      'f32',
+    );
+}
+
 /** @returns seconds of one */
 function deltaRule(ops: Ops, numSequences: number, queries: number): number {
-  const rows = numSequences * queries;
   const step = beginStateStep(ops, numSequences, queries);
-  const random = new Random(3);
+  const random = new Random(4);
   const rates = ops.makeVector(random.floats(DELTA.heads).map((x) => -Math.abs(x)));
   const rateBias = ops.makeVector(random.floats(DELTA.heads));
   return ops.scope(() => {
-    const floats = (width: number, scale = 1) =>
-      ops.tensor(
-        random.floats(rows * width).map((x) => x * scale),
-        rows,
-        width,
-        'f32',
-      );
+    const floats = maker(ops, numSequences * queries);
     const [q, k, v] = [floats(KEY_COLS), floats(KEY_COLS, DELTA.keyDim ** -0.5), floats(VALUE_COLS)];
     const tokens = { q, k, v, forgetting: floats(DELTA.heads), writing: floats(DELTA.heads) };
     const rule = { ...DELTA, first: KEPT_INPUTS, rates, rateBias };
     return secondsOf(ops, (run) => {
       ops.gatedDelta(tokens, step, { ...rule, layer: run % STATE_LAYERS });
+    });
+  });
+}
+
+/** @returns seconds of one */
+function selectiveScan(ops: Ops, numSequences: number, queries: number): number {
+  const step = beginStateStep(ops, numSequences, queries);
+  const { groups, stateDim, heads, headDim } = SCAN;
+  const random = new Random(4);
+  const rates = ops.makeVector(random.floats(heads).map((x) => -Math.abs(x)));
+  const [stepBias, skips] = [ops.makeVector(random.floats(heads)), ops.makeVector(random.floats(heads))];
+  return ops.scope(() => {
+    const floats = maker(ops, numSequences * queries);
+    const [x, steps] = [floats(heads * headDim), floats(heads)];
+    const [b, c] = [floats(groups * stateDim, stateDim ** -0.5), floats(groups * stateDim)];
+    const scan = { ...SCAN, first: 0, rates, stepBias, skips };
+    return secondsOf(ops, (run) => {
+      ops.selectiveScan({ x, b, c, steps }, step, { ...scan, layer: run % STATE_LAYERS });
     });
   });
 }

@@ -466,15 +466,22 @@ constexpr bool canConvolve(int taps) { return taps - 1 <= kConvolvedRows; }
 inline Launch launchOf(const ConvolveParams& p) { return rowLaunch("svcConvolve", p.numTiles, p.channels); }
 
 /// Threads that share a column of a state, and columns of a block.
-constexpr int kDeltaThreads = 128, kColumnThreads = 4, kDeltaColumns = kDeltaThreads / kColumnThreads;
-constexpr int kDeltaMaxKeyDim = 256;
+constexpr int kStateThreads = 128, kColumnThreads = 4, kBlockColumns = kStateThreads / kColumnThreads;
+constexpr int kStateMaxKeyDim = 256;
 /// A head of a sequence, and some columns of its state: tokens come one after the other.
-inline Launch launchOf(const DeltaParams& p) {
-  const char* const kernel = p.keyDim <= 64 ? "svcGatedDelta64" : p.keyDim <= 128 ? "svcGatedDelta128" : "svcGatedDelta256";
-  return {kernel,
-          {static_cast<uint32_t>(p.numSequences), static_cast<uint32_t>(p.heads), static_cast<uint32_t>(ceilDiv(p.valueDim, kDeltaColumns))},
-          kDeltaThreads,
+inline Launch stateLaunch(const char* const (&kernels)[3], const HeadStateParams& p) {
+  return {kernels[p.keyDim <= 64 ? 0 : p.keyDim <= 128 ? 1 : 2],
+          {static_cast<uint32_t>(p.numSequences), static_cast<uint32_t>(p.numHeads), static_cast<uint32_t>(ceilDiv(p.valueDim, kBlockColumns))},
+          kStateThreads,
           0};
+}
+inline Launch launchOf(const DeltaParams& p) {
+  constexpr const char* kNames[] = {"svcGatedDelta64", "svcGatedDelta128", "svcGatedDelta256"};
+  return stateLaunch(kNames, p.heads);
+}
+inline Launch launchOf(const ScanParams& p) {
+  constexpr const char* kNames[] = {"svcSelectiveScan64", "svcSelectiveScan128", "svcSelectiveScan256"};
+  return stateLaunch(kNames, p.heads);
 }
 
 // ── heads ──

@@ -456,26 +456,41 @@ struct ConvolveParams {
   int32_t isSilu;
 };
 
-/// The gated delta rule, f32: q, k [rows, keyHeads * keyDim], v [rows, heads * valueDim], forgetting, writing [rows, heads] -> out as v. States are
-/// [heads, keyDim, valueDim].
+/// What the tokens of a step bring to the states of heads, f32: queries, keys [rows, keyHeads * keyDim], values [rows, numHeads * valueDim] -> out as
+/// values. States are [numHeads, keyDim, valueDim].
+struct HeadStateParams {
+  const float* queries;
+  int64_t queriesStride;
+  const float* keys;
+  int64_t keysStride;
+  const float* values;
+  int64_t valuesStride;
+  float* out;
+  int64_t outStride;
+  SequenceStates states;
+  int32_t keyHeads, keyDim, numHeads, valueDim, numSequences;
+  int32_t isTiled;  // whether heads of keys take turns
+};
+
+/// The gated delta rule: forgetting, writing [rows, numHeads].
 struct DeltaParams {
-  const float* q;
-  int64_t qStride;
-  const float* k;
-  int64_t kStride;
-  const float* v;
-  int64_t vStride;
+  HeadStateParams heads;
   const float* forgetting;
   int64_t forgettingStride;
   const float* writing;
   int64_t writingStride;
-  const float* rates;     // [heads], as rateBias
+  const float* rates;  // [numHeads], as rateBias
   const float* rateBias;
-  float* out;
-  int64_t outStride;
-  SequenceStates states;
-  int32_t keyHeads, keyDim, heads, valueDim, numSequences;
-  int32_t isTiled;  // whether heads of keys take turns
+};
+
+/// The selective scan, whose c are queries, b keys and x values: steps [rows, numHeads].
+struct ScanParams {
+  HeadStateParams heads;
+  const float* steps;
+  int64_t stepsStride;
+  const float* rates;  // [numHeads], as stepBias and skips
+  const float* stepBias;
+  const float* skips;
 };
 
 /// Rows of logits, each once; those of rows[i] have ids[starts[i]] up to ids[starts[i + 1] - 1].

@@ -90,7 +90,7 @@ SVC_EARLY_KERNEL(svcConvolve, ConvolveParams, kRowThreads) {
   if (sequence.kept != nullptr) channel.keep(sequence.rows, sequence.kept);
 }
 
-// ── the gated delta rule ──
+// ── states of heads ──
 
 /// log(1 + exp(x)): relative error below 1e-6.
 __device__ __forceinline__ float softplus(float x) {
@@ -105,64 +105,6 @@ __device__ __forceinline__ float softplus(float x) {
   p = fma(p, square, 1.0f);
   return (x < 0.0f ? 0.0f : x) + (w + w) * p;
 }
-
-/// What a token lets stay of a state, and how much of what it brings goes in.
-struct DeltaGates {
-  float decay, share;
-};
-
-constexpr int kDeltaTokens = 8;
-
-/// Tokens whose numbers are in shared memory together. Keys and queries have zeros behind them.
-template <int kKeys>
-struct DeltaTokens {
-  alignas(16) float keys[kDeltaTokens][kKeys];
-  alignas(16) float queries[kDeltaTokens][kKeys];
-  float values[kDeltaTokens][kDeltaColumns];
-};
-
-/// A head of a sequence.
-struct DeltaHead {
-  const DeltaParams& p;
-  StatefulSequence sequence;
-  int head;
-  float rate, rateBias;
-
-  __device__ __forceinline__ DeltaHead(const DeltaParams& p, int sequence, int head)
-      : p(p), sequence(p.states, sequence), head(head), rate(p.rates[head]), rateBias(p.rateBias[head]) {}
-
-  __device__ __forceinline__ int tokensFrom(int token) const {
-    const int left = sequence.rows - token;
-    return left < kDeltaTokens ? left : kDeltaTokens;
-  }
-
-  /// The tokens from `first` on, with values from `column` on; none past the last one.
-  template <int kKeys>
-  __device__ __forceinline__ void load(DeltaTokens<kKeys>& to, int first, int column) const {
-    const int count = tokensFrom(first), row = sequence.firstRow + first, ownColumn = head * p.valueDim + column;
-    const int keyColumn = (p.isTiled ? head % p.keyHeads : head / (p.heads / p.keyHeads)) * p.keyDim;
-    for (int i = thread(); i < count * kKeys; i += kDeltaThreads) {
-      const int token = i / kKeys, key = i % kKeys, bytes = key < p.keyDim ? 4 : 0, from = keyColumn + (bytes > 0 ? key : 0);
-      copyAsync<4>(&to.keys[token][key], p.k + (row + token) * p.kStride + from, bytes);
-      copyAsync<4>(&to.queries[token][key], p.q + (row + token) * p.qStride + from, bytes);
-    }
-    for (int i = thread(); i < count * kDeltaColumns; i += kDeltaThreads) {
-      const int token = i / kDeltaColumns, value = i % kDeltaColumns, bytes = column + value < p.valueDim ? 4 : 0;
-      copyAsync<4>(&to.values[token][value], p.v + (row + token) * p.vStride + ownColumn + (bytes > 0 ? value : 0), bytes);
-    }
-    commitCopies();
-  }
-
-  /// What the gates of token first + thread() are made of: loaded long before it is needed.
-  __device__ __forceinline__ DeltaGates before(int first) const {
-    if (thread() >= tokensFrom(first)) return {};
-    const int row = sequence.firstRow + first + thread();
-    return {p.forgetting[row * p.forgettingStride + head], p.writing[row * p.writingStride + head]};
-  }
-  __device__ __forceinline__ DeltaGates gates(const DeltaGates& before) const {
-    return {exponential(rate * softplus(before.decay + rateBias)), timesSigmoid(1.0f, before.share)};
-  }
-};
 
 /// What a thread has of a column of a state: fours of keys, each kColumnThreads fours behind the one before. The threads that share a column are 8 lanes
 /// apart, so that neighbours read the same keys, and neighbouring columns of the state.
@@ -205,34 +147,129 @@ struct StateColumn {
     }
   }
 
-  /// One token: what it reads of the state that it leaves.
-  __device__ __forceinline__ float advance(const float* ofKeys, const float* ofQueries, float value, DeltaGates gates) {
-    StateColumn keys, queries;
-    keys.take(ofKeys);
-    queries.take(ofQueries);
-    const float known = sumOf([&](int i, float sum) { return fma(keys.numbers[i], numbers[i], sum); });
-    const float change = (value - gates.decay * known) * gates.share;
+  /// What is read at `keys`.
+  __device__ __forceinline__ float at(const StateColumn& keys) const {
+    return sumOf([&](int i, float sum) { return fma(keys.numbers[i], numbers[i], sum); });
+  }
+  /// Lets a share of it stay, adds a change at `keys`, and returns what is read at `queries` then.
+  __device__ __forceinline__ float follow(float decay, const StateColumn& keys, float change, const StateColumn& queries) {
     return sumOf([&](int i, float sum) {
-      numbers[i] = fma(keys.numbers[i], change, gates.decay * numbers[i]);
+      numbers[i] = fma(keys.numbers[i], change, decay * numbers[i]);
       return fma(queries.numbers[i], numbers[i], sum);
     });
   }
 };
 
+/// What a token lets stay of a state, and how much of what it brings goes in.
+struct StateGates {
+  float decay, share;
+};
+
+// Rules by which the state of a head follows its tokens. `before` is what the gates of a row are made of: loaded long before they are needed.
+
+struct DeltaRule {
+  const DeltaParams& p;
+  int head;
+  float rate, rateBias;
+
+  __device__ __forceinline__ DeltaRule(const DeltaParams& p, int head) : p(p), head(head), rate(p.rates[head]), rateBias(p.rateBias[head]) {}
+
+  __device__ __forceinline__ StateGates before(int row) const {
+    return {p.forgetting[row * p.forgettingStride + head], p.writing[row * p.writingStride + head]};
+  }
+  __device__ __forceinline__ StateGates gates(const StateGates& before) const {
+    return {exponential(rate * softplus(before.decay + rateBias)), timesSigmoid(1.0f, before.share)};
+  }
+  /// One token: what it reads of the state that it leaves.
+  template <class State>
+  __device__ __forceinline__ float advance(State& state, const State& keys, const State& queries, float value, StateGates gates) const {
+    const float change = (value - gates.decay * state.at(keys)) * gates.share;
+    return state.follow(gates.decay, keys, change, queries);
+  }
+};
+
+struct ScanRule {
+  const ScanParams& p;
+  int head;
+  float rate, stepBias, skip;
+
+  __device__ __forceinline__ ScanRule(const ScanParams& p, int head)
+      : p(p), head(head), rate(p.rates[head]), stepBias(p.stepBias[head]), skip(p.skips[head]) {}
+
+  __device__ __forceinline__ StateGates before(int row) const { return {0.0f, p.steps[row * p.stepsStride + head]}; }
+  __device__ __forceinline__ StateGates gates(const StateGates& before) const {
+    const float time = softplus(before.share + stepBias);
+    return {exponential(rate * time), time};
+  }
+  template <class State>
+  __device__ __forceinline__ float advance(State& state, const State& keys, const State& queries, float value, StateGates gates) const {
+    return fma(skip, value, state.follow(gates.decay, keys, gates.share * value, queries));
+  }
+};
+
+constexpr int kStateTokens = 8;
+
+/// Tokens whose numbers are in shared memory together. Keys and queries have zeros behind them.
 template <int kKeys>
-__device__ __forceinline__ void gatedDelta(const DeltaParams& p) {
-  __shared__ DeltaTokens<kKeys> tokens[2];
-  __shared__ DeltaGates gates[kDeltaTokens];
+struct StateTokens {
+  alignas(16) float keys[kStateTokens][kKeys];
+  alignas(16) float queries[kStateTokens][kKeys];
+  float values[kStateTokens][kBlockColumns];
+};
+
+/// A head of a sequence.
+struct StateHead {
+  const HeadStateParams& p;
+  StatefulSequence sequence;
+  int head;
+
+  __device__ __forceinline__ StateHead(const HeadStateParams& p, int sequence, int head) : p(p), sequence(p.states, sequence), head(head) {}
+
+  __device__ __forceinline__ int tokensFrom(int token) const {
+    const int left = sequence.rows - token;
+    return left < kStateTokens ? left : kStateTokens;
+  }
+
+  /// The tokens from `first` on, with values from `column` on; none past the last one.
+  template <int kKeys>
+  __device__ __forceinline__ void load(StateTokens<kKeys>& to, int first, int column) const {
+    const int count = tokensFrom(first), row = sequence.firstRow + first, ownColumn = head * p.valueDim + column;
+    const int keyColumn = (p.isTiled ? head % p.keyHeads : head / (p.numHeads / p.keyHeads)) * p.keyDim;
+    for (int i = thread(); i < count * kKeys; i += kStateThreads) {
+      const int token = i / kKeys, key = i % kKeys, bytes = key < p.keyDim ? 4 : 0, from = keyColumn + (bytes > 0 ? key : 0);
+      copyAsync<4>(&to.keys[token][key], p.keys + (row + token) * p.keysStride + from, bytes);
+      copyAsync<4>(&to.queries[token][key], p.queries + (row + token) * p.queriesStride + from, bytes);
+    }
+    for (int i = thread(); i < count * kBlockColumns; i += kStateThreads) {
+      const int token = i / kBlockColumns, value = i % kBlockColumns, bytes = column + value < p.valueDim ? 4 : 0;
+      copyAsync<4>(&to.values[token][value], p.values + (row + token) * p.valuesStride + ownColumn + (bytes > 0 ? value : 0), bytes);
+    }
+    commitCopies();
+  }
+
+  /// Of token first + thread().
+  template <class Rule>
+  __device__ __forceinline__ StateGates before(const Rule& rule, int first) const {
+    return thread() < tokensFrom(first) ? rule.before(sequence.firstRow + first + thread()) : StateGates{};
+  }
+};
+
+template <int kKeys, class Rule, class Params>
+__device__ __forceinline__ void followTokens(const Params& params) {
+  __shared__ StateTokens<kKeys> tokens[2];
+  __shared__ StateGates gates[kStateTokens];
   using State = StateColumn<kKeys>;
-  const DeltaHead head(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
+  const HeadStateParams& p = params.heads;
+  const StateHead head(p, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
+  const Rule rule(params, head.head);
   const StatefulSequence& sequence = head.sequence;
   const int firstRow = sequence.firstRow, rows = sequence.rows;
   awaitBefore();
   if (rows == 0) return;
-  const int firstColumn = static_cast<int>(blockIdx.z) * kDeltaColumns, own = State::column(), column = firstColumn + own;
+  const int firstColumn = static_cast<int>(blockIdx.z) * kBlockColumns, own = State::column(), column = firstColumn + own;
   const bool isColumn = column < p.valueDim;
   head.load(tokens[0], 0, firstColumn);
-  DeltaGates next = head.before(0);
+  StateGates next = head.before(rule, 0);
   const auto eachPlace = [&](const auto& use) {
     int width = p.valueDim;
     State::each([&](int i, int key) {
@@ -252,21 +289,24 @@ __device__ __forceinline__ void gatedDelta(const DeltaParams& p) {
       if (key < p.keyDim) to[place] = state.numbers[i];
     });
   };
-  for (int first = 0; first < rows; first += kDeltaTokens) {
-    if (thread() < kDeltaTokens) gates[thread()] = head.gates(next);
-    const int after = first + kDeltaTokens, count = head.tokensFrom(first);
-    head.load(tokens[after / kDeltaTokens % 2], after, firstColumn);
-    next = head.before(after);
+  for (int first = 0; first < rows; first += kStateTokens) {
+    if (thread() < kStateTokens) gates[thread()] = rule.gates(next);
+    const int after = first + kStateTokens, count = head.tokensFrom(first);
+    head.load(tokens[after / kStateTokens % 2], after, firstColumn);
+    next = head.before(rule, after);
     waitForCopies<1>();
     __syncthreads();  // these tokens are there
-    const DeltaTokens<kKeys>& these = tokens[first / kDeltaTokens % 2];
+    const StateTokens<kKeys>& these = tokens[first / kStateTokens % 2];
     for (int i = 0; i < count;) {
       // Up to where the state is kept, too: to look after each token would take registers.
       int stop = count;
       sequence.eachSave([&](int tokens, float*) { stop = tokens > first + i && tokens < first + stop ? tokens - first : stop; });
 #pragma unroll 1
       for (; i < stop; ++i) {
-        const float read = state.advance(these.keys[i], these.queries[i], these.values[i][own], gates[i]);
+        State keys, queries;
+        keys.take(these.keys[i]);
+        queries.take(these.queries[i]);
+        const float read = rule.advance(state, keys, queries, these.values[i][own], gates[i]);
         if (isColumn && State::part() == 0) p.out[(firstRow + first + i) * p.outStride + int64_t{head.head} * p.valueDim + column] = read;
       }
       sequence.eachSave([&](int tokens, float* to) {
@@ -278,8 +318,12 @@ __device__ __forceinline__ void gatedDelta(const DeltaParams& p) {
   keep(sequence.kept);
 }
 
-SVC_EARLY_KERNEL(svcGatedDelta64, DeltaParams, kDeltaThreads) { gatedDelta<64>(p); }
-SVC_EARLY_KERNEL(svcGatedDelta128, DeltaParams, kDeltaThreads) { gatedDelta<128>(p); }
-SVC_EARLY_KERNEL(svcGatedDelta256, DeltaParams, kDeltaThreads) { gatedDelta<256>(p); }
+SVC_EARLY_KERNEL(svcGatedDelta64, DeltaParams, kStateThreads) { followTokens<64, DeltaRule>(p); }
+SVC_EARLY_KERNEL(svcGatedDelta128, DeltaParams, kStateThreads) { followTokens<128, DeltaRule>(p); }
+SVC_EARLY_KERNEL(svcGatedDelta256, DeltaParams, kStateThreads) { followTokens<256, DeltaRule>(p); }
+
+SVC_EARLY_KERNEL(svcSelectiveScan64, ScanParams, kStateThreads) { followTokens<64, ScanRule>(p); }
+SVC_EARLY_KERNEL(svcSelectiveScan128, ScanParams, kStateThreads) { followTokens<128, ScanRule>(p); }
+SVC_EARLY_KERNEL(svcSelectiveScan256, ScanParams, kStateThreads) { followTokens<256, ScanRule>(p); }
 
 }  // namespace svc::cuda

@@ -10,7 +10,17 @@ import { architectureGoldens, type GoldenModel, ownGoldens } from './golden-case
 import { ModelSession } from './model-session.ts';
 
 /** Some that differ most: the emulation is slow, and ops have tests of their own. */
-const NAMES = ['cohere2', 'gemma2', 'gpt2', 'llama-yarn', 'qwen3', 'qwen3-next', 'qwen3.5'];
+const NAMES = [
+  'cohere2',
+  'gemma2',
+  'gpt2',
+  'granite4',
+  'lfm2',
+  'llama-yarn',
+  'qwen3',
+  'qwen3-next',
+  'qwen3.5',
+];
 
 describeCuda('on a GPU', () => {
   const cuda = openCuda();

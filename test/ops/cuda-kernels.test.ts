@@ -117,7 +117,7 @@ describe('the CUDA kernels', needsCompiler, () => {
       ['a barrier after tokens were read', /^ +__syncthreads\(\); {2}\/\/ they have been read$/m],
       ['a wait for tokens that are copied', /^ +waitForCopies<1>\(\);$/m],
       ['a wait of a convolution for the kernel before it', /^ +awaitBefore\(\);\n(?= +const Channel)/m],
-      ['a wait of the delta rule for the kernel before it', /^ +awaitBefore\(\);\n(?= +if \(rows == 0\))/m],
+      ['a wait of states of heads for the kernel before it', /^ +awaitBefore\(\);\n(?= +if \(rows == 0\))/m],
     ],
   );
 });

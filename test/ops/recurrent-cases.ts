@@ -116,7 +116,6 @@ export function selectiveScan(groups: number, stateDim: number, heads: number, h
   };
 }
 
-/** Those that GPUs compute, too. */
 export const LAYERS: readonly Layer[] = [
   convolution(24, 4, 'silu', false),
   convolution(1100, 3, 'identity', true),
@@ -125,8 +124,9 @@ export const LAYERS: readonly Layer[] = [
   deltaRule(2, 16, 6, 24, true),
   deltaRule(1, 6, 3, 5),
   deltaRule(2, 128, 2, 128),
+  selectiveScan(1, 16, 4, 24),
+  selectiveScan(2, 128, 4, 64),
 ];
-export const SCANS: readonly Layer[] = [selectiveScan(1, 16, 4, 24), selectiveScan(2, 128, 4, 64)];
 
 /** Inputs of three sequences of up to 64 tokens: keys of such a length that no state grows without end. */
 function tokensOf({ widths }: Layer): readonly (readonly Float32Array[])[] {
@@ -200,8 +200,8 @@ export function whole(ops: Ops, layer: Layer): Float32Array {
 }
 
 /** That a state follows from the tokens alone. */
-export function describeStateLaws(ops: Ops, layers: readonly Layer[]): void {
-  it.each(layers)('$name has the same bits however a sequence is cut and batched', (layer) => {
+export function describeStateLaws(ops: Ops): void {
+  it.each(LAYERS)('$name has the same bits however a sequence is cut and batched', (layer) => {
     const expected = whole(ops, layer);
     for (let seed = 1; seed < 6; seed++) {
       const random = new Random(seed);
@@ -223,7 +223,7 @@ export function describeStateLaws(ops: Ops, layers: readonly Layer[]): void {
     }
   });
 
-  it.each(layers)(
+  it.each(LAYERS)(
     '$name goes on from states that were kept in the middle of a step, again and again',
     (layer) => {
       const expected = whole(ops, layer);
@@ -254,7 +254,7 @@ export function describeStateLaws(ops: Ops, layers: readonly Layer[]): void {
     },
   );
 
-  it.each(layers)(
+  it.each(LAYERS)(
     '$name goes on from a state that went through blocks of KV memory, in another slot',
     (layer) => {
       const cache = makeCache(ops, layer);
@@ -272,7 +272,7 @@ export function describeStateLaws(ops: Ops, layers: readonly Layer[]): void {
     },
   );
 
-  it.each(layers)('$name begins anew in a slot that another sequence had', (layer) => {
+  it.each(LAYERS)('$name begins anew in a slot that another sequence had', (layer) => {
     const cache = makeCache(ops, layer);
     compute(ops, layer, cache, [{ of: 1, from: 0, to: 40 }]);
     const [again] = compute(ops, layer, cache, [{ of: 0, from: 0, to: MOST_TOKENS, slot: 1 }]);
@@ -280,7 +280,7 @@ export function describeStateLaws(ops: Ops, layers: readonly Layer[]): void {
     cache.free();
   });
 
-  it.each(layers)(
+  it.each(LAYERS)(
     '$name computes a row without a slot, which fills a batch up, and keeps nothing of it',
     (layer) => {
       const cache = makeCache(ops, layer);
@@ -316,10 +316,10 @@ export function describeStateLaws(ops: Ops, layers: readonly Layer[]): void {
 }
 
 /** Against the definitions. */
-export function describeStateOps(ops: Ops, layers: readonly Layer[]): void {
+export function describeStateOps(ops: Ops): void {
   const reference = new ReferenceOps();
 
-  it.each(layers)('$name is what it is defined to be', (layer) => {
+  it.each(LAYERS)('$name is what it is defined to be', (layer) => {
     expectClose(whole(ops, layer), whole(reference, layer), { absolute: 2e-5, relative: 2e-5 });
   });
 

@@ -3,15 +3,13 @@
 import { afterAll, describe } from 'vitest';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { describeEachIsa, openCpu } from './native-backends.ts';
-import { describeStateLaws, describeStateOps, LAYERS, SCANS } from './recurrent-cases.ts';
+import { describeStateLaws, describeStateOps } from './recurrent-cases.ts';
 
-const ALL = [...LAYERS, ...SCANS];
-
-describe('states of the reference backend', () => describeStateLaws(new ReferenceOps(), ALL));
+describe('states of the reference backend', () => describeStateLaws(new ReferenceOps()));
 
 describeEachIsa('states', (isa) => {
   const cpu = openCpu(isa);
   afterAll(() => cpu.close());
-  describeStateLaws(cpu, ALL);
-  describeStateOps(cpu, ALL);
+  describeStateLaws(cpu);
+  describeStateOps(cpu);
 });

@@ -92,6 +92,7 @@ class CudaBackend final : public Backend {
   StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) override;
   StreamPosition convolve(const Step& step, const Convolution& how, Rows x, int64_t channels, Rows out) override;
   StreamPosition gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) override;
+  StreamPosition selectiveScan(const Step& step, const SelectiveScan& scan, const ScanTokens& tokens, Rows out) override;
 
   // row_ops.cc
   StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
@@ -147,7 +148,6 @@ class CudaBackend final : public Backend {
   double forkJoinSeconds(int64_t repeats) override;
 
   // not_there.cc: each throws NotAvailable
-  StreamPosition selectiveScan(const Step& step, const SelectiveScan& scan, const ScanTokens& tokens, Rows out) override;
   void openPackedEntry(const std::string& path, const std::string& key) override;
   const Weight& loadPacked(const std::string& name) override;
   void closePackedEntry() override {}

@@ -18,8 +18,5 @@ bool CudaBackend::savePackedEntry(const std::string&, const std::string&, const 
                                   const std::function<bool()>&) const {
   refuse("a cache of packed weights is");
 }
-StreamPosition CudaBackend::selectiveScan(const Step&, const SelectiveScan&, const ScanTokens&, Rows) {
-  refuse("selective scans (Mamba) are");
-}
 
 }  // namespace svc::cuda

@@ -18,6 +18,10 @@ Format formatOf(DType dtype) { return dtype == DType::Bf16 ? Format::Bf16 : Form
   throw NotAvailable(what + " are not available yet with --device cuda: use --device cpu");
 }
 
+void expectKeysOf(int keyDim) {
+  if (keyDim > kStateMaxKeyDim) refuse("states for keys of " + std::to_string(keyDim) + " numbers");
+}
+
 }  // namespace
 
 StreamPosition CudaBackend::gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) {
@@ -63,12 +67,21 @@ StreamPosition CudaBackend::convolve(const Step& step, const Convolution& how, R
 }
 
 StreamPosition CudaBackend::gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) {
-  if (rule.keyDim > kDeltaMaxKeyDim) refuse("states for keys of " + std::to_string(rule.keyDim) + " numbers");
+  expectKeysOf(rule.keyDim);
   const auto& [q, k, v, forgetting, writing] = tokens;
-  const DeltaParams params{floats(q), q.stride, floats(k), k.stride, floats(v), v.stride, floats(forgetting), forgetting.stride,
-                           floats(writing), writing.stride, numbersOf(rule.rates), numbersOf(rule.rateBias), floats(out), out.stride,
-                           statesAt(step, rule.place), rule.keyHeads, rule.keyDim, rule.heads, rule.valueDim, step->sequences(),
-                           rule.isTiled ? 1 : 0};
+  const DeltaParams params{{floats(q), q.stride, floats(k), k.stride, floats(v), v.stride, floats(out), out.stride, statesAt(step, rule.place),
+                            rule.keyHeads, rule.keyDim, rule.heads, rule.valueDim, step->sequences(), rule.isTiled ? 1 : 0},
+                           floats(forgetting), forgetting.stride, floats(writing), writing.stride, numbersOf(rule.rates),
+                           numbersOf(rule.rateBias)};
+  return run(launchOf(params), params);
+}
+
+StreamPosition CudaBackend::selectiveScan(const Step& step, const SelectiveScan& scan, const ScanTokens& tokens, Rows out) {
+  expectKeysOf(scan.stateDim);
+  const auto& [x, b, c, steps] = tokens;
+  const ScanParams params{{floats(c), c.stride, floats(b), b.stride, floats(x), x.stride, floats(out), out.stride, statesAt(step, scan.place),
+                           scan.groups, scan.stateDim, scan.heads, scan.headDim, step->sequences(), 0},
+                          floats(steps), steps.stride, numbersOf(scan.rates), numbersOf(scan.stepBias), numbersOf(scan.skips)};
   return run(launchOf(params), params);
 }
 

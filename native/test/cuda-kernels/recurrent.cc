@@ -127,72 +127,121 @@ void checkConvolve(const Kernels& kernels, int channels, int taps, bool isSilu) 
 }
 
 /// Sizes of the delta rule, and numbers of kTokens tokens.
-struct Delta {
+/// What tokens bring to states of heads.
+struct HeadTokens {
   int keyHeads, keyDim, heads, valueDim;
   bool isTiled;
   int64_t keyCols = int64_t{keyHeads} * keyDim, cols = int64_t{heads} * valueDim;
   Floats q = Numbers(7).floats(kTokens * keyCols), k = Numbers(8).floats(kTokens * keyCols, 1 / std::sqrt(static_cast<float>(keyDim)));
-  Floats v = Numbers(9).floats(kTokens * cols), forgetting = Numbers(10).floats(kTokens * heads, 3), writing = Numbers(11).floats(kTokens * heads, 3);
+  Floats v = Numbers(9).floats(kTokens * cols), opening = Numbers(10).floats(kTokens * heads, 3), writing = Numbers(11).floats(kTokens * heads, 3);
   Floats rates = Numbers(12).floats(heads), rateBias = Numbers(13).floats(heads);
 
-  Delta(int keyHeads, int keyDim, int heads, int valueDim, bool isTiled = false)
+  HeadTokens(int keyHeads, int keyDim, int heads, int valueDim, bool isTiled)
       : keyHeads(keyHeads), keyDim(keyDim), heads(heads), valueDim(valueDim), isTiled(isTiled) {
     for (float& rate : rates) rate = -std::abs(rate);
   }
   int64_t width() const { return keyDim * cols; }
 
-  Floats compute(const Kernels& kernels, const std::vector<Part>& parts, Floats& states) const {
+  /// `rule` makes the arguments of those of all heads, of `opening` and of `writing`.
+  template <class MakeRule>
+  Floats compute(const Kernels& kernels, const std::vector<Part>& parts, Floats& states, const MakeRule& rule) const {
     const Batch batch(parts);
     Floats qs = rowsOf(q, keyCols, parts), ks = rowsOf(k, keyCols, parts), vs = rowsOf(v, cols, parts), out(vs.size());
-    Floats forgettings = rowsOf(forgetting, heads, parts), writings = rowsOf(writing, heads, parts);
-    const DeltaParams p{qs.data(), keyCols, ks.data(), keyCols, vs.data(), cols, forgettings.data(), heads, writings.data(), heads,
-                        rates.data(), rateBias.data(), out.data(), cols, batch.states(states, width()),
-                        keyHeads, keyDim, heads, valueDim, batch.sequences(), isTiled};
-    Later laterQ(qs), laterK(ks), laterV(vs), laterForgetting(forgettings), laterWriting(writings);
-    auto write = [&] { laterQ(), laterK(), laterV(), laterForgetting(), laterWriting(); };
+    Floats openings = rowsOf(opening, heads, parts), writings = rowsOf(writing, heads, parts);
+    const HeadStateParams p{qs.data(), keyCols, ks.data(), keyCols, vs.data(), cols, out.data(), cols, batch.states(states, width()),
+                            keyHeads, keyDim, heads, valueDim, batch.sequences(), isTiled};
+    Later laterQ(qs), laterK(ks), laterV(vs), laterOpening(openings), laterWriting(writings);
+    auto write = [&] { laterQ(), laterK(), laterV(), laterOpening(), laterWriting(); };
     kernels.after(write);
-    kernels.run(launchOf(p), p);
+    const auto params = rule(p, openings.data(), writings.data());
+    kernels.run(launchOf(params), params);
     return out;
+  }
+
+  /// Of a head of a token.
+  const float* key(int token, int head) const { return &k[token * keyCols + keyColumn(head)]; }
+  const float* query(int token, int head) const { return &q[token * keyCols + keyColumn(head)]; }
+  const float* value(int token, int head) const { return &v[token * cols + head * valueDim]; }
+  int keyColumn(int head) const { return (isTiled ? head % keyHeads : head * keyHeads / heads) * keyDim; }
+  double time(int token, int head) const { return std::log1p(std::exp(double{opening[token * heads + head]} + rateBias[head])); }
+};
+
+struct Delta : HeadTokens {
+  static constexpr const char* kName = "svcGatedDelta";
+
+  Delta(int keyHeads, int keyDim, int heads, int valueDim, bool isTiled = false) : HeadTokens(keyHeads, keyDim, heads, valueDim, isTiled) {}
+
+  Floats compute(const Kernels& kernels, const std::vector<Part>& parts, Floats& states) const {
+    return HeadTokens::compute(kernels, parts, states, [&](const HeadStateParams& p, const float* forgettings, const float* writings) {
+      return DeltaParams{p, forgettings, heads, writings, heads, rates.data(), rateBias.data()};
+    });
   }
 
   /// One head of a token by its definition: what it reads of `state` [keyDim, valueDim], which it changes.
   std::vector<double> advance(std::vector<double>& state, int token, int head) const {
-    const int keyColumn = (isTiled ? head % keyHeads : head * keyHeads / heads) * keyDim;
-    const float* const key = &k[token * keyCols + keyColumn];
-    const float* const query = &q[token * keyCols + keyColumn];
-    const double decay = std::exp(rates[head] * std::log1p(std::exp(double{forgetting[token * heads + head]} + rateBias[head])));
-    const double share = sigmoid(writing[token * heads + head]);
+    const double decay = std::exp(rates[head] * time(token, head)), share = sigmoid(writing[token * heads + head]);
     std::vector<double> out(valueDim);
     for (int column = 0; column < valueDim; ++column) {
       double known = 0;
-      for (int i = 0; i < keyDim; ++i) known += decay * key[i] * state[i * valueDim + column];
-      const double change = (v[token * cols + head * valueDim + column] - known) * share;
+      for (int i = 0; i < keyDim; ++i) known += decay * key(token, head)[i] * state[i * valueDim + column];
+      const double change = (value(token, head)[column] - known) * share;
       for (int i = 0; i < keyDim; ++i) {
         double& number = state[i * valueDim + column];
-        number = decay * number + key[i] * change;
-        out[column] += query[i] * number;
+        number = decay * number + key(token, head)[i] * change;
+        out[column] += query(token, head)[i] * number;
       }
     }
     return out;
   }
 };
 
-void checkDelta(const Kernels& kernels, const Delta& delta) {
-  const auto compute = [&](const std::vector<Part>& parts, Floats& states) { return delta.compute(kernels, parts, states); };
-  const Outcome whole = outcomeOf(kCuts[0], delta.width(), delta.cols, compute);
-  report("svcGatedDelta", whole.rows);
-  report("svcGatedDelta", whole.kept);
-  for (int head = 0; head < delta.heads; ++head) {
-    std::vector<double> state(delta.keyDim * delta.valueDim);
-    for (int token = 0; token < kTokens; ++token) {
-      const std::vector<double> expected = delta.advance(state, token, head);
-      const float* const got = &whole.rows[token * delta.cols + head * delta.valueDim];
-      for (int i = 0; i < delta.valueDim; ++i) expectNear(got[i], expected[i], 2e-5, "svcGatedDelta");
+struct Scan : HeadTokens {
+  static constexpr const char* kName = "svcSelectiveScan";
+
+  Scan(int groups, int stateDim, int heads, int headDim) : HeadTokens(groups, stateDim, heads, headDim, false) {}
+
+  Floats compute(const Kernels& kernels, const std::vector<Part>& parts, Floats& states) const {
+    return HeadTokens::compute(kernels, parts, states, [&](const HeadStateParams& p, const float* steps, const float*) {
+      return ScanParams{p, steps, heads, rates.data(), rateBias.data(), skips.data()};
+    });
+  }
+
+  std::vector<double> advance(std::vector<double>& state, int token, int head) const {
+    const double decay = std::exp(rates[head] * time(token, head));
+    std::vector<double> out(valueDim);
+    for (int column = 0; column < valueDim; ++column) {
+      const double x = value(token, head)[column];
+      out[column] = skips[head] * x;
+      for (int i = 0; i < keyDim; ++i) {
+        double& number = state[i * valueDim + column];
+        number = decay * number + key(token, head)[i] * time(token, head) * x;
+        out[column] += query(token, head)[i] * number;
+      }
     }
-    for (size_t i = 0; i < state.size(); ++i) expectNear(whole.kept[head * state.size() + i], state[i], 2e-5, "svcGatedDelta: what is kept");
+    return out;
+  }
+
+  Floats skips = Numbers(14).floats(heads);
+};
+
+template <class Rule>
+void checkHeads(const Kernels& kernels, const Rule& rule) {
+  const std::string name = Rule::kName;
+  const auto compute = [&](const std::vector<Part>& parts, Floats& states) { return rule.compute(kernels, parts, states); };
+  const Outcome whole = outcomeOf(kCuts[0], rule.width(), rule.cols, compute);
+  report(name, whole.rows);
+  report(name, whole.kept);
+  for (int head = 0; head < rule.heads; ++head) {
+    std::vector<double> state(rule.keyDim * rule.valueDim);
+    for (int token = 0; token < kTokens; ++token) {
+      const std::vector<double> expected = rule.advance(state, token, head);
+      const float* const got = &whole.rows[token * rule.cols + head * rule.valueDim];
+      for (int i = 0; i < rule.valueDim; ++i) expectNear(got[i], expected[i], 2e-5, name);
+    }
+    for (size_t i = 0; i < state.size(); ++i) expectNear(whole.kept[head * state.size() + i], state[i], 2e-5, name + ": what is kept");
   }
   for (size_t i = 1; i < kCuts.size(); ++i) {
-    expect(outcomeOf(kCuts[i], delta.width(), delta.cols, compute) == whole, "svcGatedDelta: other bytes of a sequence in parts");
+    expect(outcomeOf(kCuts[i], rule.width(), rule.cols, compute) == whole, name + ": other bytes of a sequence in parts");
   }
 }
 
@@ -203,10 +252,13 @@ void checkRecurrent(const Kernels& kernels) {
   checkConvolve(kernels, 300, 4, true);
   checkConvolve(kernels, 7, 1, false);
   checkConvolve(kernels, 5, kConvolvedRows + 1, false);
-  checkDelta(kernels, {2, 16, 4, 24});
-  checkDelta(kernels, {2, 16, 6, 24, true});
-  checkDelta(kernels, {1, 100, 2, 40});
-  checkDelta(kernels, {1, 129, 1, 5});
+  checkHeads(kernels, Delta(2, 16, 4, 24));
+  checkHeads(kernels, Delta(2, 16, 6, 24, true));
+  checkHeads(kernels, Delta(1, 100, 2, 40));
+  checkHeads(kernels, Delta(1, 129, 1, 5));
+  checkHeads(kernels, Scan(1, 16, 4, 24));
+  checkHeads(kernels, Scan(2, 128, 4, 40));
+  checkHeads(kernels, Scan(1, 130, 1, 5));
 }
 
 }  // namespace svc::cuda
