@@ -199,7 +199,7 @@ function products(ops: Ops): void {
 }
 
 function attention(ops: Ops): void {
-  for (const headDim of [64, 128, 256]) {
+  for (const headDim of [64, 128, 256, 512]) {
     const heads: Heads = { headDim, kvHeads: 1, group: 2, blockSize: 16, window: null };
     const sizes = [
       { context: 300, queries: 1 },

@@ -22,6 +22,7 @@ const HEADS: readonly Heads[] = [
   { headDim: 128, kvHeads: 1, group: 4, blockSize: 16, window: null },
   { headDim: 128, kvHeads: 1, group: 2, blockSize: 32, window: 100, softcap: 30, hasSinks: true },
   { headDim: 256, kvHeads: 1, group: 2, blockSize: 16, window: null },
+  { headDim: 512, kvHeads: 1, group: 8, blockSize: 16, window: null },
 ];
 
 const { values } = parseArgs({ options: { 'most-rows': { type: 'string', default: '2048' } } });

@@ -34,6 +34,12 @@ const WEIGHTS: readonly Weight[] = [
 ];
 const SQUARE_GOAL = 600;
 
+/** As in Llama-3.1-8B, and in the layers of Gemma 4 31B that see everything. */
+const ATTENTION = [
+  { what: 'attention', heads: 32, kvHeads: 8, headDim: 128 },
+  { what: 'attention of heads of 512', heads: 32, kvHeads: 4, headDim: 512 },
+] as const;
+
 /** Of a layer that keeps states, as in Qwen3-Next: its delta rule and its convolution. */
 const DELTA = { keyHeads: 16, keyDim: 128, heads: 32, valueDim: 128, isTiled: false };
 const [KEY_COLS, VALUE_COLS, TAPS] = [16 * 128, 32 * 128, 4];
@@ -47,7 +53,7 @@ const STATE_LAYERS = 4;
 
 calls();
 for (const weight of WEIGHTS) products(weight);
-attention();
+for (const heads of ATTENTION) attention(heads);
 states();
 
 /** Each kind of op on a GPU of its own, so that its memory is free afterwards. */
@@ -122,9 +128,9 @@ function productFigure(name: string, numbers: number, rows: number, seconds: num
   return measured(name, flops / 1e12, 'TFLOP/s', { note, goal: rows === 4096 ? SQUARE_GOAL : null });
 }
 
-/** 64 sequences of 1024 tokens, one token each; and one prompt of 2048. Heads as in Llama-3.1-8B. */
-function attention(): void {
-  const [heads, kvHeads, headDim, blockSize] = [32, 8, 128, 16];
+/** 64 sequences of 1024 tokens, one token each; and one prompt of 2048. */
+function attention({ what, heads, kvHeads, headDim }: (typeof ATTENTION)[number]): void {
+  const blockSize = 16;
   withGpu((ops) => {
     for (const { contexts, queries } of [
       { contexts: new Array<number>(64).fill(1024), queries: 1 },
@@ -153,10 +159,10 @@ function attention(): void {
         const seconds = secondsOf(ops, (run) => ops.attention(q, step, { ...options, layer: run % layers }));
         if (queries === 1) {
           const bytes = contexts.length * contexts[0]! * kvHeads * headDim * 4;
-          report(measured('attention of 64 tokens, 1024 before each', bytes / seconds / 1e9, 'GB/s'));
+          report(measured(`${what} of 64 tokens, 1024 before each`, bytes / seconds / 1e9, 'GB/s'));
         } else {
           const flops = (queries * (queries + 1) * heads * headDim * 4) / 2;
-          report(measured('attention of a prompt of 2048', flops / seconds / 1e12, 'TFLOP/s'));
+          report(measured(`${what} of a prompt of 2048`, flops / seconds / 1e12, 'TFLOP/s'));
         }
       });
     }

@@ -7,7 +7,8 @@
 
 namespace svc::cuda {
 
-/// Heads of kWidth numbers, kept as kForm. A block adds up valueWidth(kWidth) columns of the values: those of 256 would not fit in registers.
+/// Heads of kWidth numbers, kept as kForm. A block adds up valueWidth(kWidth) columns of the values: those of 256 would not fit in registers, and 512 only
+/// where warps share them.
 /// kSharing warps share 16 rows: each multiplies some of the keys, weighs the scores of all, and adds up some of the columns. The grid says
 /// what a block takes, or a schedule.
 template <int kWidth, KvForm kForm, int kSharing, bool kIsScheduled>
@@ -16,11 +17,14 @@ struct Attention {
   static constexpr int kStages = attentionStages(kWidth);
   static constexpr int kValueWidth = valueWidth(kWidth);
   static constexpr bool kIsCut = kValueWidth < kWidth;
+  static constexpr bool kSharesPlace = sharesPlace(kWidth);
+  static constexpr int kTileNumbers = kKvTile * (kWidth + (kSharesPlace ? 0 : kValueWidth));
   static constexpr int kColumns = kValueWidth / kSharing / 8, kKeys = kKvTile / 8;  // matrices of 8
   static constexpr int kOwnKeys = kKeys / kSharing;
   static constexpr bool kSharesTotals = kSharing == 1;  // all in registers would be too many
   static constexpr bool kHoldsQueries = holdsQueries(kRows, kWidth);  // in registers
   static_assert(kThreads == kRows / 16 * kSharing * kWarp && sizeof(KvPlace) == kKvPlaceBytes);
+  static_assert(!kSharesPlace || (kSharing > 1 && kStages == 1 && kValueWidth == kWidth));
 
   struct alignas(16) Quad {
     float of[4];
@@ -72,11 +76,11 @@ struct Attention {
 
   // Shared memory, in this order. Addresses that are constants take no registers.
   __device__ static uint16_t* keysOf(int tileIndex) {
-    return reinterpret_cast<uint16_t*>(dynamicShared()) + tileIndex % kStages * kKvTile * (kWidth + kValueWidth);
+    return reinterpret_cast<uint16_t*>(dynamicShared()) + tileIndex % kStages * kTileNumbers;
   }
-  __device__ static uint16_t* valuesOf(int tileIndex) { return keysOf(tileIndex) + kKvTile * kWidth; }
+  __device__ static uint16_t* valuesOf(int tileIndex) { return keysOf(tileIndex) + (kSharesPlace ? 0 : kKvTile * kWidth); }
   __device__ static KvPlace* placesOf(int tileIndex) {
-    return reinterpret_cast<KvPlace*>(keysOf(0) + kStages * kKvTile * (kWidth + kValueWidth)) + tileIndex % 2 * kKvTile;
+    return reinterpret_cast<KvPlace*>(keysOf(0) + kStages * kTileNumbers) + tileIndex % 2 * kKvTile;
   }
   /// Those that are held pass through the place of the second tile, which is loaded once the first one is there.
   __device__ static uint16_t* queries(int begin) {
@@ -148,7 +152,7 @@ struct Attention {
 #pragma unroll
       for (int i = 0; i < kStages; ++i) {
         loadKeys(begin + i, end);
-        loadValues(begin + i, end);
+        if constexpr (!kSharesPlace) loadValues(begin + i, end);
       }
     }
   }
@@ -207,7 +211,7 @@ struct Attention {
   template <int kLoaded, bool kHasKeys, bool kHasValues>
   __device__ void load(int tileIndex) {
     constexpr int kPieces = kLoaded / 8, kTokens = kThreads / kPieces;  // of which the threads take a piece each
-    constexpr int kBatch = kWidth == 256 ? 1 : kKvTile / kTokens;  // heads of 256 have no registers left
+    constexpr int kBatch = kWidth >= 256 ? 1 : kKvTile / kTokens;  // wide heads have no registers left
     const int piece = thread() % kPieces, valuesBehind = p.kv.kvHeads * p.kv.blockSize;
     const KvPlace* const places = placesOf(tileIndex) + thread() / kPieces;
     const auto copy = [&](uint16_t* to, const KvPlace& place, int at, int column) {
@@ -240,6 +244,7 @@ struct Attention {
 
   __device__ void attendTile(int tileIndex, int end) {
     if constexpr (kHoldsQueries) attendWhole(tileIndex, end);
+    else if constexpr (kSharesPlace) attendInOnePlace(tileIndex, end);
     else attendInTurns(tileIndex, end);
   }
 
@@ -277,6 +282,27 @@ struct Attention {
     multiplyValues(valuesOf(tileIndex));
     __syncthreads();  // the values have been read
     loadValues(tileIndex + kStages, end);
+  }
+
+  /// Values are loaded in the place of their keys, and the next keys in that of the values.
+  __device__ void attendInOnePlace(int tileIndex, int end) {
+    waitForCopies<0>();
+    expandTile<kWidth, kForm>(keysOf(tileIndex));
+    __syncthreads();  // the keys are there
+    const int block = blockOf(tileIndex + 2);
+    score(tileIndex);
+    shareScores();
+    __syncthreads();  // they have been read, and the scores are there
+    loadValues(tileIndex, end);
+    takeScores();
+    weigh();
+    waitForCopies<0>();
+    expandTile<kValueWidth, kForm>(valuesOf(tileIndex));
+    __syncthreads();  // the values are there, and the places of this tile have been read
+    findPlaces(tileIndex + 2, block);
+    multiplyValues(valuesOf(tileIndex));
+    __syncthreads();  // the values are read, and the places are there
+    loadKeys(tileIndex + 1, end);
   }
 
   __device__ void score(int tileIndex) {
@@ -478,6 +504,7 @@ SVC_EARLY_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attentio
 SVC_EARLY_KERNEL(svcFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, false>::compute(p); }
 SVC_EARLY_KERNEL(svcFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, false>::compute(p); }
 SVC_EARLY_KERNEL(svcFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention512, AttentionParams, kAttentionThreads) { Attention<512, KvForm::Bf16, kFewSharing, false>::compute(p); }
 
 SVC_EARLY_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, true>::compute(p); }
 SVC_EARLY_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, true>::compute(p); }
@@ -486,6 +513,7 @@ SVC_EARLY_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) {
 SVC_EARLY_KERNEL(svcScheduledFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, true>::compute(p); }
 SVC_EARLY_KERNEL(svcScheduledFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, true>::compute(p); }
 SVC_EARLY_KERNEL(svcScheduledFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention512, AttentionParams, kAttentionThreads) { Attention<512, KvForm::Bf16, kFewSharing, true>::compute(p); }
 
 SVC_EARLY_KERNEL(svcFp8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, 1, false>::compute(p); }
 SVC_EARLY_KERNEL(svcFp8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, 1, false>::compute(p); }
@@ -494,6 +522,7 @@ SVC_EARLY_KERNEL(svcFp8Attention256, AttentionParams, kAttentionThreads) { Atten
 SVC_EARLY_KERNEL(svcFp8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, kFewSharing, false>::compute(p); }
 SVC_EARLY_KERNEL(svcFp8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, kFewSharing, false>::compute(p); }
 SVC_EARLY_KERNEL(svcFp8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8FewAttention512, AttentionParams, kAttentionThreads) { Attention<512, KvForm::Fp8, kFewSharing, false>::compute(p); }
 
 SVC_EARLY_KERNEL(svcInt8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, 1, false>::compute(p); }
 SVC_EARLY_KERNEL(svcInt8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, 1, false>::compute(p); }
@@ -502,6 +531,7 @@ SVC_EARLY_KERNEL(svcInt8Attention256, AttentionParams, kAttentionThreads) { Atte
 SVC_EARLY_KERNEL(svcInt8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, kFewSharing, false>::compute(p); }
 SVC_EARLY_KERNEL(svcInt8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, kFewSharing, false>::compute(p); }
 SVC_EARLY_KERNEL(svcInt8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8FewAttention512, AttentionParams, kAttentionThreads) { Attention<512, KvForm::Int8, kFewSharing, false>::compute(p); }
 
 SVC_EARLY_KERNEL(svcAttentionCombine, AttentionParams, kCombineThreads) {
   const int token = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y), sequence = sequenceOf(p, token);

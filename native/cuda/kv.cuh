@@ -19,7 +19,7 @@ struct KvPlace {
   __device__ KvPlace(const KvRow& kv, int64_t block, int kind, int head, int offset) {
     const int vectorBytes = kv.headDim * numberBytes(kv.form), kinds = kv.keysAreValues ? 1 : 2;
     const int vectors = kinds * kv.kvHeads * kv.blockSize, vector = ((kinds - 1) * kind * kv.kvHeads + head) * kv.blockSize + offset;
-    char* const first = kv.data + block * vectors * (vectorBytes + (kv.form == KvForm::Int8 ? 4 : 0));
+    char* const first = kv.data + block * kv.blockBytes;
     numbers = first + int64_t{vector} * vectorBytes;
     scale = reinterpret_cast<float*>(first + int64_t{vectors} * vectorBytes) + vector;
   }

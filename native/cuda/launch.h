@@ -298,26 +298,29 @@ inline Launch launchOf(const ExpertsSumParams& p) { return rowLaunch("svcExperts
 constexpr int kKvTile = 64;
 constexpr int kKvChunk = 256;
 
-constexpr int kAttentionMaxHeadDim = 256;
-/// Columns that the kernel for heads of headDim computes with.
-constexpr int attentionWidth(int headDim) { return headDim <= 64 ? 64 : headDim <= 128 ? 128 : 256; }
+constexpr int kAttentionMaxHeadDim = 512;
+/// Columns that the kernel for heads of headDim computes with, and which of them it is.
+constexpr int kAttentionWidths[] = {64, 128, 256, 512};
+constexpr int attentionKernel(int headDim) { return headDim <= 64 ? 0 : headDim <= 128 ? 1 : headDim <= 256 ? 2 : 3; }
+constexpr int attentionWidth(int headDim) { return kAttentionWidths[attentionKernel(headDim)]; }
 /// Columns of values that a block of threads takes.
-constexpr int valueWidth(int width) { return width < 128 ? width : 128; }
-/// Rows of a block with many: a row is one head of one token, and a warp takes 16.
-constexpr int manyRows(int width) { return width == 256 ? 32 : 64; }
+constexpr int valueWidth(int width) { return width == 256 ? 128 : width; }
 /// Rows of a block with few, and the warps that share them: one alone would be busy for longer than its keys and values take to come.
 constexpr int kFewRows = 16, kFewSharing = 4;
+/// Rows of a block with many: a row is one head of one token, and a warp takes 16. Of the widest heads there is room for few alone.
+constexpr int manyRows(int width) { return width == 512 ? kFewRows : width == 256 ? 32 : 64; }
 inline bool canAttend(int headDim, int group) {
   return headDim % 8 == 0 && headDim <= kAttentionMaxHeadDim && group <= manyRows(attentionWidth(headDim));
 }
 
-/// A warp for each head of q, k and v, of at most kAttentionMaxHeadDim numbers.
+/// A warp for each head of q, k and v.
+constexpr int kPreparedMaxHeadDim = 256;
 constexpr int kHeadsPerBlock = kRowThreads / 32;
 inline Launch launchOf(const PrepareHeadsParams& p) {
   constexpr const char* kNames[] = {"svcPrepareHeads64", "svcPrepareHeads128", "svcPrepareHeads256"};
   const KvRow& kv = p.store.kv;
   const int blocks = ceilDiv(p.rope.heads + 2 * kv.kvHeads, kHeadsPerBlock);
-  return {kNames[attentionWidth(kv.headDim) / 128], {static_cast<uint32_t>(p.store.rows), static_cast<uint32_t>(blocks), 1}, kRowThreads, 0};
+  return {kNames[attentionKernel(kv.headDim)], {static_cast<uint32_t>(p.store.rows), static_cast<uint32_t>(blocks), 1}, kRowThreads, 0};
 }
 
 /// How the sequences of a step are cut: the same for all layers of one head size with as many heads a KV head.
@@ -346,6 +349,8 @@ constexpr int attentionThreads(int rows) { return rows / 16 * (rows == kFewRows 
 constexpr int kAttentionThreads = 128;
 /// Tiles of keys and values that are in shared memory at a time.
 constexpr int attentionStages(int width) { return width < 256 ? 2 : 1; }
+/// Whether values come to the place of their keys once these are multiplied: there is no room for both.
+constexpr bool sharesPlace(int width) { return width > 256; }
 /// Sums of a thread in shared memory, and one float more: threads begin in different banks.
 constexpr int sumStride(int valueWidth) { return valueWidth / 2 + 1; }
 /// Where a token's key is: an address, and that of its scale.
@@ -354,34 +359,41 @@ constexpr int kKvPlaceBytes = 16;
 constexpr bool holdsQueries(int rows, int width) { return rows != kFewRows && width < 256; }
 constexpr uint32_t attentionSharedBytes(int width, int rows) {
   const int queries = holdsQueries(rows, width) ? 0 : rows * width * 2;
-  const int kv = attentionStages(width) * kKvTile * (width + valueWidth(width)) * 2, places = 2 * kKvTile * kKvPlaceBytes;
+  const int columns = width + (sharesPlace(width) ? 0 : valueWidth(width));
+  const int kv = attentionStages(width) * kKvTile * columns * 2, places = 2 * kKvTile * kKvPlaceBytes;
   const int numbers = rows == kFewRows ? kFewRows * kKvTile : attentionThreads(rows) * sumStride(valueWidth(width));
   return static_cast<uint32_t>(kv + queries + places + numbers * 4);
 }
 static_assert(attentionSharedBytes(128, manyRows(128)) <= kLeastSharedLimit);
+static_assert(attentionSharedBytes(512, kFewRows) <= kLeastSharedLimit);
+/// Works of each tile: for every KV head, and for columns of its values.
+constexpr int attentionParts(int kvHeads, int headDim) {
+  return kvHeads * (attentionWidth(headDim) / valueWidth(attentionWidth(headDim)));
+}
 inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
-  constexpr const char* kNames[][2][3] = {{{"svcAttention64", "svcAttention128", "svcAttention256"},
-                                           {"svcFewAttention64", "svcFewAttention128", "svcFewAttention256"}},
-                                          {{"svcFp8Attention64", "svcFp8Attention128", "svcFp8Attention256"},
-                                           {"svcFp8FewAttention64", "svcFp8FewAttention128", "svcFp8FewAttention256"}},
-                                          {{"svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256"},
-                                           {"svcInt8FewAttention64", "svcInt8FewAttention128", "svcInt8FewAttention256"}}};
-  const int width = attentionWidth(p.kv.headDim), parts = width / valueWidth(width);
-  return {kNames[static_cast<int>(p.kv.form) - static_cast<int>(KvForm::Bf16)][plan.rows == kFewRows ? 1 : 0][width / 128],
-          {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(p.kv.kvHeads * parts),
+  constexpr const char* kNames[][2][4] = {
+      {{"svcAttention64", "svcAttention128", "svcAttention256", nullptr},
+       {"svcFewAttention64", "svcFewAttention128", "svcFewAttention256", "svcFewAttention512"}},
+      {{"svcFp8Attention64", "svcFp8Attention128", "svcFp8Attention256", nullptr},
+       {"svcFp8FewAttention64", "svcFp8FewAttention128", "svcFp8FewAttention256", "svcFp8FewAttention512"}},
+      {{"svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256", nullptr},
+       {"svcInt8FewAttention64", "svcInt8FewAttention128", "svcInt8FewAttention256", "svcInt8FewAttention512"}}};
+  const int width = attentionWidth(p.kv.headDim), form = static_cast<int>(p.kv.form) - static_cast<int>(KvForm::Bf16);
+  return {kNames[form][plan.rows == kFewRows ? 1 : 0][attentionKernel(p.kv.headDim)],
+          {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(attentionParts(p.kv.kvHeads, p.kv.headDim)),
            p.partials == nullptr ? 1u : static_cast<uint32_t>(p.maxChunks)},
           static_cast<uint32_t>(attentionThreads(plan.rows)),
           attentionSharedBytes(width, plan.rows)};
 }
 /// Of a schedule with so many works at most.
 inline Launch scheduledLaunch(const AttentionParams& p, const AttentionPlan& plan, int works) {
-  constexpr const char* kNames[][3] = {{"svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256"},
-                                       {"svcScheduledFewAttention64", "svcScheduledFewAttention128", "svcScheduledFewAttention256"}};
-  const int width = attentionWidth(p.kv.headDim);
-  return {kNames[plan.rows == kFewRows ? 1 : 0][width / 128],
+  constexpr const char* kNames[][4] = {
+      {"svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256", nullptr},
+      {"svcScheduledFewAttention64", "svcScheduledFewAttention128", "svcScheduledFewAttention256", "svcScheduledFewAttention512"}};
+  return {kNames[plan.rows == kFewRows ? 1 : 0][attentionKernel(p.kv.headDim)],
           {static_cast<uint32_t>(works), 1, 1},
           static_cast<uint32_t>(attentionThreads(plan.rows)),
-          attentionSharedBytes(width, plan.rows)};
+          attentionSharedBytes(attentionWidth(p.kv.headDim), plan.rows)};
 }
 /// Of f32: a block a head of a token.
 inline Launch f32Launch(const AttentionParams& p) {
@@ -393,10 +405,6 @@ inline Launch f32Launch(const AttentionParams& p) {
 constexpr int kCombineThreads = 128;
 /// With so many cuts at most.
 inline Launch mergeLaunch(int blocks) { return {"svcAttentionMerge", {static_cast<uint32_t>(blocks), 1, 1}, kCombineThreads, 0}; }
-/// Works of each tile: for every KV head, and for columns of its values.
-constexpr int attentionParts(int kvHeads, int headDim) {
-  return kvHeads * (attentionWidth(headDim) / valueWidth(attentionWidth(headDim)));
-}
 /// Floats of a state of AttentionParams::partials where works are scheduled.
 constexpr int stateSize(const AttentionPlan& plan, int headDim) { return plan.rows * (valueWidth(attentionWidth(headDim)) + 2); }
 /// Blocks that a multiprocessor has room for: more threads would need registers that it does not have.

@@ -91,10 +91,11 @@ struct RopeParams {
 /// How keys and values are kept: the values of svc::KvFormat.
 enum class KvForm : int32_t { F32 = 0, Bf16 = 1, Fp8 = 2, Int8 = 3 };
 
-/// One row of KV memory: [blocks][keys, values][kvHeads][blockSize][headDim] numbers. A block of Int8 has its scales behind them, f32
-/// [keys, values][kvHeads][blockSize]. headDim is a multiple of 8, but of F32.
+/// What a layer has of KV memory: [blocks][keys, values][kvHeads][blockSize][headDim] numbers, blocks `blockBytes` apart. A block of Int8 has its scales
+/// behind them, f32 [keys, values][kvHeads][blockSize]. headDim is a multiple of 8, but of F32.
 struct KvRow {
   char* data;
+  int64_t blockBytes;
   int32_t blockSize, kvHeads, headDim;
   int32_t keysAreValues;  // and only keys are there
   KvForm form;

@@ -1,11 +1,10 @@
 // What a configuration asks of a model that cannot serve it: found before a weight is read.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import { ConfigError, NotAvailableError } from '../errors.ts';
+import { ConfigError } from '../errors.ts';
 import { allLayers, divideLayers, type LayerRange } from '../models/layer-range.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { ofKind } from '../models/recurrent-layers.ts';
-import type { Ops } from '../ops/ops.ts';
 
 /**
  * @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters; where
@@ -17,14 +16,6 @@ export function expectPossible(config: EngineConfig, model: ModelConfig): void {
   expectStages(config, model);
   if (config.kvTransfer !== null) expectTransfer(config, model);
   if (model.recurrent !== null && config.speculative !== null) refuseGuesses();
-}
-
-/** @throws NotAvailableError where a model cannot be computed on this kind of device: found before its weights are read. */
-export function expectServedOn(backend: Ops['backend'], { layerHeads }: ModelConfig): void {
-  if (backend !== 'cuda' || layerHeads === null) return;
-  throw new NotAvailableError(
-    'models whose layers differ in their heads of keys and values (Gemma 4) are not available yet with --device cuda: use --device cpu',
-  );
 }
 
 /** A state cannot go back where a guess was wrong. */

@@ -16,7 +16,7 @@ import { once } from '../util/once.ts';
 import { compatibilityOf, describe, describeStages } from './describe-engine.ts';
 import { FOR_WEIGHTS, forKvCache, withMemoryFor } from './device-memory.ts';
 import type { EngineInfo, Executor } from './executor.ts';
-import { expectPossible, expectServedOn } from './expect-possible.ts';
+import { expectPossible } from './expect-possible.ts';
 import { overcommitNotice } from './kv-budget.ts';
 import { takeKvMemory } from './kv-memory.ts';
 import { KvPlan } from './kv-plan.ts';
@@ -85,7 +85,6 @@ async function loadOn(
   const onWarning = once(tell);
   if (warning !== null) onWarning(warning);
   const ops = stages.at(-1)!;
-  expectServedOn(ops.backend, readModelConfig(source, config));
   const plan = new KvPlan(config, stages);
   const draftSource = draftOps && openDraftSource(config, source);
   const places = stages.map((stage) => ({

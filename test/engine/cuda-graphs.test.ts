@@ -98,11 +98,14 @@ describe('decode steps on the CUDA backend', needsCudaEmulator, () => {
     expect(recorded.replays).toBeGreaterThan(recorded.count);
   });
 
-  it('have the same bytes where layers keep states', async () => {
-    const hybrid = { modelPath: goldenFolder('qwen3-next') };
+  it.each([
+    ['keep states', 'qwen3-next'],
+    ['have heads of their own', 'gemma4'],
+  ])('have the same bytes where layers %s', async (_, golden) => {
+    const model = { modelPath: goldenFolder(golden) };
     const [expected, { answers, recorded }] = [
-      await serve({ ...hybrid, enforceEager: true }),
-      await serve(hybrid),
+      await serve({ ...model, enforceEager: true }),
+      await serve(model),
     ];
     expect(answers).toEqual(expected.answers);
     expect(recorded.replays).toBeGreaterThan(recorded.count);

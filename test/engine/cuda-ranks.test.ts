@@ -65,6 +65,7 @@ describe('a model on several GPUs', needsSeveralGpus, () => {
     ['LlamaForCausalLM', { attention: { backend: 'FLASHINFER', isForPrefill: true } }],
     ['DeepseekV3ForCausalLM', {}],
     ['goldens/gemma2', {}],
+    ['goldens/gemma4-moe', {}],
     ['goldens/mixtral', {}],
     ['goldens/qwen3-next', {}],
     ['goldens/gpt-oss-mxfp4', { dtype: 'auto' }],

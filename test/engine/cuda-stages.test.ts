@@ -52,7 +52,7 @@ const REQUESTS = Array.from({ length: 4 }, (_, id) =>
 const ARRIVALS = [0, 0, 1, 3];
 
 /** Of each way to put layers together one; all of them are computed in stages on the processor. */
-const GOLDENS = ['gemma2', 'mixtral', 'olmo2'];
+const GOLDENS = ['gemma2', 'gemma4', 'mixtral', 'olmo2'];
 
 describe('a model in stages on several GPUs', needsSeveralGpus, () => {
   it.each(architectureGoldens().filter(({ name }) => GOLDENS.includes(name)))(

@@ -27,8 +27,8 @@ const ARCHITECTURES = ['Qwen3ForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3For
 describe('a model on the CUDA backend', needsCudaEmulator, () => {
   let folder: string;
   const modelOf = (architecture: string) => join(folder, architecture);
-  /** Layers of which some keep states. */
-  const hybrid = { modelPath: goldenFolder('qwen3-next') };
+  const goldens = ['qwen3-next', 'granite4', 'gemma4', 'gemma4-small'];
+  const pathOf = (name: string) => (goldens.includes(name) ? goldenFolder(name) : modelOf(name));
   beforeAll(() => {
     folder = mkdtempSync(join(os.tmpdir(), 'svc-cuda-'));
     for (const architecture of ['LlamaForCausalLM', ...ARCHITECTURES]) {
@@ -73,10 +73,10 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     for (const core of [cuda, reference]) core.close();
   });
 
-  it.each(['LlamaForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3ForCausalLM', 'Qwen3NextForCausalLM'])(
+  it.each(['LlamaForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3ForCausalLM', ...goldens])(
     'gives a request the same bytes alone, beside others that come and go, and in chunks: %s',
-    async (architecture) => {
-      const model = architecture === 'Qwen3NextForCausalLM' ? hybrid : { modelPath: modelOf(architecture) };
+    async (name) => {
+      const model = { modelPath: pathOf(name) };
       const alone = await start('cuda', { ...model, enablePrefixCaching: false });
       const chunked = await start('cuda', { ...model, maxNumBatchedTokens: 9, maxNumSeqs: 4 });
       const crowded = await start('cuda', model);
@@ -194,7 +194,7 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
 
     it('computes the largest steps of layers that keep states', async () => {
       const [before, share] = [freeBytes(), 0.63];
-      const core = await startWith(share, hybrid);
+      const core = await startWith(share, { modelPath: goldenFolder('qwen3-next') });
       const { vocabSize } = core.executor.info;
       const requests = [90, 3, 1].map((length, id) => request(id, length, 1, null, vocabSize));
       expect(generate(core, requests).size).toBe(3);

@@ -1,48 +1,58 @@
-// Prompts of a model some of whose layers see a window go from GPU to GPU, over emulated ones: also where its layers are in stages.
+// Prompts of models some of whose layers see a window, or have heads of their own, go from GPU to GPU, over emulated ones: also where layers are in stages.
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { KvEngine } from '../helpers/kv-engine.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { writeWindowedModel } from '../helpers/tiny-models.ts';
+import { writeHeadsModel, writeWindowedModel } from '../helpers/tiny-models.ts';
 
-const folder = temporaryFolders()();
-beforeAll(() => writeWindowedModel(folder, 20));
+const newFolder = temporaryFolders();
+const [windowed, withHeads] = [newFolder(), newFolder()];
+beforeAll(() => {
+  writeWindowedModel(windowed, 20);
+  writeHeadsModel(withHeads);
+});
 beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '2'));
 afterAll(() => void vi.unstubAllEnvs());
 
 const ON_GPU = { device: 'cuda', dtype: 'bfloat16', maxNumBatchedTokens: 40 } as const;
 /** Longer than the window, which is one block and a part of another. */
 const PROMPTS = [90, 33, 50].map((length, text) =>
-  Array.from({ length }, (_, index) => (index * 13 + text * 7) % 256),
+  Array.from({ length }, (_, index) => 3 + ((index * 13 + text * 7) % 93)),
 );
 
 describe.each(['cuda-ipc', 'nccl'] as const)('prompts of layers in groups over %s', (transport) => {
   it.each([
-    [1, 1],
-    [2, 1],
-    [1, 2],
-  ])('go from %i stages to %i', needsCudaEmulators, async (ofP, ofD) => {
-    const whole = await KvEngine.start(folder, 'kv_producer', ON_GPU);
-    const [p, d] = await Promise.all([
-      KvEngine.start(folder, 'kv_producer', { ...ON_GPU, pipelineParallelSize: ofP }, { transport }),
-      KvEngine.start(folder, 'kv_consumer', { ...ON_GPU, pipelineParallelSize: ofD }, { transport }),
-    ]);
-    try {
-      for (const prompt of PROMPTS) {
-        const expected = await whole.answer('alone', prompt, 4);
-        const id = makeRequestId(p.address, d.address);
-        expect(await p.answer(id, prompt, 1)).toEqual(expected.slice(0, 1));
-        expect(await d.answer(id, prompt, 4)).toEqual(expected);
+    { what: 'windows', folder: windowed, ofP: 1, ofD: 1 },
+    { what: 'windows', folder: windowed, ofP: 2, ofD: 1 },
+    { what: 'windows', folder: windowed, ofP: 1, ofD: 2 },
+    { what: 'heads', folder: withHeads, ofP: 1, ofD: 1 },
+    { what: 'heads', folder: withHeads, ofP: 2, ofD: 2 },
+  ])(
+    'with $what of their own go from $ofP stages to $ofD',
+    needsCudaEmulators,
+    async ({ folder, ofP, ofD }) => {
+      const whole = await KvEngine.start(folder, 'kv_producer', ON_GPU);
+      const [p, d] = await Promise.all([
+        KvEngine.start(folder, 'kv_producer', { ...ON_GPU, pipelineParallelSize: ofP }, { transport }),
+        KvEngine.start(folder, 'kv_consumer', { ...ON_GPU, pipelineParallelSize: ofD }, { transport }),
+      ]);
+      try {
+        for (const prompt of PROMPTS) {
+          const expected = await whole.answer('alone', prompt, 4);
+          const id = makeRequestId(p.address, d.address);
+          expect(await p.answer(id, prompt, 1)).toEqual(expected.slice(0, 1));
+          expect(await d.answer(id, prompt, 4)).toEqual(expected);
+        }
+        const { loadedTokens, recomputed, bytes } = d.stats.receive;
+        expect(loadedTokens).toBe(PROMPTS.reduce((sum, { length }) => sum + length - 1, 0));
+        expect(Object.values(recomputed).every((count) => count === 0)).toBe(true);
+        // D may have the last bytes before they are counted.
+        await expect.poll(() => p.stats.send.bytesOver[transport]).toBe(bytes);
+      } finally {
+        await Promise.all([p.close(), d.close(), whole.close()]);
       }
-      const { loadedTokens, recomputed, bytes } = d.stats.receive;
-      expect(loadedTokens).toBe(PROMPTS.reduce((sum, { length }) => sum + length - 1, 0));
-      expect(Object.values(recomputed).every((count) => count === 0)).toBe(true);
-      // D may have the last bytes before they are counted.
-      await expect.poll(() => p.stats.send.bytesOver[transport]).toBe(bytes);
-    } finally {
-      await Promise.all([p.close(), d.close(), whole.close()]);
-    }
-  });
+    },
+  );
 });

@@ -13,6 +13,9 @@ import { ModelSession } from './model-session.ts';
 const NAMES = [
   'cohere2',
   'gemma2',
+  'gemma4',
+  'gemma4-moe',
+  'gemma4-small',
   'gpt2',
   'granite4',
   'lfm2',

@@ -104,6 +104,19 @@ describe('the CUDA kernels', needsCompiler, () => {
       ['a barrier before a tile is multiplied', /^ +__syncthreads\(\); {2}\/\/ all of this one is there.*$/m],
       ['a barrier after keys were multiplied', /^ +__syncthreads\(\); {2}\/\/ the keys have been read$/m],
       ['a wait for a tile that is copied', /^ +waitForCopies<0>\(\);$/m],
+      ['a barrier before wide keys are multiplied', /^ +__syncthreads\(\); {2}\/\/ the keys are there$/m],
+      [
+        'a barrier after wide keys were multiplied',
+        /^ +__syncthreads\(\); {2}\/\/ they have been read, and the scores.*$/m,
+      ],
+      [
+        'a barrier before wide values are multiplied',
+        /^ +__syncthreads\(\); {2}\/\/ the values are there, and the places.*$/m,
+      ],
+      [
+        'a barrier after wide values were multiplied',
+        /^ +__syncthreads\(\); {2}\/\/ the values are read, and the places.*$/m,
+      ],
       ['a wait for the kernel before it', /^ +awaitBefore\(\); {2}\/\/ what the host has sent.*$/m],
       ['a wait for the states of chunks', /^ {2}awaitBefore\(\);$/m],
     ],

@@ -11,13 +11,31 @@ namespace svc::cuda {
 namespace {
 
 void expectServed(const KvCacheShape& shape) {
-  const auto refuse = [](const std::string& what) {
-    throw NotAvailable(what + " not available yet with --device cuda: use --device cpu");
-  };
-  if (!shape.layerHeads.empty()) refuse("layers whose heads of keys and values differ are");
-  const bool isKnown = shape.format == KvFormat::F32 ||
-                       (shape.keysAreValues ? canAttendLatent(shape.headDim) : canAttend(shape.headDim, 1));
-  if (!isKnown) refuse("heads of " + std::to_string(shape.headDim) + " numbers are");
+  for (int layer = 0; layer < shape.layers.count(); ++layer) {
+    const int headDim = shape.headsOf(layer).dim;
+    const bool isKnown = shape.format == KvFormat::F32 || (shape.keysAreValues ? canAttendLatent(headDim) : canAttend(headDim, 1));
+    if (!isKnown) {
+      throw NotAvailable("heads of " + std::to_string(headDim) + " numbers are not available yet with --device cuda: use --device cpu");
+    }
+  }
+}
+
+size_t layerBytes(const KvCacheShape& shape, int layer) {
+  const KvHeads heads = shape.headsOf(layer);
+  const size_t vectorBytes = heads.dim * elementBytes(shape.format) + (shape.format == KvFormat::Int8 ? sizeof(float) : 0);
+  return (shape.keysAreValues ? 1 : 2) * shape.blockSize * heads.count * vectorBytes;
+}
+
+/// What lies in a row of a block: a token by itself, and scales of int8 behind all numbers. Where layers have heads of their own it may be several of them, and
+/// nobody cuts it.
+LayerBlockShape layerBlockOf(const KvCacheShape& shape, size_t rowBytes) {
+  const auto tokens = static_cast<uint32_t>(shape.blockSize);
+  if (!shape.layerHeads.empty()) return {1, tokens, tokens, {rowBytes}};
+  const size_t kinds = shape.keysAreValues ? 1 : 2;
+  LayerBlockShape layerBlock{static_cast<uint32_t>(shape.kvHeads), tokens, 1, {}};
+  layerBlock.tileBytes.assign(kinds, shape.headDim * elementBytes(shape.format));
+  if (shape.format == KvFormat::Int8) layerBlock.tileBytes.insert(layerBlock.tileBytes.end(), kinds, sizeof(float));
+  return layerBlock;
 }
 
 /// From the first number of the first row to the last one of the last row.
@@ -28,6 +46,14 @@ size_t extentBytes(const Rows& x, int64_t cols, DType dtype) {
 DeviceAddress addressOf(const Rows& x) { return reinterpret_cast<DeviceAddress>(x.data); }
 
 }  // namespace
+
+KvRow DeviceKvCache::row(int layer) const {
+  const KvHeads heads = shape.headsOf(layer);
+  const LayerPlace& place = shape.layers.of[static_cast<size_t>(layer)];
+  const DeviceAddress first = address + place.row * layerBlockBytes * shape.blocks + place.part * layerBytes(shape, layer);
+  return {reinterpret_cast<char*>(first), static_cast<int64_t>(layerBlockBytes), shape.blockSize, heads.count, heads.dim, shape.keysAreValues ? 1 : 0,
+          static_cast<KvForm>(shape.format)};
+}
 
 CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, const CudaOptions& options, RankSeat seat)
     : options_(options),
@@ -78,22 +104,21 @@ const Vector& CudaBackend::makeVector(std::vector<float> values) {
 
 const KvCache& CudaBackend::makeKvCache(const KvCacheShape& shape, bool isShared) {
   expectServed(shape);
-  const size_t vectorBytes = shape.headDim * elementBytes(shape.format) + (shape.format == KvFormat::Int8 ? sizeof(float) : 0);
-  const size_t kinds = shape.keysAreValues ? 1 : 2, layerBlockBytes = kinds * shape.blockSize * shape.kvHeads * vectorBytes;
-  // A token lies by itself; scales of int8 follow all numbers.
-  LayerBlockShape layerBlock{static_cast<uint32_t>(shape.kvHeads), static_cast<uint32_t>(shape.blockSize), 1, {}};
-  layerBlock.tileBytes.assign(kinds, shape.headDim * elementBytes(shape.format));
-  if (shape.format == KvFormat::Int8) layerBlock.tileBytes.insert(layerBlock.tileBytes.end(), kinds, sizeof(float));
-  const size_t bytes = layerBlockBytes * shape.blocks * shape.layers.rows;
+  size_t rowBytes = 0;
+  for (int layer = 0; layer < shape.layers.count(); ++layer) {
+    rowBytes = std::max(rowBytes, layerBytes(shape, layer) * shape.layers.of[static_cast<size_t>(layer)].parts);
+  }
+  LayerBlockShape layerBlock = layerBlockOf(shape, rowBytes);
+  const size_t bytes = rowBytes * shape.blocks * shape.layers.rows;
   DeviceMemory states = clearedMemory(sizeof(float) * shape.states.numbers());
   if (isShared) {
     auto memory = std::make_shared<TransferMemory>(driver_, kernelsPath_, options_.ordinal, bytes);
     return caches_.emplace_back(
-        DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {nullptr, memory}}, memory->address(), DeviceMemory(), std::move(states)});
+        DeviceKvCache{{shape, rowBytes, std::move(layerBlock), {nullptr, memory}}, memory->address(), DeviceMemory(), std::move(states)});
   }
   DeviceMemory memory = clearedMemory(bytes);
   const DeviceAddress address = memory.address();
-  return caches_.emplace_back(DeviceKvCache{{shape, layerBlockBytes, std::move(layerBlock), {}}, address, std::move(memory), std::move(states)});
+  return caches_.emplace_back(DeviceKvCache{{shape, rowBytes, std::move(layerBlock), {}}, address, std::move(memory), std::move(states)});
 }
 
 DeviceMemory CudaBackend::clearedMemory(size_t bytes) {

@@ -42,6 +42,9 @@ struct DeviceKvCache : KvCache {
   DeviceMemory own;
   /// [layer][slot][width] f32.
   DeviceMemory states;
+
+  /// What a layer has of the memory.
+  KvRow row(int layer) const;
 };
 
 struct DeviceExperts : Experts {
@@ -165,16 +168,23 @@ class CudaBackend final : public Backend {
     Slice<AttentionTile> stateTiles;
     int maxQuery, maxContext, maxBlocks;
   };
-  /// How the step's rows are cut for attention with `group` query heads a KV head: the tiles in `tileMemory_`.
+  /// How the step's rows are cut for layers with such heads, of which queries have `group` for each of keys and values.
   struct Tiles {
-    AttentionPlan plan;
+    KvHeads heads;
     int group;
+    /// Of the step that needed it last.
+    uint64_t step = 0;
+    AttentionPlan plan{};
     /// The last ones, which have few rows where others have many.
-    int few;
+    int few = 0;
+    /// Often those that the next step has too.
+    std::vector<AttentionTile> sent = {};
+    DeviceMemory memory = {};
   };
   /// How the chunks of a step are shared for layers that see alike.
   struct DeviceSchedule {
-    int kvHeads, headDim, group, window;
+    KvHeads heads;
+    int group, window;
     bool isBidirectional;
     /// Of the step that needed it last.
     uint64_t step = 0;
@@ -240,7 +250,8 @@ class CudaBackend final : public Backend {
   /// Whole, or in chunks and their combination where there are `partials`.
   void attend(const AttentionParams& params, const AttentionPlan& plan);
   void attendMixed(AttentionParams params, const Tiles& tiles);
-  const Tiles& tilesFor(const StepInputs& step, int group);
+  const Tiles& tilesFor(const StepInputs& step, KvHeads heads, int group);
+  void sendTiles(Tiles& tiles, const StepInputs& step);
   const DeviceSchedule& scheduleFor(const StepInputs& step, const AttentionOptions& options, const Tiles& tiles);
   void sendSchedule(DeviceSchedule& schedule, const StepInputs& step, const Tiles& tiles);
   /// Sends a parcel to memory that it has each time.
@@ -288,14 +299,12 @@ class CudaBackend final : public Backend {
   PinnedMemory fault_;
   Staging staging_;
   std::deque<Sampled> sampled_;
-  /// Of the arrays of each step, and of its tiles: ops of steps alike have the same arguments.
-  DeviceMemory stepMemory_, tileMemory_;
+  /// Of the arrays of each step: ops of steps alike have the same arguments.
+  DeviceMemory stepMemory_;
   DeviceStep step_{};
-  std::optional<Tiles> tiles_;
-  /// Those in `tileMemory_`, often the ones that the next step has too.
-  std::vector<AttentionTile> sentTiles_;
   uint64_t numSteps_ = 0;
   /// One for each kind of layer.
+  std::deque<Tiles> tiles_;
   std::deque<DeviceSchedule> schedules_;
   /// Null where it is alone.
   const std::unique_ptr<Collectives> collectives_;

@@ -12,9 +12,9 @@ constexpr uint32_t kPlainSharedBytes = 48 << 10;
 constexpr const char* kNames[] = {
     "svcEmbedding", "svcRmsNorm", "svcLayerNorm", "svcWarpRmsNorm", "svcWarpLayerNorm", "svcCombineRmsNorm", "svcWarpCombineRmsNorm", "svcRope", "svcStoreKv", "svcPrepareHeads64", "svcPrepareHeads128", "svcPrepareHeads256", "svcAttention64", "svcAttention128",
     "svcAttention256", "svcAttentionCombine", "svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256",
-    "svcAttentionMerge", "svcFewAttention64", "svcFewAttention128", "svcFewAttention256", "svcScheduledFewAttention64",
-    "svcScheduledFewAttention128", "svcScheduledFewAttention256", "svcFp8FewAttention64", "svcFp8FewAttention128",
-    "svcFp8FewAttention256", "svcInt8FewAttention64", "svcInt8FewAttention128", "svcInt8FewAttention256",
+    "svcAttentionMerge", "svcFewAttention64", "svcFewAttention128", "svcFewAttention256", "svcFewAttention512", "svcScheduledFewAttention64",
+    "svcScheduledFewAttention128", "svcScheduledFewAttention256", "svcScheduledFewAttention512", "svcFp8FewAttention64", "svcFp8FewAttention128",
+    "svcFp8FewAttention256", "svcFp8FewAttention512", "svcInt8FewAttention64", "svcInt8FewAttention128", "svcInt8FewAttention256", "svcInt8FewAttention512",
     "svcLatent64", "svcLatent576", "svcFp8Latent64", "svcFp8Latent576",
     "svcInt8Latent64", "svcInt8Latent576", "svcPackHeads", "svcLinear8", "svcLinear16", "svcLinear32", "svcLinear64", "svcLinear128",
     "svcLinearCombine", "svcGroupedLinear8", "svcGroupedLinear16", "svcGroupedLinear32", "svcGroupedLinear64",

@@ -11,14 +11,7 @@
 namespace svc::cuda {
 namespace {
 
-KvRow kvRow(const KvCache& cache, int layer) {
-  const KvCacheShape& shape = cache.shape;
-  const size_t rowBytes = cache.layerBlockBytes * shape.blocks;
-  const auto row = static_cast<size_t>(shape.layers.of[static_cast<size_t>(layer)].row);
-  const DeviceAddress address = static_cast<const DeviceKvCache&>(cache).address + row * rowBytes;
-  return {reinterpret_cast<char*>(address), shape.blockSize, shape.kvHeads, shape.headDim, shape.keysAreValues ? 1 : 0,
-          static_cast<KvForm>(shape.format)};
-}
+KvRow kvRow(const StepInputs& step, int layer) { return static_cast<const DeviceKvCache&>(*step.cache).row(layer); }
 
 const float* numbersOf(const Vector* vector) {
   return vector == nullptr ? nullptr : static_cast<const DeviceVector*>(vector)->values.at<float>();
@@ -84,7 +77,6 @@ Backend::Step CudaBackend::beginStep(StepInputs inputs) {
   stream_.collect(options_.usesGraphs && step_.maxQuery == 1);
   // Ops of the step before may still read its arrays.
   stream_.afterOps([before = std::move(step_.parcel)] {});
-  tiles_.reset();
   step_.parcel = std::make_shared<Parcel>(staging_);
   step_.positions = step_.parcel->in(step->positions);
   step_.slots = step_.parcel->in(step->slots);
@@ -126,7 +118,7 @@ StreamPosition CudaBackend::rope(const Step&, const Vector& table, const RopeHea
 StoreKvParams CudaBackend::storeParams(const Step& step, int layer, Rows k, Rows v) const {
   const int32_t* const slots = step_.parcel->device(step_.slots);
   return {reinterpret_cast<const float*>(k.data), k.stride, reinterpret_cast<const float*>(v.data), v.stride,
-          slots + groupOf(*step, layer) * step->tokens(), kvRow(*step->cache, layer), k.rows};
+          slots + groupOf(*step, layer) * step->tokens(), kvRow(*step, layer), k.rows};
 }
 
 StreamPosition CudaBackend::storeKv(const Step& step, int layer, Rows k, Rows v) {
@@ -135,7 +127,7 @@ StreamPosition CudaBackend::storeKv(const Step& step, int layer, Rows k, Rows v)
 }
 
 StreamPosition CudaBackend::prepareHeads(const Step& step, const HeadPreparation& how, Rows q, int64_t cols, Rows k, Rows v) {
-  if (step->cache->shape.headDim > kAttentionMaxHeadDim) return Backend::prepareHeads(step, how, q, cols, k, v);
+  if (step->cache->shape.headsOf(how.layer).dim > kPreparedMaxHeadDim) return Backend::prepareHeads(step, how, q, cols, k, v);
   const PrepareHeadsParams params{ropeParams(how.table, how.rope, q, cols), storeParams(step, how.layer, k, v),
                                   numbersOf(how.queryNorm), numbersOf(how.keyNorm), how.eps};
   return run(launchOf(params), params);
@@ -143,9 +135,10 @@ StreamPosition CudaBackend::prepareHeads(const Step& step, const HeadPreparation
 
 StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& options, Rows q, Rows out) {
   const KvCacheShape& shape = step->cache->shape;
-  const int group = options.heads / shape.kvHeads;
+  const KvHeads heads = shape.headsOf(options.layer);
+  const int group = options.heads / heads.count;
   const bool isF32 = shape.format == KvFormat::F32;
-  if (!isF32 && !shape.keysAreValues && !canAttend(shape.headDim, group)) {
+  if (!isF32 && !shape.keysAreValues && !canAttend(heads.dim, group)) {
     throw NotAvailable(std::to_string(group) + " query heads a KV head are not available yet with --device cuda: use --device cpu");
   }
   if (q.rows == 0) return stream_.endOp();
@@ -156,7 +149,7 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.qStride = q.stride;
   params.out = out.data;
   params.outStride = out.stride;
-  params.kv = kvRow(*step->cache, options.layer);
+  params.kv = kvRow(*step, options.layer);
   params.queryStarts = step_.parcel->device(step_.queryStarts);
   params.contextLengths = step_.parcel->device(step_.contextLengths);
   params.blockTables = step_.parcel->device(step_.blockTables) + tablesBefore;
@@ -173,14 +166,14 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   if ((reinterpret_cast<uint64_t>(q.data) | q.stride * sizeof(float)) % 16 != 0) {
     throw std::runtime_error("rows of the queries of attention must begin at multiples of 16 bytes");
   }
-  const Tiles& tiles = tilesFor(*step, group);
-  params.tiles = tileMemory_.at<AttentionTile>();
-  params.numTiles = static_cast<int32_t>(sentTiles_.size());
+  const Tiles& tiles = tilesFor(*step, heads, group);
+  params.tiles = tiles.memory.at<AttentionTile>();
+  params.numTiles = static_cast<int32_t>(tiles.sent.size());
   params.maxChunks = ceilDiv(maxContext, kKvChunk);
   const bool canSchedule = shape.format == KvFormat::Bf16 && !shape.keysAreValues;
   if (canSchedule && (step_.maxQuery == 1 ? options_.schedulesDecode : options_.schedulesPrefill)) {
     const DeviceSchedule& schedule = scheduleFor(*step, options, tiles);
-    params.partials = scratch(sizeof(float) * schedule.states * stateSize(tiles.plan, shape.headDim));
+    params.partials = scratch(sizeof(float) * schedule.states * stateSize(tiles.plan, heads.dim));
     params.schedule = schedule.arrays;
     params.rowsPerBlock = tiles.plan.rows;
     launch(scheduledLaunch(params, tiles.plan, schedule.works), params);
@@ -191,7 +184,7 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
     attendMixed(params, tiles);
     return stream_.endOp();
   }
-  const size_t rowBytes = attentionPartialBytes(tiles.plan, 1, options.heads, shape.headDim, maxContext);
+  const size_t rowBytes = attentionPartialBytes(tiles.plan, 1, options.heads, heads.dim, maxContext);
   if (rowBytes * q.rows <= kMostStateBytes) {
     params.partials = scratch(rowBytes * q.rows);
     attend(params, tiles.plan);
@@ -223,40 +216,46 @@ void CudaBackend::attendMixed(AttentionParams params, const Tiles& tiles) {
   attend(params, {kFewRows, kFewRows / tiles.group, false});
 }
 
-const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, int group) {
-  if (tiles_.has_value() && tiles_->group == group) return *tiles_;
-  const KvCacheShape& shape = step.cache->shape;
-  const AttentionPlan plan = shape.keysAreValues
-                                 ? planLatent(group, shape.headDim, step_.maxQuery, step.sequences() * shape.kvHeads, sharedBytes_)
-                                 : planAttention(group, shape.headDim, step_.maxQuery,
-                                                 step.sequences() * attentionParts(shape.kvHeads, shape.headDim), multiprocessors_, sharedBytes_);
+const CudaBackend::Tiles& CudaBackend::tilesFor(const StepInputs& step, KvHeads heads, int group) {
+  auto found = std::find_if(tiles_.begin(), tiles_.end(), [&](const Tiles& one) { return one.heads == heads && one.group == group; });
+  if (found == tiles_.end()) {
+    tiles_.push_back({heads, group});
+    found = std::prev(tiles_.end());
+  }
+  if (found->step != numSteps_) sendTiles(*found, step);
+  found->step = numSteps_;
+  return *found;
+}
+
+void CudaBackend::sendTiles(Tiles& to, const StepInputs& step) {
+  const auto& [heads, group] = std::tie(to.heads, to.group);
+  const bool isLatent = step.cache->shape.keysAreValues;
+  to.plan = isLatent ? planLatent(group, heads.dim, step_.maxQuery, step.sequences() * heads.count, sharedBytes_)
+                     : planAttention(group, heads.dim, step_.maxQuery, step.sequences() * attentionParts(heads.count, heads.dim), multiprocessors_,
+                                     sharedBytes_);
   std::vector<AttentionTile> tiles;
-  eachTile(plan, step.queryStarts.data(), step.sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
+  eachTile(to.plan, step.queryStarts.data(), step.sequences(), [&](AttentionTile tile) { tiles.push_back(tile); });
   auto few = tiles.end();
-  if (!shape.keysAreValues && plan.rows > kFewRows) {
+  if (!isLatent && to.plan.rows > kFewRows) {
     few = std::stable_partition(tiles.begin(), tiles.end(), [&](const AttentionTile& tile) { return tile.numTokens * group > kFewRows; });
   }
-  tiles_.emplace(Tiles{plan, group, static_cast<int>(tiles.end() - few)});
-  if (!areSame(tiles, sentTiles_)) {
-    auto parcel = std::make_shared<Parcel>(staging_);
-    parcel->in(tiles);
-    sendTo(tileMemory_, *parcel);
-    stream_.afterOps([parcel] {});
-    sentTiles_ = std::move(tiles);
-  }
-  return *tiles_;
+  to.few = static_cast<int>(tiles.end() - few);
+  if (areSame(tiles, to.sent)) return;
+  auto parcel = std::make_shared<Parcel>(staging_);
+  parcel->in(tiles);
+  sendTo(to.memory, *parcel);
+  stream_.afterOps([parcel] {});
+  to.sent = std::move(tiles);
 }
 
 const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& step, const AttentionOptions& options,
                                                             const Tiles& tiles) {
-  const auto& [layers, blocks, blockSize, kvHeads, headDim, format, keysAreValues, states, layerHeads] = step.cache->shape;
   const int window = static_cast<int>(options.window);
   auto found = std::find_if(schedules_.begin(), schedules_.end(), [&](const DeviceSchedule& one) {
-    return one.kvHeads == kvHeads && one.headDim == headDim && one.group == tiles.group && one.window == window &&
-           one.isBidirectional == options.isBidirectional;
+    return one.heads == tiles.heads && one.group == tiles.group && one.window == window && one.isBidirectional == options.isBidirectional;
   });
   if (found == schedules_.end()) {
-    schedules_.push_back({kvHeads, headDim, tiles.group, window, options.isBidirectional});
+    schedules_.push_back({tiles.heads, tiles.group, window, options.isBidirectional});
     found = std::prev(schedules_.end());
   }
   if (found->step != numSteps_) sendSchedule(*found, step, tiles);
@@ -265,13 +264,12 @@ const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& st
 }
 
 void CudaBackend::sendSchedule(DeviceSchedule& to, const StepInputs& step, const Tiles& tiles) {
-  const KvCacheShape& shape = step.cache->shape;
   const AttentionView view{step.queryStarts.data(), step.contextLengths.data(), to.window, to.isBidirectional};
-  const int blocks = multiprocessors_ * residentBlocks(shape.headDim, tiles.plan.rows, sharedBytes_);
-  const int parts = attentionParts(shape.kvHeads, shape.headDim);
-  const auto mostStates = static_cast<int>(kMostStateBytes / sizeof(float) / stateSize(tiles.plan, shape.headDim));
-  Schedule schedule = makeSchedule(sentTiles_, view, parts, blocks, mostStates);
-  to.works = mostWorks(sentTiles_.size(), parts, blocks);
+  const int blocks = multiprocessors_ * residentBlocks(to.heads.dim, tiles.plan.rows, sharedBytes_);
+  const int parts = attentionParts(to.heads.count, to.heads.dim);
+  const auto mostStates = static_cast<int>(kMostStateBytes / sizeof(float) / stateSize(tiles.plan, to.heads.dim));
+  Schedule schedule = makeSchedule(tiles.sent, view, parts, blocks, mostStates);
+  to.works = mostWorks(tiles.sent.size(), parts, blocks);
   to.cuts = blocks;
   // Of any schedule of such contexts.
   to.states = std::min(mostStates, blocks * ceilDiv(rounded(step_.maxContext), kKvChunk));

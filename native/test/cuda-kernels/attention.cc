@@ -19,6 +19,9 @@ struct Shape {
   int heads() const { return kvHeads * group; }
   int cols() const { return heads() * headDim; }
   int vectorBytes() const { return form == KvForm::Bf16 ? 2 * headDim : form == KvForm::Fp8 ? headDim : headDim + 4; }
+  /// Of one layer in a row that has room for two, and some bytes more.
+  int blockBytes() const { return (keysAreValues ? 1 : 2) * kvHeads * blockSize * vectorBytes(); }
+  int rowBytes() const { return 2 * blockBytes() + 64; }
 };
 
 /// Some last tokens of a sequence, those that a step computes.
@@ -34,7 +37,7 @@ class Sequences {
     maxBlocks_ = ceilDiv(*std::max_element(lengths.begin(), lengths.end()), shape.blockSize);
     const int blocks = maxBlocks_ * static_cast<int>(lengths.size()) + 1;
     // Blocks that nobody has written hold no numbers.
-    memory_.assign(size_t{1} * blocks * shape.kvHeads * shape.blockSize * shape.vectorBytes(), 0x7fff);
+    memory_.assign(size_t{1} * blocks * shape.rowBytes() / 2, 0x7fff);
     Numbers numbers(4);
     for (size_t i = 0; i < lengths.size(); ++i) {
       // The blocks of the sequences take turns, from behind.
@@ -142,7 +145,8 @@ class Sequences {
   static float rounded(float value) { return fromBf16(toBf16(value)); }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.headDim)); }
   KvRow kv(Halves& memory) const {
-    return {reinterpret_cast<char*>(memory.data()), shape_.blockSize, shape_.kvHeads, shape_.headDim, shape_.keysAreValues, shape_.form};
+    char* const second = reinterpret_cast<char*>(memory.data()) + shape_.blockBytes();
+    return {second, shape_.rowBytes(), shape_.blockSize, shape_.kvHeads, shape_.headDim, shape_.keysAreValues, shape_.form};
   }
 
   void store(int sequence) {
@@ -249,6 +253,8 @@ void checkAttention(const Kernels& kernels) {
   check(kernels, {64, 1, 8, 32, 100, 0, true, false, false}, 262);
   check(kernels, {80, 2, 1, 16, 0, 30, false, false, false}, 130);
   check(kernels, {256, 1, 3, 16, 70, 0, false, false, false}, 100);
+  check(kernels, {512, 1, 8, 16, 70, 0, true, false, false}, 262);
+  check(kernels, {264, 2, 3, 16, 0, 30, false, false, false}, 70);
   check(kernels, {32, 1, 20, 16, 0, 0, true, false, false}, 70);
   check(kernels, {64, 2, 1, 16, 0, 0, false, true, false}, 90);
   check(kernels, {64, 2, 1, 16, 40, 0, false, true, false}, 150);
@@ -256,6 +262,8 @@ void checkAttention(const Kernels& kernels) {
   check(kernels, {576, 1, 17, 16, 40, 0, true, false, true}, 66);
   check(kernels, {80, 2, 2, 16, 0, 0, false, false, false, KvForm::Fp8}, 130);
   check(kernels, {128, 1, 3, 16, 70, 0, false, false, false, KvForm::Int8}, 130);
+  check(kernels, {512, 1, 3, 16, 0, 0, false, false, false, KvForm::Fp8}, 130);
+  check(kernels, {512, 1, 2, 16, 70, 0, false, false, false, KvForm::Int8}, 130);
 }
 
 }  // namespace svc::cuda

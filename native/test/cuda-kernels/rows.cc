@@ -95,7 +95,8 @@ void checkPreparedHeads(const Kernels& kernels) {
   const auto prepared = [&](bool isLate) {
     Floats q = Numbers(11).floats(rows * kQueryHeads * kHeadDim), k = Numbers(12).floats(rows * kKvHeads * kHeadDim), v = Numbers(13).floats(k.size());
     Halves memory(2 * 2 * kKvHeads * kBlockSize * kHeadDim);
-    const KvRow kv{reinterpret_cast<char*>(memory.data()), kBlockSize, kKvHeads, kHeadDim, 0, KvForm::Bf16};
+    const int64_t blockBytes = int64_t{2 * 2} * kKvHeads * kBlockSize * kHeadDim;
+    const KvRow kv{reinterpret_cast<char*>(memory.data()), blockBytes, kBlockSize, kKvHeads, kHeadDim, 0, KvForm::Bf16};
     const RopeParams rope{q.data(), kQueryHeads * kHeadDim, positions.data(), table.data(), rows, kQueryHeads, kHeadDim, 0, kHeadDim, 0};
     const StoreKvParams store{k.data(), kKvHeads * kHeadDim, v.data(), kKvHeads * kHeadDim, slots.data(), kv, rows};
     const PrepareHeadsParams p{rope, store, weight.data(), weight.data(), 1e-5f};
