@@ -18,9 +18,9 @@ export default defineConfig({
     pool: 'forks',
     // As many as a small machine has cores: many files start processes that compute, and more would only make each other late.
     maxWorkers: 2,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
-    // A machine may stall for a second.
+    // A machine may stall, or be shared: only what hangs is to fail by a clock.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     expect: { poll: { timeout: 30_000 } },
     reporters: ['default', './test/helpers/closing-line-reporter.ts'],
     projects: [

@@ -23,7 +23,7 @@ import { KvPlan } from './kv-plan.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { ModelRunner } from './model-runner.ts';
 import { PoolingRunner } from './pooling-runner.ts';
-import { shareStates } from './state-counts.ts';
+import { type StateCounts, shareStates } from './state-counts.ts';
 import { takeActivations } from './take-activations.ts';
 
 export interface LoadListeners {
@@ -115,17 +115,9 @@ async function loadOn(
   plan.draftBytes = draft?.kvBytes ?? 0;
   plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
   const adapters = loadAdapters(config, model, onProgress);
-  const numStates = await agree(() => plan.fittingStates(model));
-  plan.numStates = numStates;
-  const states = model.config.recurrent && shareStates(config, numStates);
+  const states = await makeRoomForSteps(plan, stages, model, config, adapters.length > 0, agree);
   const maxNumSeqs = states?.maxNumSeqs ?? config.maxNumSeqs;
   if (maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, maxNumSeqs));
-  if (config.kvCacheMemoryBytes === null) {
-    // The first ops of all ranks are among those of the largest steps: by now all have loaded.
-    const maxModelLen = await agree(() => plan.maxModelLen(model));
-    const limits = { ...config, maxNumSeqs, maxModelLen, hasAdapters: adapters.length > 0 };
-    plan.activationBytes = takeActivations(stages, model, plan.design(model), limits);
-  }
   const maxModelLen = await agree(() => plan.maxModelLen(model));
   const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));
   const { shape, windows, stateBlocks } = plan.design(model);
@@ -152,6 +144,36 @@ async function loadOn(
   const { pooling } = model.config;
   if (pooling !== null) return new PoolingRunner(info, stages, model, kv, pooling);
   return new ModelRunner(info, stages, model, kv, draft?.draftModel ?? null, adapters, tell);
+}
+
+/** A cache of a given size is made whatever steps need: the least of them shows what the device does not compute. */
+const SMALLEST_STEP = { maxNumBatchedTokens: 1, maxNumSeqs: 1 };
+
+/** Lets devices with memory of their own take what steps need of it. @returns the states that fit beside that; null where layers keep none */
+async function makeRoomForSteps(
+  plan: KvPlan,
+  stages: readonly Ops[],
+  model: Model,
+  config: EngineConfig,
+  hasAdapters: boolean,
+  agree: LoadPlace['agree'],
+): Promise<StateCounts | null> {
+  const fitStates = async (): Promise<StateCounts | null> => {
+    const numStates = await agree(() => plan.fittingStates(model));
+    plan.numStates = numStates;
+    return model.config.recurrent && shareStates(config, numStates);
+  };
+  const { maxNumSeqs = config.maxNumSeqs } = (await fitStates()) ?? {};
+  const maxModelLen = await agree(() => plan.maxModelLen(model));
+  // The first ops of all ranks are among those of these steps: by now all have loaded.
+  plan.activationBytes = takeActivations(stages, model, plan.design(model), {
+    ...config,
+    maxNumSeqs,
+    ...(config.kvCacheMemoryBytes !== null && SMALLEST_STEP),
+    maxModelLen,
+    hasAdapters,
+  });
+  return await fitStates();
 }
 
 function fewStatesNotice({ maxNumSeqs }: EngineConfig, numSequences: number): string {

@@ -5,7 +5,7 @@ import type { EngineConfig } from '../config/engine-config.ts';
 /** Kept states are worth some memory however few sequences run. */
 const USUAL_SNAPSHOTS = 64;
 
-interface StateCounts {
+export interface StateCounts {
   /** Sequences that may run at the same time. */
   readonly maxNumSeqs: number;
   readonly numSnapshots: number;

@@ -17,6 +17,7 @@ interface StepLimits extends Pick<EngineConfig, 'maxNumBatchedTokens' | 'maxNumS
 
 /**
  * @param stages what the stages of the model are computed on; one where it is in one piece
+ * @param limits of the largest step
  * @returns [stages] bytes that they took, all together; 0 on a device that computes in memory of the host, where nothing is computed.
  * @throws ConfigError where a device has too little.
  */

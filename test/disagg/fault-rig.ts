@@ -93,9 +93,9 @@ const ANSWER_TOKENS = 6;
 /** Between two requests that an instance answers alone. */
 const ALONE_PAUSE_MS = 1000;
 /** A request that takes longer hangs. */
-const REQUEST_DEADLINE_MS = 30_000;
+const REQUEST_DEADLINE_MS = 60_000;
 const CLEAN_DEADLINE_MS = 12_000;
-const START_DEADLINE_MS = 40_000;
+const START_DEADLINE_MS = 100_000;
 
 const Stats = z.object({
   stats: z.object({

@@ -16,7 +16,7 @@ import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { needsCudaEmulator, needsCudaEmulators } from '../helpers/cuda-emulator.ts';
+import { needsCudaEmulator, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
@@ -123,19 +123,26 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     for (const core of [whole, chunked]) core.close();
   });
 
-  it('leaves a model that the GPU cannot compute to the processor with --device auto', async () => {
-    const modelPath = modelOf('uneven');
-    writeTinyModel(modelPath, { seed: 1, config: { head_dim: 12 } });
-    await expect(start('cuda', { modelPath })).rejects.toThrow(NotAvailableError);
-    const core = await start('auto', { modelPath });
-    const { backend, backendReason } = core.executor.info;
-    expect([backend, backendReason]).toEqual([
-      'cpu',
-      expect.stringMatching(/not on a GPU: heads of 12 numbers/),
-    ]);
-    expect(generate(core, [request(1, 5, 0, null)]).get(1)!.tokenIds).toHaveLength(4);
-    core.close();
-  });
+  it.each([
+    ['heads of 12 numbers', { head_dim: 12 }],
+    // Which only a step finds out.
+    ['72 query heads a KV head', { num_attention_heads: 72, num_key_value_heads: 1, head_dim: 8 }],
+  ])(
+    'leaves a model that the GPU cannot compute to the processor with --device auto: %s',
+    async (what, config) => {
+      const modelPath = modelOf(what);
+      writeTinyModel(modelPath, { seed: 1, config });
+      await expect(start('cuda', { modelPath })).rejects.toThrow(NotAvailableError);
+      const core = await start('auto', { modelPath });
+      const { backend, backendReason } = core.executor.info;
+      expect([backend, backendReason]).toEqual([
+        'cpu',
+        expect.stringMatching(RegExp(`not on a GPU: ${what}`)),
+      ]);
+      expect(generate(core, [request(1, 5, 0, null)]).get(1)!.tokenIds).toHaveLength(4);
+      core.close();
+    },
+  );
 
   it(
     'says what to do where a step finds no memory beside a cache of a given size',
@@ -143,15 +150,26 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     async () => {
       onTestFinished(() => void vi.unstubAllEnvs());
       vi.stubEnv('SVC_EMULATED_MEMORY_MB', '64');
-      // Activations come in pages of 32 MiB.
-      const engine = await InferenceEngine.start({
-        ...ENGINE_DEFAULTS,
-        modelPath: modelOf('LlamaForCausalLM'),
-        device: 'cuda',
-        kvCacheMemoryBytes: 60 * 2 ** 20,
-      });
+      const startWith = (kvCacheMemoryBytes: number) =>
+        InferenceEngine.start({
+          ...ENGINE_DEFAULTS,
+          modelPath: modelOf('LlamaForCausalLM'),
+          device: 'cuda',
+          kvCacheMemoryBytes,
+        });
+      // Activations come in pages of 32 MiB, of which the start needs one.
+      await expect(startWith(60 * 2 ** 20)).rejects.toThrow(
+        /the KV cache finds no memory on the GPU: .*lower --kv-cache-memory-bytes/,
+      );
+      const engine = await startWith(2 ** 20);
       onTestFinished(() => engine.close());
-      const prepared = await engine.prepare({ tokenIds: [5, 6] }, resolveSamplingParams({ max_tokens: 2 }));
+      const other = openCuda();
+      onTestFinished(() => other.close());
+      // Blocks of 1 KiB in all that is left: none for the arrays of a larger step.
+      const shape = { layers: 1, blockSize: 16, kvHeads: 1, headDim: 16, dtype: 'bf16' } as const;
+      other.makeKvCache({ ...shape, blocks: Math.floor(other.freeMemory() / 1024) });
+      const tokenIds = Array.from({ length: 500 }, (_, index) => index % 256);
+      const prepared = await engine.prepare({ tokenIds }, resolveSamplingParams({ max_tokens: 2 }));
       await expect(collectSamples(engine.generate(prepared))).rejects.toThrow(EngineDeadError);
       expect((await engine.died).message).toMatch(
         /a step finds no memory on the GPU: .*lower --kv-cache-memory-bytes/,

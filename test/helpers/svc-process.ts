@@ -7,7 +7,7 @@ import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SVC_COMMAND } from './svc-command.ts';
 
-const START_DEADLINE_MS = 40_000;
+const START_DEADLINE_MS = 100_000;
 
 export interface SvcProcess {
   readonly child: ChildProcess;
