@@ -220,6 +220,15 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
       core.close();
     });
 
+    it('has states in half of what activations leave', async () => {
+      const model = { modelPath: goldenFolder('qwen3-next'), maxNumSeqs: 128 };
+      const core = await startWith(0.6, model);
+      const { maxNumSeqs, vocabSize } = core.executor.info;
+      expect(maxNumSeqs).toBeLessThan(128);
+      expect(generate(core, [request(0, 60, 1, null, vocabSize)]).size).toBe(1);
+      core.close();
+    });
+
     it('keeps some for CUDA graphs', async () => {
       vi.stubEnv('SVC_EMULATED_MEMORY_MB', '512');
       const before = freeBytes();
