@@ -13,7 +13,7 @@ namespace svc::cuda {
 /// what a block takes, or a schedule.
 template <int kWidth, KvForm kForm, int kSharing, bool kIsScheduled>
 struct Attention {
-  static constexpr int kRows = kSharing > 1 ? kFewRows : manyRows(kWidth), kThreads = attentionThreads(kRows);
+  static constexpr int kRows = kSharing > 1 ? kFewRows : manyRows(kWidth), kThreads = attentionThreads(kWidth, kRows);
   static constexpr int kStages = attentionStages(kWidth);
   static constexpr int kValueWidth = valueWidth(kWidth);
   static constexpr bool kIsCut = kValueWidth < kWidth;
@@ -501,37 +501,37 @@ SVC_EARLY_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention
 SVC_EARLY_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, false>::compute(p); }
 SVC_EARLY_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, false>::compute(p); }
 
-SVC_EARLY_KERNEL(svcFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, false>::compute(p); }
-SVC_EARLY_KERNEL(svcFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, false>::compute(p); }
-SVC_EARLY_KERNEL(svcFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, false>::compute(p); }
-SVC_EARLY_KERNEL(svcFewAttention512, AttentionParams, kAttentionThreads) { Attention<512, KvForm::Bf16, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, fewSharing(64), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, fewSharing(128), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, fewSharing(256), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention512, AttentionParams, kWidestThreads) { Attention<512, KvForm::Bf16, fewSharing(512), false>::compute(p); }
 
 SVC_EARLY_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, true>::compute(p); }
 SVC_EARLY_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, true>::compute(p); }
 SVC_EARLY_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, true>::compute(p); }
 
-SVC_EARLY_KERNEL(svcScheduledFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, kFewSharing, true>::compute(p); }
-SVC_EARLY_KERNEL(svcScheduledFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, kFewSharing, true>::compute(p); }
-SVC_EARLY_KERNEL(svcScheduledFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, kFewSharing, true>::compute(p); }
-SVC_EARLY_KERNEL(svcScheduledFewAttention512, AttentionParams, kAttentionThreads) { Attention<512, KvForm::Bf16, kFewSharing, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, fewSharing(64), true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, fewSharing(128), true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, fewSharing(256), true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention512, AttentionParams, kWidestThreads) { Attention<512, KvForm::Bf16, fewSharing(512), true>::compute(p); }
 
 SVC_EARLY_KERNEL(svcFp8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, 1, false>::compute(p); }
 SVC_EARLY_KERNEL(svcFp8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, 1, false>::compute(p); }
 SVC_EARLY_KERNEL(svcFp8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, 1, false>::compute(p); }
 
-SVC_EARLY_KERNEL(svcFp8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, kFewSharing, false>::compute(p); }
-SVC_EARLY_KERNEL(svcFp8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, kFewSharing, false>::compute(p); }
-SVC_EARLY_KERNEL(svcFp8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, kFewSharing, false>::compute(p); }
-SVC_EARLY_KERNEL(svcFp8FewAttention512, AttentionParams, kAttentionThreads) { Attention<512, KvForm::Fp8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, fewSharing(64), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, fewSharing(128), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Fp8, fewSharing(256), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFp8FewAttention512, AttentionParams, kWidestThreads) { Attention<512, KvForm::Fp8, fewSharing(512), false>::compute(p); }
 
 SVC_EARLY_KERNEL(svcInt8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, 1, false>::compute(p); }
 SVC_EARLY_KERNEL(svcInt8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, 1, false>::compute(p); }
 SVC_EARLY_KERNEL(svcInt8Attention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, 1, false>::compute(p); }
 
-SVC_EARLY_KERNEL(svcInt8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, kFewSharing, false>::compute(p); }
-SVC_EARLY_KERNEL(svcInt8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, kFewSharing, false>::compute(p); }
-SVC_EARLY_KERNEL(svcInt8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, kFewSharing, false>::compute(p); }
-SVC_EARLY_KERNEL(svcInt8FewAttention512, AttentionParams, kAttentionThreads) { Attention<512, KvForm::Int8, kFewSharing, false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8FewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Int8, fewSharing(64), false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8FewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Int8, fewSharing(128), false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8FewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Int8, fewSharing(256), false>::compute(p); }
+SVC_EARLY_KERNEL(svcInt8FewAttention512, AttentionParams, kWidestThreads) { Attention<512, KvForm::Int8, fewSharing(512), false>::compute(p); }
 
 SVC_EARLY_KERNEL(svcAttentionCombine, AttentionParams, kCombineThreads) {
   const int token = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y), sequence = sequenceOf(p, token);

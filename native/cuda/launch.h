@@ -305,8 +305,10 @@ constexpr int attentionKernel(int headDim) { return headDim <= 64 ? 0 : headDim 
 constexpr int attentionWidth(int headDim) { return kAttentionWidths[attentionKernel(headDim)]; }
 /// Columns of values that a block of threads takes.
 constexpr int valueWidth(int width) { return width == 256 ? 128 : width; }
-/// Rows of a block with few, and the warps that share them: one alone would be busy for longer than its keys and values take to come.
-constexpr int kFewRows = 16, kFewSharing = 4;
+/// Rows of a block with few, and the warps that share them: one alone would be busy for longer than its keys and values take to come, and the columns of
+/// the widest heads need the registers of eight.
+constexpr int kFewRows = 16;
+constexpr int fewSharing(int width) { return width == 512 ? 8 : 4; }
 /// Rows of a block with many: a row is one head of one token, and a warp takes 16. Of the widest heads there is room for few alone.
 constexpr int manyRows(int width) { return width == 512 ? kFewRows : width == 256 ? 32 : 64; }
 inline bool canAttend(int headDim, int group) {
@@ -345,8 +347,9 @@ inline size_t attentionPartialBytes(const AttentionPlan& plan, int tokens, int h
   const size_t chunks = static_cast<size_t>(ceilDiv(maxContext, kKvChunk));
   return plan.isSplit && chunks > 1 ? sizeof(float) * tokens * heads * chunks * (headDim + 2) : 0;
 }
-constexpr int attentionThreads(int rows) { return rows / 16 * (rows == kFewRows ? kFewSharing : 1) * 32; }
-constexpr int kAttentionThreads = 128;
+constexpr int attentionThreads(int width, int rows) { return rows / 16 * (rows == kFewRows ? fewSharing(width) : 1) * 32; }
+/// At most; and of the widest heads.
+constexpr int kAttentionThreads = 128, kWidestThreads = attentionThreads(512, kFewRows);
 /// Tiles of keys and values that are in shared memory at a time.
 constexpr int attentionStages(int width) { return width < 256 ? 2 : 1; }
 /// Whether values come to the place of their keys once these are multiplied: there is no room for both.
@@ -361,7 +364,7 @@ constexpr uint32_t attentionSharedBytes(int width, int rows) {
   const int queries = holdsQueries(rows, width) ? 0 : rows * width * 2;
   const int columns = width + (sharesPlace(width) ? 0 : valueWidth(width));
   const int kv = attentionStages(width) * kKvTile * columns * 2, places = 2 * kKvTile * kKvPlaceBytes;
-  const int numbers = rows == kFewRows ? kFewRows * kKvTile : attentionThreads(rows) * sumStride(valueWidth(width));
+  const int numbers = rows == kFewRows ? kFewRows * kKvTile : attentionThreads(width, rows) * sumStride(valueWidth(width));
   return static_cast<uint32_t>(kv + queries + places + numbers * 4);
 }
 static_assert(attentionSharedBytes(128, manyRows(128)) <= kLeastSharedLimit);
@@ -382,7 +385,7 @@ inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
   return {kNames[form][plan.rows == kFewRows ? 1 : 0][attentionKernel(p.kv.headDim)],
           {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(attentionParts(p.kv.kvHeads, p.kv.headDim)),
            p.partials == nullptr ? 1u : static_cast<uint32_t>(p.maxChunks)},
-          static_cast<uint32_t>(attentionThreads(plan.rows)),
+          static_cast<uint32_t>(attentionThreads(width, plan.rows)),
           attentionSharedBytes(width, plan.rows)};
 }
 /// Of a schedule with so many works at most.
@@ -390,10 +393,11 @@ inline Launch scheduledLaunch(const AttentionParams& p, const AttentionPlan& pla
   constexpr const char* kNames[][4] = {
       {"svcScheduledAttention64", "svcScheduledAttention128", "svcScheduledAttention256", nullptr},
       {"svcScheduledFewAttention64", "svcScheduledFewAttention128", "svcScheduledFewAttention256", "svcScheduledFewAttention512"}};
+  const int width = attentionWidth(p.kv.headDim);
   return {kNames[plan.rows == kFewRows ? 1 : 0][attentionKernel(p.kv.headDim)],
           {static_cast<uint32_t>(works), 1, 1},
-          static_cast<uint32_t>(attentionThreads(plan.rows)),
-          attentionSharedBytes(attentionWidth(p.kv.headDim), plan.rows)};
+          static_cast<uint32_t>(attentionThreads(width, plan.rows)),
+          attentionSharedBytes(width, plan.rows)};
 }
 /// Of f32: a block a head of a token.
 inline Launch f32Launch(const AttentionParams& p) {
@@ -409,8 +413,8 @@ inline Launch mergeLaunch(int blocks) { return {"svcAttentionMerge", {static_cas
 constexpr int stateSize(const AttentionPlan& plan, int headDim) { return plan.rows * (valueWidth(attentionWidth(headDim)) + 2); }
 /// Blocks that a multiprocessor has room for: more threads would need registers that it does not have.
 constexpr int residentBlocks(int headDim, int rows, uint32_t sharedLimit) {
-  const int byMemory = static_cast<int>(sharedLimit / attentionSharedBytes(attentionWidth(headDim), rows));
-  const int byThreads = (rows == kFewRows ? 384 : 256) / attentionThreads(rows);
+  const int width = attentionWidth(headDim), byMemory = static_cast<int>(sharedLimit / attentionSharedBytes(width, rows));
+  const int byThreads = (rows == kFewRows ? 384 : 256) / attentionThreads(width, rows);
   return byMemory < 1 ? 1 : byMemory < byThreads ? byMemory : byThreads;
 }
 /// `maxQuery` rows has the longest sequence of the step. In steps of single tokens chunks are works of their own too, unless the `works` of whole
