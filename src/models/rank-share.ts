@@ -93,8 +93,10 @@ function obstacleTo(
   const undivided = kvHeads.find((count) => count % size !== 0);
   if (undivided !== undefined) return `does not divide the model's ${undivided} heads of keys and values`;
   const { delta, scan } = recurrent ?? {};
-  if (scan && size > 1)
-    return 'is not available for layers with a selective scan (Mamba), which are in one piece';
+  if (scan && scan.heads % size !== 0) return `does not divide the ${scan.heads} heads of the model's scans`;
+  // A rank's heads are those of whole groups, or of one.
+  if (scan && scan.groups > 1 && scan.groups % size !== 0)
+    return `does not divide the ${scan.groups} groups of heads of the model's scans`;
   // A rank's heads of values would need the keys of other ranks.
   if (delta?.isTiled && size > 1)
     return "cannot share the heads of linear attention in the order of a GGUF file, but can those of the original's folder";

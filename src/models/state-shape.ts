@@ -26,8 +26,10 @@ function stateWidth(recurrent: RecurrentConfig, hiddenSize: number, share: RankS
     return convolutionWidth(recurrent, deltaChannels(own)) + headStatesWidth(own);
   }
   if (scan !== undefined) {
-    const states = headStatesWidth({ heads: scan.heads, keyDim: scan.stateDim, valueDim: scan.headDim });
-    return convolutionWidth(recurrent, scanChannels(scan)) + states;
+    const own = shareOfScan(scan, share);
+    const { heads, stateDim, headDim } = own;
+    const states = headStatesWidth({ heads, keyDim: stateDim, valueDim: headDim });
+    return convolutionWidth(recurrent, scanChannels(own)) + states;
   }
   return convolutionWidth(recurrent, share.of(hiddenSize).count);
 }
@@ -45,6 +47,12 @@ export function deltaChannels({ keyHeads, keyDim, heads, valueDim }: DeltaConfig
 /** What is scanned, how it is written and how it is read, one after the other. */
 export function scanChannels({ groups, stateDim, heads, headDim }: ScanConfig): number {
   return heads * headDim + 2 * groups * stateDim;
+}
+
+/** The heads of a rank, and their groups: where there is one, every rank has it. */
+export function shareOfScan(scan: ScanConfig, share: RankShare): ScanConfig {
+  const groups = scan.groups === 1 ? 1 : share.of(scan.groups).count;
+  return { ...scan, groups, heads: share.of(scan.heads).count };
 }
 
 /** The heads of a rank. */

@@ -68,6 +68,7 @@ describe('a model on several GPUs', needsSeveralGpus, () => {
     ['goldens/gemma4-moe', {}],
     ['goldens/mixtral', {}],
     ['goldens/qwen3-next', {}],
+    ['goldens/granite-hybrid-mamba', {}],
     ['goldens/gpt-oss-mxfp4', { dtype: 'auto' }],
   ])('gives the bytes of one: %s, %o', async (name, options) => {
     const modelPath = name.startsWith('goldens/') ? fixture(name) : modelOf(name);

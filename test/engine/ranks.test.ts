@@ -24,6 +24,7 @@ import { packedFiles, untilPacked } from '../helpers/packed-files.ts';
 import { startedThreads } from '../helpers/started-threads.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
+import { goldenFolder } from '../models/golden-cases.ts';
 import { endRank, MOMENTS } from './rank-end.ts';
 
 const newFolder = temporaryFolders();
@@ -100,6 +101,23 @@ const LAYOUTS = [
 ] as const;
 
 describe('a model cut over ranks', needsNative, () => {
+  it.each([1, 2])('has the bits of one rank where layers scan by %i groups of heads', async (groups) => {
+    const hfOverrides = { mamba_n_groups: groups };
+    const model = {
+      modelPath: goldenFolder('granite-hybrid-mamba'),
+      loadFormat: 'dummy',
+      hfOverrides,
+    } as const;
+    const requests = REQUESTS.slice(0, 8).map((one) => ({
+      ...one,
+      promptTokenIds: one.promptTokenIds.map((id) => id % 90),
+    }));
+    const [expected, actual] = await Promise.all(
+      ([1, 2] as const).map(async (degree) => generate(await start(degree, model), requests)),
+    );
+    expect(actual).toEqual(expected);
+  });
+
   it('gives the answers of one rank, and goes on after requests that were withdrawn', async () => {
     let expected: Map<number, Answer> | null = null;
     for (const { degree, numStages } of LAYOUTS) {

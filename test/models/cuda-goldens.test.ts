@@ -17,7 +17,7 @@ const NAMES = [
   'gemma4-moe',
   'gemma4-small',
   'gpt2',
-  'granite4',
+  'granite-hybrid-mamba',
   'lfm2',
   'llama-yarn',
   'qwen3',

@@ -66,6 +66,11 @@ describe('a model that cannot be shared', () => {
     return '';
   };
 
+  const scanning = (heads: number, groups: number) => {
+    const scan = { heads, groups, stateDim: 8, headDim: 8, hasProjectionBias: false };
+    return { layers: [true], taps: 4, hasBias: true, scan };
+  };
+
   it.each<[Partial<ModelConfig>, number, string]>([
     [
       { numHeads: 14, numKvHeads: 2 },
@@ -81,6 +86,16 @@ describe('a model that cannot be shared', () => {
       { hiddenSize: 4 },
       8,
       '--tensor-parallel-size 8 is more than the 4 numbers that ranks would share: use 1, 2 or 4',
+    ],
+    [
+      { recurrent: scanning(6, 1) },
+      4,
+      "--tensor-parallel-size 4 does not divide the 6 heads of the model's scans: use 1 or 2",
+    ],
+    [
+      { recurrent: scanning(8, 2) },
+      4,
+      "--tensor-parallel-size 4 does not divide the 2 groups of heads of the model's scans: use 1 or 2",
     ],
   ])('is told by which degrees it can: %o over %i', (fields, size, message) => {
     expect(refusal(fields, size)).toBe(message);

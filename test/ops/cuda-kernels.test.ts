@@ -184,7 +184,7 @@ describe('the CUDA kernels for a GPU', needsNvcc, () => {
     // The PTX for older drivers, as the assembler of one of them would read it.
     const ptx = join(folder, 'kernels.ptx');
     expect(readFileSync(ptx, 'utf8')).toMatch(/^\.version 7\.0\n\.target sm_80$/m);
-    const assembled = spawnSync('ptxas', ['-arch=sm_80', ptx, '-o', join(folder, 'sm_80.cubin')], {
+    const assembled = spawnSync('ptxas', ['-O0', '-arch=sm_80', ptx, '-o', join(folder, 'sm_80.cubin')], {
       encoding: 'utf8',
     });
     expect(assembled).toMatchObject({ status: 0, stderr: '' });

@@ -36,7 +36,7 @@ export function gatedDeltaNet(
   const output = weights.row({ name: `${prefix}.out_proj`, n: config.hiddenSize }, heads * valueDim);
   const net = new DeltaHeads(context, layer, {
     ...projections,
-    convolution: weights.taps(`${prefix}.conv1d.weight`, shared, config.recurrent!.taps),
+    convolution: weights.taps(`${prefix}.conv1d.weight`, { shared }, config.recurrent!.taps),
     rates: forgettingRates(context, prefix, heads),
     rateBias: weights.ownNumbers(`${prefix}.dt_bias`, heads),
     norm: weights.vector(`${prefix}.norm.weight`, valueDim),

@@ -82,7 +82,8 @@ export class GateUpLinear {
 
 /** How many columns each rank has of what goes into a row-parallel product, and of what comes out of it. */
 interface RowParallelWidths {
-  readonly inputs: readonly number[];
+  /** Null where every rank has the whole input already. */
+  readonly inputs: readonly number[] | null;
   readonly outputs: readonly number[];
 }
 
@@ -105,7 +106,7 @@ export class RowParallelLinear {
     return this.#weight.inputDType;
   }
 
-  /** h [tokens, own columns of k] in `inputDType` -> the whole product, f32 [tokens, n]. */
+  /** h [tokens, own columns of k] in `inputDType`, or all of them where `inputs` is null -> the whole product, f32 [tokens, n]. */
   apply({ ops, inputs }: ProductStep, h: Tensor): Tensor {
     const own = ops.linear(this.#whole(ops, h), this.#weight, lorasOf(this.#target, inputs));
     return ops.gatherColumns(own, this.#widths.outputs);
@@ -119,6 +120,7 @@ export class RowParallelLinear {
   }
 
   #whole(ops: Ops, h: Tensor): Tensor {
-    return ops.gatherColumns(h, this.#widths.inputs);
+    const { inputs } = this.#widths;
+    return inputs === null ? h : ops.gatherColumns(h, inputs);
   }
 }

@@ -1,12 +1,15 @@
 // The layer of Mamba-2: one projection gives all that a token brings, which passes a short convolution and a selective scan; what is
-// read passes a gate, and then a norm. The norm is over all heads, so that ranks do not share them.
+// read passes a gate, and then a norm. Ranks share the heads; the norm is over all of them.
 // Source: Dao and Gu, "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality", 2024.
 
 import type { Tensor } from '../../ops/ops.ts';
 import type { Convolution, SelectiveScan } from '../../ops/states.ts';
-import { convolutionWidth, scanChannels } from '../state-shape.ts';
+import type { ScanConfig } from '../recurrent-config.ts';
+import { convolutionWidth, scanChannels, shareOfScan } from '../state-shape.ts';
+import type { ChannelRanges, Projection } from '../weights/weight-reader.ts';
 import { forgettingRates } from './forgetting-rates.ts';
-import type { LoadBlock } from './layer.ts';
+import type { LayerContext, LoadBlock } from './layer.ts';
+import type { ColumnParallelLinears } from './linear.ts';
 import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
 
@@ -16,40 +19,75 @@ export const selectiveScanNet: LoadBlock = (context, layer, prefix) => {
   const { hiddenSize, normEps } = config;
   const recurrent = config.recurrent!;
   const scan = recurrent.scan!;
-  const { groups, stateDim, heads, hasProjectionBias: bias } = scan;
-  const [width, channels] = [scan.heads * scan.headDim, scanChannels(scan)];
-  const widths = [width, channels, heads];
-  const input = weights.columns(
-    [{ name: `${prefix}.in_proj`, n: width + channels + heads, bias }],
-    hiddenSize,
-  );
+  const own = shareOfScan(scan, weights.share);
+  const width = scan.heads * scan.headDim;
+  const [ownWidth, ofGroups] = [own.heads * own.headDim, own.groups * own.stateDim];
+  const input = inputProjections(context, prefix, scan);
   const place = { layer: cacheLayerOf(layer), first: 0 };
+  const channels = channelsOf(scan);
   const convolution: Convolution = {
     ...place,
-    weight: weights.taps(`${prefix}.conv1d.weight`, [channels], recurrent.taps),
-    bias: recurrent.hasBias ? weights.ownNumbers(`${prefix}.conv1d.bias`, channels) : null,
+    weight: weights.taps(`${prefix}.conv1d.weight`, channels, recurrent.taps),
+    bias: recurrent.hasBias ? weights.channelNumbers(`${prefix}.conv1d.bias`, channels) : null,
     activation: 'silu',
   };
   const rule: SelectiveScan = {
     ...place,
-    groups,
-    stateDim,
-    heads,
-    headDim: scan.headDim,
-    first: convolutionWidth(recurrent, channels),
-    rates: forgettingRates(context, prefix, heads),
-    stepBias: weights.ownNumbers(`${prefix}.dt_bias`, heads),
-    skips: weights.ownNumbers(`${prefix}.D`, heads),
+    ...own,
+    first: convolutionWidth(recurrent, scanChannels(own)),
+    rates: forgettingRates(context, prefix, scan.heads),
+    stepBias: weights.ownNumbers(`${prefix}.dt_bias`, scan.heads),
+    skips: weights.ownNumbers(`${prefix}.D`, scan.heads),
   };
   const norm = weights.vector(`${prefix}.norm.weight`, width);
-  const output = weights.row({ name: `${prefix}.out_proj`, n: hiddenSize, bias }, width);
+  const output = weights.row(
+    { name: `${prefix}.out_proj`, n: hiddenSize, bias: scan.hasProjectionBias },
+    width,
+    true,
+  );
   const apply = (step: Step, h: Tensor): Tensor => {
     const { ops, inputs } = step;
-    const [gates, brought, steps] = input.apply(step, h, widths);
+    const [gates, brought, steps] = input.apply(step, h, [ownWidth, scanChannels(own), own.heads]);
     const convolved = ops.convolve(brought!, inputs, convolution);
-    const [x, b, c] = ops.split(convolved, [width, groups * stateDim, groups * stateDim]);
+    const [x, b, c] = ops.split(convolved, [ownWidth, ofGroups, ofGroups]);
     const read = ops.selectiveScan({ x: x!, b: b!, c: c!, steps: steps! }, inputs, rule);
-    return ops.rmsNorm(ops.gate(read, gates!, 'silu', 'f32'), norm, normEps, output.inputDType);
+    const gated = ops.gate(read, gates!, 'silu', 'f32');
+    const all = ops.gatherColumns(gated, weights.share.widths(width));
+    return ops.rmsNorm(all, norm, normEps, output.inputDType);
   };
   return productBlock({ inputDType: input.inputDType, inner: apply, output });
 };
+
+/** Of x, b and c: where there is one group, every rank has what is of it. */
+function channelsOf({ heads, headDim, groups, stateDim }: ScanConfig): ChannelRanges {
+  const [width, ofGroups] = [heads * headDim, groups * stateDim];
+  return groups === 1 ? { shared: [width], whole: 2 * ofGroups } : { shared: [width, ofGroups, ofGroups] };
+}
+
+/** h -> gates; x, b and c; steps. */
+function inputProjections(
+  { config, weights }: LayerContext,
+  prefix: string,
+  scan: ScanConfig,
+): ColumnParallelLinears {
+  const { shared, whole = 0 } = channelsOf(scan);
+  const width = scan.heads * scan.headDim;
+  const rows = width + scanChannels(scan) + scan.heads;
+  const part = (first: number, ranges: readonly number[] | null, n: number): Projection => {
+    return {
+      name: `${prefix}.in_proj`,
+      n,
+      bias: scan.hasProjectionBias,
+      within: { rows, first },
+      shared: ranges,
+    };
+  };
+  const numShared = shared.reduce((sum, length) => sum + length, 0);
+  const parts = [
+    part(0, [width], width),
+    part(width, shared, numShared),
+    ...(whole > 0 ? [part(width + numShared, null, whole)] : []),
+    part(rows - scan.heads, [scan.heads], scan.heads),
+  ];
+  return weights.columns(parts, config.hiddenSize);
+}

@@ -15,7 +15,7 @@ export const shortConvolution =
     const how = {
       layer: cacheLayerOf(layer),
       first: 0,
-      weight: weights.taps(`${prefix}.conv.weight`, [n], config.recurrent!.taps),
+      weight: weights.taps(`${prefix}.conv.weight`, { shared: [n] }, config.recurrent!.taps),
       bias: bias ? weights.ownNumbers(`${prefix}.conv.bias`, n) : null,
       activation: 'identity',
     } as const;

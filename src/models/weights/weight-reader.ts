@@ -28,7 +28,7 @@ import {
   RowParallelLinear,
 } from '../layers/linear.ts';
 import type { PublishedQuantization } from '../quantization/published-quantization.ts';
-import { RankShare, type Share } from '../rank-share.ts';
+import { RankShare } from '../rank-share.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import {
   type ExpertParts,
@@ -50,6 +50,13 @@ export interface Projection {
   readonly isTransposed?: boolean;
   /** Rows, one range after the other, of which ranks share each by itself; left out, all are one range. Null: each rank has all. */
   readonly shared?: readonly number[] | null;
+}
+
+/** Channels, one range after the other, of which ranks share each by itself. */
+export interface ChannelRanges {
+  readonly shared: readonly number[];
+  /** So many more, behind them, that every rank has. */
+  readonly whole?: number;
 }
 
 /** The projections of an expert. */
@@ -135,10 +142,12 @@ export class WeightReader {
     return new ColumnParallelLinears(products);
   }
 
-  row(projection: Projection, k: number): RowParallelLinear {
+  /** @param hasWholeInput whether every rank has all columns of the input */
+  row(projection: Projection, k: number, hasWholeInput = false): RowParallelLinear {
     const [own] = this.#ownRows(projection);
     const weight = this.#rowParallel(this.#part(own!, k));
-    const widths = { inputs: this.share.widths(k), outputs: this.share.widths(projection.n) };
+    const inputs = hasWholeInput ? null : this.share.widths(k);
+    const widths = { inputs, outputs: this.share.widths(projection.n) };
     return new RowParallelLinear(weight, this.#target([own!], k), widths);
   }
 
@@ -302,28 +311,33 @@ export class WeightReader {
     return of ? this.#ops.makeVector(readTensor(source, 'f32').map(of)) : this.#ops.loadVector(source);
   }
 
-  /**
-   * The weights [channels, 1, taps] of a convolution over time -> [taps, channels] of this rank.
-   * @param shared channels, one range after the other, of which ranks share each by itself
-   */
-  taps(name: string, shared: readonly number[], taps: number): Vector {
-    const channels = sum(shared);
-    const all = reshape(this.#checkpoint.find(name, [channels, 1, taps]), [channels, taps]);
-    const own = this.#ownChannels(shared).flatMap(({ first, count }) => [
-      ...readTensor(narrow(all, 0, first, count), 'f32'),
-    ]);
+  /** The weights [channels, 1, taps] of a convolution over time -> [taps, channels] of this rank. */
+  taps(name: string, channels: ChannelRanges, taps: number): Vector {
+    const total = countChannels(channels);
+    const own = this.#ofChannels(
+      reshape(this.#checkpoint.find(name, [total, 1, taps]), [total, taps]),
+      channels,
+    );
     const numOwn = own.length / taps;
     const turned = new Float32Array(own.length);
     for (const [i, weight] of own.entries()) turned[(i % taps) * numOwn + Math.floor(i / taps)] = weight;
     return this.#ops.makeVector(turned);
   }
 
-  /** Of ranges one after the other, what is this rank's of each. */
-  #ownChannels(shared: readonly number[]): Share[] {
-    return shared.map((length, index) => {
+  /** A number [channels] of each channel -> of those of this rank. */
+  channelNumbers(name: string, channels: ChannelRanges): Vector {
+    const all = this.#checkpoint.find(name, [countChannels(channels)]);
+    return this.#ops.makeVector(Float32Array.from(this.#ofChannels(all, channels)));
+  }
+
+  /** The rows of a tensor [channels, ...] that are this rank's. */
+  #ofChannels(all: TensorSource, { shared, whole = 0 }: ChannelRanges): number[] {
+    const own = shared.map((length, index) => {
       const { first, count } = this.share.of(length);
       return { first: sum(shared.slice(0, index)) + first, count };
     });
+    const ranges = whole === 0 ? own : [...own, { first: sum(shared), count: whole }];
+    return ranges.flatMap(({ first, count }) => [...readTensor(narrow(all, 0, first, count), 'f32')]);
   }
 
   /** As many times the same number. */
@@ -476,6 +490,10 @@ export class WeightReader {
     this.#packedBytes += weight.byteLength;
     return weight;
   }
+}
+
+function countChannels({ shared, whole = 0 }: ChannelRanges): number {
+  return sum(shared) + whole;
 }
 
 function sum(numbers: readonly number[]): number {
