@@ -1,4 +1,5 @@
-// scripts/gpu-check pack: what a machine without Node needs beside the tracked files, as one archive.
+// scripts/gpu-check pack [generation]: what a machine without Node needs beside the tracked files, as one archive. With kernels for one
+// generation of GPUs alone (sm_90a: H100, H200) it is 2 MiB smaller, and made in less than half of the time.
 
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -15,17 +16,24 @@ const MOST_BYTES = 64 * 2 ** 20;
 const COMPRESS = 'xz --x86 --lzma2=preset=9e --threads=0';
 /** Packages that the parts start from, beside those of the product. */
 const TOOLS = ['tsx', 'vitest'];
+const generation = process.argv[2] ?? null;
+const KERNELS = 'native/build/cuda-kernels.fatbin';
+/** Where those of one generation are made. */
+const MADE_KERNELS = generation === null ? KERNELS : join(STRIPPED, KERNELS);
+const HAS_COMPILER = spawnSync('nvcc', ['--version']).status === 0;
+const buildKernels = (...args: readonly string[]) => [process.execPath, 'scripts/build-cuda.mjs', ...args];
 /** Each does nothing where what it makes is newer than its sources; without a compiler of CUDA there are no kernels for a GPU. */
 const BUILDS = [
   [process.execPath, 'scripts/build-native.mjs'],
-  [process.execPath, 'scripts/build-cuda.mjs', '--if-possible'],
   ['make', '--silent', '-C', 'native', 'build/cuda-emulator.so', 'build/cuda-kernels-emulated.so'],
-] as const;
+  generation === null ? buildKernels('--if-possible') : buildKernels(generation, MADE_KERNELS),
+  ...(HAS_COMPILER ? [buildKernels(generation ?? 'sm_90a', TRACED_KERNELS, '--traced')] : []),
+];
 /** Of those that are there, what a build for x86-64 and glibc leaves. */
 const BUILT = [
   'native/build/svc.node',
-  'native/build/cuda-kernels.fatbin',
-  'native/build/cuda-kernels.ptx',
+  MADE_KERNELS,
+  MADE_KERNELS.replace('.fatbin', '.ptx'),
   TRACED_KERNELS,
   'native/build/cuda-emulator.so',
   'native/build/cuda-kernels-emulated.so',
@@ -59,14 +67,12 @@ interface Package {
 
 process.chdir(ROOT);
 mkdirSync(`${FOLDER}/bin`, { recursive: true });
-rmSync(ARCHIVE, { force: true });
+// Kernels that are there may be of another generation.
+for (const path of [ARCHIVE, STRIPPED]) rmSync(path, { recursive: true, force: true });
 const node = `${FOLDER}/bin/node`;
 copyFileSync(process.execPath, node);
 run('strip', node);
-for (const [command, ...args] of BUILDS) run(command, ...args);
-if (spawnSync('nvcc', ['--version']).status === 0) {
-  run(process.execPath, 'scripts/build-cuda.mjs', 'sm_90a', TRACED_KERNELS, '--traced');
-}
+for (const [command, ...args] of BUILDS) run(command!, ...args);
 for (const path of BUILT.filter((one) => !existsSync(one))) console.log(`not there, so not packed: ${path}`);
 const built = BUILT.filter(existsSync).map(stripped);
 const options = [`--transform=s,^${STRIPPED}/,,`, ...LEFT_OUT.map((pattern) => `--exclude=${pattern}`)];
