@@ -17,6 +17,16 @@ export interface OpenRequest {
   checkSilence(now: number): void;
 }
 
+interface InstanceIdentity {
+  readonly ordinal: number;
+  readonly run: number;
+  /** See `Instance.epochsSoFar`. */
+  readonly earlierEpochs: readonly string[];
+}
+
+/** At one address: what is heard late is of the last ones. */
+const REMEMBERED_RUNS = 8;
+
 export class Instance {
   /** What it said when it came; the heartbeats of this run differ in state and load only. */
   readonly registration: RegistrationMessage;
@@ -36,13 +46,14 @@ export class Instance {
   load: InstanceLoad | null;
   /** When it was last heard of, by Date.now(). */
   seenAt: number;
+  readonly #earlierEpochs: readonly string[];
   /** Requests of ours that its last heartbeat may have counted. */
   #ownAtHeartbeat = 0;
   readonly #failed: (instance: Instance) => void;
 
   constructor(
     message: RegistrationMessage,
-    identity: { readonly ordinal: number; readonly run: number },
+    identity: InstanceIdentity,
     connectMs: number,
     failed: (instance: Instance) => void,
   ) {
@@ -53,6 +64,7 @@ export class Instance {
     this.model = message.model ?? null;
     this.ordinal = identity.ordinal;
     this.run = identity.run;
+    this.#earlierEpochs = identity.earlierEpochs;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
     this.seenAt = Date.now();
@@ -85,6 +97,19 @@ export class Instance {
   isSameRun(message: RegistrationMessage): boolean {
     const { type, zmq_address, epoch } = this.registration;
     return type === message.type && zmq_address === message.zmq_address && epoch === message.epoch;
+  }
+
+  /** Whether a run says this that was replaced by this one: what was on its way may be heard after its end. */
+  isEarlierRun({ epoch }: RegistrationMessage): boolean {
+    return epoch !== undefined && this.#earlierEpochs.includes(epoch);
+  }
+
+  /** What the next run at this address is not to be taken for. */
+  get epochsSoFar(): readonly string[] {
+    const { epoch } = this.registration;
+    return epoch === undefined
+      ? this.#earlierEpochs
+      : [...this.#earlierEpochs, epoch].slice(-REMEMBERED_RUNS);
   }
 
   /** Bytes of an answer have come: a heartbeat may be late where its processors are busy. */

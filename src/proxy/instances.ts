@@ -49,10 +49,14 @@ export class Instances {
       if (known.state !== before) this.#events.changed(known, known.state);
       return true;
     }
-    if (message.state === 'gone') return true;
+    if (message.state === 'gone' || known?.isEarlierRun(message)) return true;
     if (known === undefined && this.#known.size >= MAX_INSTANCES && !this.#forgetOneGone()) return false;
     if (known !== undefined) this.#replace(known);
-    const identity = { ordinal: known?.ordinal ?? this.#numOrdinals++, run: this.#numRuns++ };
+    const identity = {
+      ordinal: known?.ordinal ?? this.#numOrdinals++,
+      run: this.#numRuns++,
+      earlierEpochs: known?.epochsSoFar ?? [],
+    };
     const instance = new Instance(message, identity, this.#deadlines.connect, this.#events.failed);
     this.#known.set(message.http_address, instance);
     this.#events.changed(instance, instance.state);

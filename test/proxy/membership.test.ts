@@ -142,6 +142,24 @@ describe('an instance', () => {
     expect([back?.requests.length, d2?.requests.length]).toEqual([2, 2]);
   });
 
+  it('that comes back is not taken for an earlier run whose last heartbeat is heard late', async () => {
+    const proxy = await TestProxy.start();
+    const about = { zmq_address: '127.0.0.3:9', epoch: 'earlier' };
+    const [earlier] = await proxy.join('D', { about });
+    const { httpAddress, port } = earlier!;
+    await earlier?.close();
+    const [back] = await proxy.join('D', { httpPort: port, tokenMs: 50 });
+    const stream = await proxy.client.completions.create({ ...BODY, max_tokens: 20, stream: true });
+    let numTokens = 0;
+    for await (const _ of stream) {
+      numTokens += 1;
+      if (numTokens > 1) continue;
+      const late = { type: 'D', http_address: httpAddress, ...about } as const;
+      await say(proxy, about.zmq_address, [encode(late)]);
+    }
+    expect([numTokens, back?.requests.length]).toEqual([20, 1]);
+  });
+
   it('killed without a word loses no request', async () => {
     const proxy = await TestProxy.start();
     const children = await Promise.all([1, 2, 3].map(() => spawnInstance(proxy)));
