@@ -48,6 +48,7 @@ describe('a prefill instance that fails', () => {
     const proxy = await TestProxy.start();
     const [p1, p2] = await proxy.join('PPD');
     p1?.die();
+    await proxy.untilSilent(p1!);
     for (let round = 0; round < 4; round += 1) await answerOf(proxy);
     expect(p2?.requests).toHaveLength(4);
     expect(await proxy.metric('instance_failures_total')).toBe(1);

@@ -26,6 +26,7 @@ const InstanceList = z.object({
       state: z.string(),
       is_suspect: z.boolean(),
       in_flight: z.int(),
+      seconds_since_heartbeat: z.number(),
     }),
   ),
   requests_in_flight: z.int(),
@@ -92,6 +93,14 @@ export class TestProxy {
 
   async untilState(instance: { readonly httpAddress: string }, state: string): Promise<void> {
     await until(async () => (await this.stateOf(instance)) === state);
+  }
+
+  /** Resolves when all is heard that an instance which has fallen silent has said before. */
+  async untilSilent({ httpAddress }: { readonly httpAddress: string }): Promise<void> {
+    await until(async () => {
+      const found = (await this.instances()).find(({ http_address }) => http_address === httpAddress);
+      return (found?.seconds_since_heartbeat ?? 0) > 1;
+    });
   }
 
   /** POSTs JSON, or the text itself. */
