@@ -102,8 +102,9 @@ void GraphCache::launchEach(const LaunchList& list, StreamHandle stream) const {
   for (const QueuedLaunch& launch : list.launches()) {
     const auto [x, y, z] = launch.grid;
     void* arguments[] = {list.paramsOf(launch)};
-    driver_.check(driver_.cuLaunchKernel(launch.function, x, y, z, launch.block, 1, 1, launch.sharedBytes, stream, arguments, nullptr),
-                  launch.kernel);
+    const Result result =
+        driver_.cuLaunchKernel(launch.function, x, y, z, launch.block, 1, 1, launch.sharedBytes, stream, arguments, nullptr);
+    if (result != kSuccess) driver_.check(result, ("launch " + std::string(launch.kernel)).c_str());
   }
 }
 
