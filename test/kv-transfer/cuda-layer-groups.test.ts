@@ -1,11 +1,11 @@
 // Prompts of models some of whose layers see a window, or have heads of their own, go from GPU to GPU, over emulated ones: also where layers are in stages.
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { KvEngine } from '../helpers/kv-engine.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { writeHeadsModel, writeWindowedModel } from '../helpers/tiny-models.ts';
+import { expectAnswersOfBoth } from './answers-of-both.ts';
 
 const newFolder = temporaryFolders();
 const [windowed, withHeads] = [newFolder(), newFolder()];
@@ -39,17 +39,9 @@ describe.each(['cuda-ipc', 'nccl'] as const)('prompts of layers in groups over %
         KvEngine.start(folder, 'kv_consumer', { ...ON_GPU, pipelineParallelSize: ofD }, { transport }),
       ]);
       try {
-        for (const prompt of PROMPTS) {
-          const expected = await whole.answer('alone', prompt, 4);
-          const id = makeRequestId(p.address, d.address);
-          expect(await p.answer(id, prompt, 1)).toEqual(expected.slice(0, 1));
-          expect(await d.answer(id, prompt, 4)).toEqual(expected);
-        }
-        const { loadedTokens, recomputed, bytes } = d.stats.receive;
-        expect(loadedTokens).toBe(PROMPTS.reduce((sum, { length }) => sum + length - 1, 0));
-        expect(Object.values(recomputed).every((count) => count === 0)).toBe(true);
+        await expectAnswersOfBoth({ whole, p, d }, PROMPTS);
         // D may have the last bytes before they are counted.
-        await expect.poll(() => p.stats.send.bytesOver[transport]).toBe(bytes);
+        await expect.poll(() => p.stats.send.bytesOver[transport]).toBe(d.stats.receive.bytes);
       } finally {
         await Promise.all([p.close(), d.close(), whole.close()]);
       }

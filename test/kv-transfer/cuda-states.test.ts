@@ -1,10 +1,10 @@
 // Prompts of a model whose layers keep states go from GPU to GPU, over emulated ones: the states come with the blocks, also where the layers are in stages.
 
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeEach, expect, it, vi } from 'vitest';
-import { makeRequestId } from '../../src/cluster/request-id.ts';
+import { afterAll, beforeEach, it, vi } from 'vitest';
 import { needsCudaEmulators } from '../helpers/cuda-emulator.ts';
 import { KvEngine } from '../helpers/kv-engine.ts';
+import { expectAnswersOfBoth } from './answers-of-both.ts';
 
 beforeEach(() => void vi.stubEnv('SVC_EMULATED_GPUS', '2'));
 afterAll(() => void vi.unstubAllEnvs());
@@ -27,15 +27,7 @@ it.each([
     KvEngine.start(FOLDER, 'kv_consumer', options, { transport }),
   ]);
   try {
-    for (const prompt of PROMPTS) {
-      const expected = await whole.answer('alone', prompt, 4);
-      const id = makeRequestId(p.address, d.address);
-      expect(await p.answer(id, prompt, 1)).toEqual(expected.slice(0, 1));
-      expect(await d.answer(id, prompt, 4)).toEqual(expected);
-    }
-    const { loadedTokens, recomputed } = d.stats.receive;
-    expect(loadedTokens).toBe(PROMPTS.reduce((sum, { length }) => sum + length - 1, 0));
-    expect(Object.values(recomputed).every((count) => count === 0)).toBe(true);
+    await expectAnswersOfBoth({ whole, p, d }, PROMPTS);
   } finally {
     await Promise.all([p.close(), d.close(), whole.close()]);
   }
