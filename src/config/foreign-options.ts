@@ -44,7 +44,7 @@ const WITHOUT = 'leave it out';
 const USE_METRICS = 'leave it out and read /metrics';
 const GRAPHS_LATER =
   'kernels are compiled ahead; on a GPU decode steps that come again become CUDA graphs while they are served (--enforce-eager makes none)';
-const NO_STATE_SPACE = 'no state-space model is served';
+const FLOAT32_STATES = 'layers that keep a state of each sequence (Mamba) keep it in float32, whole';
 const PREFILL_SHARE = 'prompts share a step as far as --max-num-batched-tokens goes';
 
 export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
@@ -189,9 +189,9 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
     ['0'],
   ),
   harmless('--kv-offloading-backend', 'value', 'there is one KV cache'),
-  harmless('--mamba-cache-dtype', 'value', NO_STATE_SPACE),
-  harmless('--mamba-ssm-cache-dtype', 'value', NO_STATE_SPACE),
-  harmless('--mamba-block-size', 'value', NO_STATE_SPACE),
+  harmless('--mamba-cache-dtype', 'value', FLOAT32_STATES),
+  harmless('--mamba-ssm-cache-dtype', 'value', FLOAT32_STATES),
+  harmless('--mamba-block-size', 'value', FLOAT32_STATES),
 
   // Adapters.
   harmless('--max-cpu-loras', 'value', 'all adapters that are loaded are in memory; --max-loras bounds them'),
