@@ -105,13 +105,16 @@ __device__ __forceinline__ float geluTanh(float x) {
   return timesSigmoid(x, fma(x * x * 0.044715f, x, x) * 1.5957691f);
 }
 
+__device__ __forceinline__ float relu(float x) { return x < 0.0f ? 0.0f : x; }
+
 /// `activation` as svc::Activation numbers them.
 __device__ __forceinline__ float activated(int activation, float x) {
   switch (activation) {
     case 0: return timesSigmoid(x, x);
     case 1: return gelu(x);
     case 2: return geluTanh(x);
-    default: return x < 0.0f ? 0.0f : x;
+    case 3: return relu(x);
+    default: return relu(x) * relu(x);
   }
 }
 
@@ -123,13 +126,14 @@ __device__ __forceinline__ void withActivation(int activation, const Use& use) {
     case 1: return use.template operator()<1>();
     case 2: return use.template operator()<2>();
     case 3: return use.template operator()<3>();
-    default: return use.template operator()<4>();
+    case 4: return use.template operator()<4>();
+    default: return use.template operator()<5>();
   }
 }
 
 /// `activation` as svc::GatedActivation numbers them: the last one is that of gpt-oss, clamped.
 __device__ __forceinline__ float gated(int activation, float gate, float up) {
-  if (activation != 4) return activated(activation, gate) * up;
+  if (activation != 5) return activated(activation, gate) * up;
   gate = gate > 7.0f ? 7.0f : gate;
   up = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
   return (up + 1.0f) * timesSigmoid(gate, gate * 1.702f);

@@ -38,7 +38,8 @@ __device__ __forceinline__ float sumOf(const Load& load, int cols, const Batch<k
 template <int kThreads, class Load>
 __device__ __forceinline__ void rmsNorm(const RmsNormParams& p, const Load& load) {
   const float* x = segmentOf(p);
-  const Batch<kThreads> firstWeight(p.weight, 0, p.cols), first = load(0);
+  const float* const weights = p.weight + blockIdx.y * p.weightStride;
+  const Batch<kThreads> firstWeight(weights, 0, p.cols), first = load(0);
   const auto square = [](float number) { return number * number; };
   const float mean = sumOf<kThreads>(load, p.cols, first, square) / static_cast<float>(p.cols);
   const float factor = 1.0f / squareRoot(mean + p.eps);
@@ -48,7 +49,7 @@ __device__ __forceinline__ void rmsNorm(const RmsNormParams& p, const Load& load
   finish(0, first, firstWeight);
 #pragma unroll 1
   for (int begin = first.kCount; begin < p.cols; begin += first.kCount) {
-    finish(begin, Batch<kThreads>(x, begin, p.cols), Batch<kThreads>(p.weight, begin, p.cols));
+    finish(begin, Batch<kThreads>(x, begin, p.cols), Batch<kThreads>(weights, begin, p.cols));
   }
 }
 

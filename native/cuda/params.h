@@ -52,11 +52,13 @@ struct EmbeddingParams {
   int32_t rows, cols, vocab, first, tokens;
 };
 
-/// Of each segment of `cols` numbers of x [rows, segments * cols] f32; `out` may be x. Segments share the weight [cols].
+/// Of each segment of `cols` numbers of x [rows, segments * cols] f32; `out` may be x. The weight of segment i begins at
+/// i * weightStride: 0 where all share one.
 struct RmsNormParams {
   const float* x;
   int64_t xStride;
   const float* weight;
+  int64_t weightStride;
   void* out;
   int64_t outStride;
   float eps;
@@ -64,7 +66,7 @@ struct RmsNormParams {
   Format outFormat;
 };
 
-/// As RmsNormParams. The weight of segment i begins at i * weightStride: 0 where all share one. `bias` likewise, or null.
+/// As RmsNormParams. `bias` is laid out as the weight is, or null.
 struct LayerNormParams {
   const float* x;
   int64_t xStride;

@@ -9,6 +9,8 @@ export interface ExpertsConfig {
   readonly intermediateSize: number;
   /** How a token's experts are chosen; a bias is one of the weights. */
   readonly routing: Omit<Routing, 'bias'>;
+  /** Numbers of a token that experts see; left out or null, all of the stream. */
+  readonly latentSize?: number | null;
   /** Of the expert that computes every token; left out or null, there is none. */
   readonly sharedIntermediateSize?: number | null;
   /** [numLayers] whether the layer has experts; the others have one MLP. */

@@ -4,7 +4,7 @@
 
 import { partsInRow } from '../ops/kv-rows.ts';
 import type { ModelConfig } from './model-config.ts';
-import { keepsKeys } from './recurrent-layers.ts';
+import { type Kept, keepsKeys } from './recurrent-layers.ts';
 
 export interface LayerGroups {
   /** [layers with keys and values] the group of each. */
@@ -13,7 +13,7 @@ export interface LayerGroups {
   readonly windows: readonly (number | null)[];
 }
 
-type Grouped = Pick<ModelConfig, 'layerWindows' | 'layerHeads' | 'encoder' | 'recurrent' | 'sharedKeys'>;
+type Grouped = Kept & Pick<ModelConfig, 'layerWindows' | 'layerHeads' | 'encoder'>;
 
 /** Layers that may share a block table. */
 interface Kind {

@@ -84,8 +84,10 @@ export interface ModelConfig {
   readonly layerInputWidth: number | null;
   /** Of models whose tokens see those after them, too; null where they do not. */
   readonly encoder: EncoderConfig | null;
-  /** Of layers that keep a state of each sequence; null where all have keys and values. */
+  /** Of layers that keep a state of each sequence; null where none does. */
   readonly recurrent: RecurrentConfig | null;
+  /** [numLayers] whether a layer is a feed-forward alone, which keeps nothing of a sequence; null where none is. */
+  readonly feedForwards: readonly boolean[] | null;
   /** What it makes of a sequence in the place of tokens; null where it generates. */
   readonly pooling: PoolingConfig | null;
   /** Layers of the checkpoint behind the last: they guess the tokens after the next, and are not computed. */
@@ -260,6 +262,7 @@ export function readDecoderConfig(
     layerInputWidth: null,
     encoder: null,
     recurrent: null,
+    feedForwards: null,
     pooling: null,
     numDraftLayers: 0,
   };
@@ -322,6 +325,7 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
   gelu_fast: 'gelu_tanh',
   gelu_pytorch_tanh: 'gelu_tanh',
   relu: 'relu',
+  relu2: 'relu2',
 };
 
 function resolveActivation(path: string, name: string): Activation {

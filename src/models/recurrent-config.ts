@@ -18,6 +18,8 @@ export interface ScanConfig {
   readonly stateDim: number;
   readonly heads: number;
   readonly headDim: number;
+  /** Groups of what is read, each of which is normalised by itself. */
+  readonly normGroups: number;
   /** Whether the products around it have biases. */
   readonly hasProjectionBias: boolean;
 }

@@ -44,12 +44,14 @@ export function readLayerTypes(
   return { layers, rest: { ...file, json: rest } };
 }
 
-type Layered = Pick<ModelConfig, 'numLayers' | 'encoder' | 'recurrent' | 'sharedKeys'>;
-type Kept = Pick<Layered, 'recurrent' | 'sharedKeys'>;
+type Layered = Pick<ModelConfig, 'numLayers' | 'encoder' | 'recurrent' | 'feedForwards' | 'sharedKeys'>;
+/** What decides what a layer keeps of a sequence. */
+export type Kept = Pick<Layered, 'recurrent' | 'feedForwards' | 'sharedKeys'>;
 
 /** Whether a layer has keys and values of its own in the cache. */
-export function keepsKeys({ recurrent, sharedKeys }: Kept, layer: number): boolean {
-  return !recurrent?.layers[layer] && (sharedKeys === null || sharedKeys.sources[layer] === layer);
+export function keepsKeys({ recurrent, feedForwards, sharedKeys }: Kept, layer: number): boolean {
+  if (recurrent?.layers[layer] || feedForwards?.[layer]) return false;
+  return sharedKeys === null || sharedKeys.sources[layer] === layer;
 }
 
 /** Where, among the layers of its kind, those that a range has begin and end: with keys and values, or with states. */

@@ -5,6 +5,7 @@ import { ModelLoadError } from '../errors.ts';
 import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import type { Architecture } from './architecture.ts';
+import { arcee } from './architectures/arcee.ts';
 import { bert, roberta } from './architectures/bert.ts';
 import { chatGlm } from './architectures/chatglm.ts';
 import { cohere, cohere2 } from './architectures/cohere.ts';
@@ -30,6 +31,8 @@ import { mistral } from './architectures/mistral.ts';
 import { mistral3 } from './architectures/mistral3.ts';
 import { mixtral } from './architectures/mixtral.ts';
 import { modernBert } from './architectures/modernbert.ts';
+import { nemotron } from './architectures/nemotron.ts';
+import { nemotronH } from './architectures/nemotron-h.ts';
 import { olmo2, olmo3, olmoe } from './architectures/olmo.ts';
 import { phi3 } from './architectures/phi3.ts';
 import { qwen2Vl, qwen3Vl, qwen3VlMoe } from './architectures/qwen-vl.ts';
@@ -80,6 +83,9 @@ export const ARCHITECTURES: readonly Architecture[] = [
   gptNeox,
   granite,
   graniteMoe,
+  arcee,
+  nemotron,
+  nemotronH,
   olmo2,
   olmo3,
   olmoe,

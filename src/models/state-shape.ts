@@ -4,11 +4,11 @@ import { headStatesWidth, type StateShape } from '../ops/states.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { RankShare } from './rank-share.ts';
 import type { DeltaConfig, RecurrentConfig, ScanConfig } from './recurrent-config.ts';
-import { ofKind } from './recurrent-layers.ts';
+import { type Kept, ofKind } from './recurrent-layers.ts';
 
 /** The states of all layers for so many sequences, as a rank has them; undefined where there are none. */
 export function stateShape(
-  config: Pick<ModelConfig, 'numLayers' | 'encoder' | 'recurrent' | 'sharedKeys' | 'hiddenSize'>,
+  config: Kept & Pick<ModelConfig, 'numLayers' | 'hiddenSize'>,
   slots: number,
   share: RankShare,
 ): StateShape | undefined {

@@ -74,7 +74,7 @@ export type TensorArgs = readonly [offset: number, rows: number, cols: number, s
 /** Of an op among all that were called, from 1. */
 export type StreamPosition = number;
 
-type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu';
+type NativeActivation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu' | 'relu2';
 type NativeGatedActivation = NativeActivation | 'clamped_swiglu';
 
 /** Only the addon sees into it. */
@@ -105,7 +105,8 @@ export interface NativeBackend {
   makeVector(values: Float32Array): number;
   /** Weights by their indices, an expert each; `bias` and `factors` of -1 are none. Fields of routing: ops/experts.ts. */
   makeExperts(
-    gateUps: Int32Array,
+    /** Gate and up in one weight where there is a gate, else up alone. */
+    ups: Int32Array,
     downs: Int32Array,
     total: number,
     first: number,
@@ -240,6 +241,7 @@ export interface NativeBackend {
     isBf16: boolean,
     weight: number,
     eps: number,
+    groups: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   /** `bias` and `factors` of -1 are none. */

@@ -4,6 +4,7 @@
 
 import { ShapeError } from '../errors.ts';
 import type { ComputeDType } from './dtype.ts';
+import type { GatedActivation } from './ops.ts';
 import type { GateUpWeight, LinearWeight, Vector } from './weights.ts';
 
 /**
@@ -52,11 +53,11 @@ export interface ExpertRange {
   readonly total: number;
 }
 
-/** An MLP with a gate: x [tokens, k] -> down(act(gate(x)) * up(x)). */
-export interface Expert {
-  readonly gateUp: GateUpWeight;
-  readonly down: LinearWeight;
-}
+/** An MLP: x [tokens, k] -> down(act(gate(x)) * up(x)), or down(act(up(x))) without a gate. */
+export type Expert = { readonly down: LinearWeight } & (
+  | { readonly gateUp: GateUpWeight }
+  | { readonly up: LinearWeight }
+);
 
 /** The experts of one layer, all of one shape. */
 export interface Experts {
@@ -72,12 +73,15 @@ export interface Experts {
 export function expectExperts(
   experts: readonly Expert[],
   routing: Routing,
+  activation: GatedActivation,
   { first: firstId, total }: ExpertRange,
 ): Experts {
   const fail = (expected: string, got: string) => new ShapeError('makeExperts', expected, got);
   const [first] = experts;
   if (first === undefined) throw fail('at least one expert', 'none');
-  const { k, n: inner, inputDType } = first.gateUp;
+  const { k, n: inner, inputDType } = 'gateUp' in first ? first.gateUp : first.up;
+  if (activation === 'clamped_swiglu' && 'up' in first)
+    throw fail(`experts with a gate for ${activation}`, 'others');
   const { n } = first.down;
   const wanted = shapeOf(first);
   for (const expert of experts) {
@@ -102,6 +106,8 @@ function expectGroups(experts: number, topK: number, { count, kept, best }: Rout
   throw new ShapeError('makeExperts', `groups of ${experts} experts, with ${topK} to choose`, got);
 }
 
-function shapeOf({ gateUp, down }: Expert): string {
-  return `gate and up [${gateUp.n}, ${gateUp.k}] ${gateUp.inputDType}, down [${down.n}, ${down.k}] ${down.inputDType}`;
+function shapeOf(expert: Expert): string {
+  const of = ({ n, k, inputDType }: LinearWeight) => `[${n}, ${k}] ${inputDType}`;
+  const inner = 'gateUp' in expert ? `gate and up ${of(expert.gateUp)}` : `up ${of(expert.up)}`;
+  return `${inner}, down ${of(expert.down)}`;
 }

@@ -188,8 +188,8 @@ export interface ScanTokens {
 /** What lets numbers through: x * sigmoid(x), sigmoid(x), x. */
 export type Gate = 'silu' | 'sigmoid' | 'identity';
 
-/** silu: x * sigmoid(x). gelu: x * P(X <= x) of a normal X; gelu_tanh: its approximation by a tanh. relu: max(x, 0). */
-export type Activation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu';
+/** silu: x * sigmoid(x). gelu: x * P(X <= x) of a normal X; gelu_tanh: its approximation by a tanh. relu: max(x, 0); relu2: its square. */
+export type Activation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu' | 'relu2';
 
 /**
  * What becomes of a gate and what it lets through: activation(gate) * up. clamped_swiglu, of gpt-oss: g * sigmoid(1.702 g) *
@@ -368,8 +368,11 @@ export interface Ops {
    */
   embedding(tokens: TokenIds, table: LinearWeight, range?: VocabularyRange): Tensor;
 
-  /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
-  rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor;
+  /**
+   * x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight.
+   * @param groups of columns side by side, of one size, each by itself; left out, 1
+   */
+  rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType, groups?: number): Tensor;
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias. */
   layerNorm(x: Tensor, weight: Vector, bias: Vector | null, eps: number, dtype: ComputeDType): Tensor;

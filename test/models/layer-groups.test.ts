@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { groupLayers } from '../../src/models/layer-groups.ts';
 import type { LayerHeads } from '../../src/models/model-config.ts';
 
-const PLAIN = { encoder: null, recurrent: null, sharedKeys: null, layerHeads: null };
+const PLAIN = { encoder: null, recurrent: null, feedForwards: null, sharedKeys: null, layerHeads: null };
 
 function grouped(layerWindows: readonly (number | null)[], layerHeads: readonly LayerHeads[] | null = null) {
   const { ofLayers, windows } = groupLayers({ ...PLAIN, layerWindows, layerHeads });

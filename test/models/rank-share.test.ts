@@ -67,7 +67,7 @@ describe('a model that cannot be shared', () => {
   };
 
   const scanning = (heads: number, groups: number) => {
-    const scan = { heads, groups, stateDim: 8, headDim: 8, hasProjectionBias: false };
+    const scan = { heads, groups, stateDim: 8, headDim: 8, normGroups: 1, hasProjectionBias: false };
     return { layers: [true], taps: 4, hasBias: true, scan };
   };
 

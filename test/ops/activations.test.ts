@@ -19,7 +19,7 @@ import {
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
 
-const ACTIVATIONS: readonly Activation[] = ['silu', 'gelu', 'gelu_tanh', 'relu'];
+const ACTIVATIONS: readonly Activation[] = ['silu', 'gelu', 'gelu_tanh', 'relu', 'relu2'];
 const WIDTHS = [1, 15, 16, 17, 63, 897];
 const ROWS = 7;
 
@@ -54,7 +54,7 @@ describeEachIsa('ops on single numbers', (isa) => {
     it.each(ACTIVATIONS)(
       '%s of numbers whose exponential is beyond all floats is its limit',
       (activation) => {
-        const x = Float32Array.from([20, 87, 88, 89, 127, 1e4, 1e20].flatMap((size) => [size, -size]));
+        const x = Float32Array.from([20, 87, 88, 89, 127, 1e4, 1e18].flatMap((size) => [size, -size]));
         const [actual, expected] = both((ops) =>
           ops.read(ops.activate(ops.tensor(x, 1, x.length, 'f32'), activation, dtype)),
         );

@@ -31,12 +31,15 @@ describeCuda('mixtures of experts of the CUDA backend', () => {
   const reference = new ReferenceOps();
   afterAll(() => cuda.close());
 
-  it.each(ROUTINGS)('are what their definition says: %j', (routing) => {
+  it.each(ROUTINGS)('are what their definition says, with gates and without: %j', (routing) => {
     const random = new Random(1);
     const [count, k, inner] = [8, 72, 41];
-    const parts = makeParts(folder, random, count, k, inner);
-    const [own, defined] = [load(cuda, parts, 'bf16'), load(reference, parts, 'bf16')];
-    for (const rows of [1, 5, 40]) {
+    for (const [rows, hasGate] of [1, 5, 40].flatMap((some) => [
+      [some, true] as const,
+      [some, false] as const,
+    ])) {
+      const parts = makeParts(folder, random, count, k, inner, hasGate);
+      const [own, defined] = [load(cuda, parts, 'bf16'), load(reference, parts, 'bf16')];
       const input = makeInput(random, rows, k, count);
       const actual = compute(cuda, own, routing, input, upTo(rows));
       const expected = compute(reference, defined, routing, input, upTo(rows));
@@ -84,12 +87,21 @@ describeCuda('mixtures of experts of the CUDA backend', () => {
     expect(run([1, 2, 3, 4])).not.toEqual(run(null));
   });
 
-  it.each<WeightFormat>(['bf16', 'int8', { kind: 'int4', groupSize: 32, hasZeros: false }])(
-    'of %j give a token the same bits in any batch, few of them or many',
-    (format) => {
+  const int4: WeightFormat = { kind: 'int4', groupSize: 32, hasZeros: false };
+
+  it.each([
+    ['bf16', true],
+    ['bf16', false],
+    ['int8', true],
+    ['int8', false],
+    [int4, true],
+    [int4, false],
+  ] as const)(
+    'of %j, with gates: %s, give a token the same bits in any batch, few of them or many',
+    (format, hasGate) => {
       const random = new Random(3);
       const [count, k, inner, tokens] = [3, 520, 24, 70];
-      const experts = load(cuda, makeParts(folder, random, count, k, inner), format);
+      const experts = load(cuda, makeParts(folder, random, count, k, inner, hasGate), format);
       const input = makeInput(random, tokens, k, count);
       const whole = compute(cuda, experts, NORMALIZED, input, upTo(tokens));
       for (const rows of [[0], [69, 3], [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], upTo(30)]) {
@@ -251,10 +263,11 @@ describeCuda('mixtures of experts of the CUDA backend', () => {
     const actual = compute(cuda, experts, routing, input, upTo(40));
     for (let row = 0; row < 40; row += 1) {
       const logits = input.logits.subarray(row * count, (row + 1) * count);
-      const { gateUp, down } = experts[logits.indexOf(Math.max(...logits))]!;
+      const expert = experts[logits.indexOf(Math.max(...logits))]!;
+      if (!('gateUp' in expert)) throw new Error('these have gates');
       const own = cuda.scope(() => {
         const x = cuda.tensor(input.x.subarray(row * k, (row + 1) * k), 1, k, 'bf16');
-        return cuda.read(cuda.linear(cuda.gateUp(x, gateUp, 'silu'), down));
+        return cuda.read(cuda.linear(cuda.gateUp(x, expert.gateUp, 'silu'), expert.down));
       });
       expect(actual.subarray(row * k, (row + 1) * k)).toEqual(own);
     }

@@ -48,7 +48,11 @@ describeCuda('the CUDA backend', () => {
     const [whole, head] = [random.floats(heads * headDim), random.floats(headDim)];
     const tolerance = { absolute: 1e-5, relative: BF16_ROUNDING };
     const tensor = (ops: Ops) => ops.tensor(x, rows, heads * headDim, 'f32');
-    expectSame(tolerance, (ops) => ops.read(ops.rmsNorm(tensor(ops), ops.makeVector(whole), 1e-5, 'bf16')));
+    for (const groups of [1, 3]) {
+      expectSame(tolerance, (ops) =>
+        ops.read(ops.rmsNorm(tensor(ops), ops.makeVector(whole), 1e-5, 'bf16', groups)),
+      );
+    }
     expectSame(tolerance, (ops) =>
       ops.read(ops.layerNorm(tensor(ops), ops.makeVector(whole), ops.makeVector(whole), 1e-5, 'f32')),
     );
@@ -67,7 +71,7 @@ describeCuda('the CUDA backend', () => {
     const x = random.floats(rows * cols).map((value) => value * 8);
     const tolerance = { absolute: 1e-5, relative: BF16_ROUNDING };
     const tensor = (ops: Ops) => ops.tensor(x, rows, cols, 'f32');
-    for (const activation of ['silu', 'gelu', 'gelu_tanh', 'relu'] as const) {
+    for (const activation of ['silu', 'gelu', 'gelu_tanh', 'relu', 'relu2'] as const) {
       expectSame(tolerance, (ops) => ops.read(ops.activate(tensor(ops), activation, 'bf16')));
     }
     expectSame(tolerance, (ops) => {

@@ -17,7 +17,8 @@ export const ROUTINGS: readonly Routing[] = [
 ];
 
 export interface Parts {
-  readonly gate: LinearPart;
+  /** Null: there is no gate. */
+  readonly gate: LinearPart | null;
   readonly up: LinearPart;
   readonly down: LinearPart;
 }
@@ -29,6 +30,7 @@ export function makeParts(
   count: number,
   k: number,
   inner: number,
+  hasGate = true,
 ): Parts[] {
   const part = (rows: number, cols: number) =>
     plainPart(
@@ -36,7 +38,7 @@ export function makeParts(
       folder.write([rows], random.floats(rows)),
     );
   return Array.from({ length: count }, () => ({
-    gate: part(inner, k),
+    gate: hasGate ? part(inner, k) : null,
     up: part(inner, k),
     down: part(k, inner),
   }));
@@ -44,7 +46,7 @@ export function makeParts(
 
 export function load(ops: Ops, parts: readonly Parts[], format: WeightFormat): Expert[] {
   return parts.map(({ gate, up, down }) => ({
-    gateUp: ops.loadGateUp(gate, up, format),
+    ...(gate === null ? { up: ops.loadLinear([up], format) } : { gateUp: ops.loadGateUp(gate, up, format) }),
     down: ops.loadLinear([down], format),
   }));
 }
@@ -68,7 +70,7 @@ export function compute(
   routing: Routing,
   input: Input,
   rows: readonly number[],
-  activation: Activation = 'silu',
+  activation: Activation = 'gateUp' in (experts[0] ?? {}) ? 'silu' : 'relu2',
 ) {
   const mixture = ops.makeExperts(experts, routing, activation);
   const { total: count, k, inputDType } = mixture;

@@ -29,43 +29,54 @@ describeEachIsa('mixtures of experts', (isa) => {
     alone.close();
   });
 
-  it.each(formats)('of %s are what their definition says, however experts are chosen', (format) => {
-    const random = new Random(1);
-    const [count, k, inner] = [8, 72, 41];
-    const parts = makeParts(folder, random, count, k, inner);
-    const [own, defined] = [load(cpu, parts, format), load(reference, parts, format)];
-    for (const routing of ROUTINGS) {
-      for (const rows of [1, 5, 40]) {
-        const input = makeInput(random, rows, k, count);
-        const actual = compute(cpu, own, routing, input, upTo(rows));
-        // Numbers between the products are rounded to bf16 on the way, or quantised, which may go the other way.
-        const relative = format === 'f32' ? 1e-4 : 2 ** -6;
-        const expected = compute(reference, defined, routing, input, upTo(rows));
-        const size = Math.sqrt(expected.reduce((sum, value) => sum + value * value, 0) / expected.length);
-        expectClose(actual, expected, { absolute: size * relative, relative });
-      }
-    }
-  });
+  const cases = formats.flatMap((format) => [
+    [format, 'with gates', true] as const,
+    [format, 'without gates', false] as const,
+  ]);
 
-  it.each(formats)('of %s give a token the same bits in any batch and on any number of threads', (format) => {
-    const random = new Random(2);
-    const [count, k, inner, tokens] = [6, 64, 48, 50];
-    const parts = makeParts(folder, random, count, k, inner);
-    const [experts, others] = [load(cpu, parts, format), load(alone, parts, format)];
-    const input = makeInput(random, tokens, k, count);
-    const whole = compute(cpu, experts, NORMALIZED, input, upTo(tokens));
-    expect(compute(alone, others, NORMALIZED, input, upTo(tokens))).toEqual(whole);
-    const subset = fc.uniqueArray(fc.nat(tokens - 1), { minLength: 1, maxLength: tokens });
-    fc.assert(
-      fc.property(subset, (rows) => {
-        const got = compute(cpu, experts, NORMALIZED, input, rows);
-        for (const [i, row] of rows.entries()) {
-          expect(got.subarray(i * k, (i + 1) * k)).toEqual(whole.subarray(row * k, (row + 1) * k));
+  it.each(cases)(
+    'of %s %s are what their definition says, however experts are chosen',
+    (format, _, hasGate) => {
+      const random = new Random(1);
+      const [count, k, inner] = [8, 72, 41];
+      const parts = makeParts(folder, random, count, k, inner, hasGate);
+      const [own, defined] = [load(cpu, parts, format), load(reference, parts, format)];
+      for (const routing of ROUTINGS) {
+        for (const rows of [1, 5, 40]) {
+          const input = makeInput(random, rows, k, count);
+          const actual = compute(cpu, own, routing, input, upTo(rows));
+          // Numbers between the products are rounded to bf16 on the way, or quantised, which may go the other way.
+          const relative = format === 'f32' ? 1e-4 : 2 ** -6;
+          const expected = compute(reference, defined, routing, input, upTo(rows));
+          const size = Math.sqrt(expected.reduce((sum, value) => sum + value * value, 0) / expected.length);
+          expectClose(actual, expected, { absolute: size * relative, relative });
         }
-      }),
-      { numRuns: 20 },
-    );
-  });
+      }
+    },
+  );
+
+  it.each(cases)(
+    'of %s %s give a token the same bits in any batch and on any number of threads',
+    (format, _, hasGate) => {
+      const random = new Random(2);
+      const [count, k, inner, tokens] = [6, 64, 48, 50];
+      const parts = makeParts(folder, random, count, k, inner, hasGate);
+      const [experts, others] = [load(cpu, parts, format), load(alone, parts, format)];
+      const input = makeInput(random, tokens, k, count);
+      const whole = compute(cpu, experts, NORMALIZED, input, upTo(tokens));
+      expect(compute(alone, others, NORMALIZED, input, upTo(tokens))).toEqual(whole);
+      const subset = fc.uniqueArray(fc.nat(tokens - 1), { minLength: 1, maxLength: tokens });
+      fc.assert(
+        fc.property(subset, (rows) => {
+          const got = compute(cpu, experts, NORMALIZED, input, rows);
+          for (const [i, row] of rows.entries()) {
+            expect(got.subarray(i * k, (i + 1) * k)).toEqual(whole.subarray(row * k, (row + 1) * k));
+          }
+        }),
+        { numRuns: 20 },
+      );
+    },
+  );
 
   it('have a bias that takes part in the choice alone', () => {
     const random = new Random(3);
@@ -128,11 +139,13 @@ describeEachIsa('mixtures of experts', (isa) => {
     const random = new Random(6);
     const experts = load(ops, makeParts(folder, random, 4, 32, 16), 'f32');
     const other = load(ops, makeParts(folder, random, 1, 48, 16), 'f32');
+    const plain = load(ops, makeParts(folder, random, 1, 32, 16, false), 'f32');
 
     it.each([
       ['more experts a token than there are', experts, { ...NORMALIZED, topK: 5 }, /topK from 1 to 4, got 5/],
       ['no experts', [], NORMALIZED, /at least one expert, got none/],
       ['experts of several shapes', [...experts, ...other], NORMALIZED, /experts of gate and up \[16, 32\]/],
+      ['experts of which some have a gate', [...plain, ...experts], NORMALIZED, /experts of up \[16, 32\]/],
       [
         'groups that hold too few experts',
         experts,
@@ -147,6 +160,11 @@ describeEachIsa('mixtures of experts', (isa) => {
       ],
     ] as const)('refuse %s', (_title, wrong, routing, message) => {
       expect(() => ops.makeExperts(wrong, routing, 'silu')).toThrow(message);
+    });
+
+    it('refuse an activation of gates where there are none', () => {
+      const routing = { ...NORMALIZED, topK: 1 };
+      expect(() => ops.makeExperts(plain, routing, 'clamped_swiglu')).toThrow(/experts with a gate/);
     });
   });
 });

@@ -129,6 +129,7 @@ describeEachIsa('bits of a row', (isa) => {
     const vector = new Random(4).floats(cols);
     const rowOps: Readonly<Record<string, (ops: Ops, x: Tensor) => Tensor>> = {
       rmsNorm: (ops, x) => ops.rmsNorm(x, ops.makeVector(vector), 1e-6, dtype),
+      'rmsNorm of groups': (ops, x) => ops.rmsNorm(x, ops.makeVector(vector), 1e-6, dtype, 9),
       layerNorm: (ops, x) => ops.layerNorm(x, ops.makeVector(vector), ops.makeVector(vector), 1e-6, dtype),
       activate: (ops, x) => ops.activate(x, 'gelu', dtype),
     };

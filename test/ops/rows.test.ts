@@ -52,6 +52,31 @@ describeEachIsa('row ops', (isa) => {
     }
   });
 
+  it.each(dtypes)('rmsNorm normalises groups of columns each by itself into %s', (dtype) => {
+    const random = new Random(12);
+    for (const [width, groups] of [
+      [1, 3],
+      [16, 2],
+      [17, 8],
+    ] as const) {
+      const [rows, cols] = [random.integer(1, 40), width * groups];
+      const [x, weight] = [random.floats(rows * cols), random.floats(cols)];
+      const [actual, expected] = both((ops) =>
+        ops.read(ops.rmsNorm(ops.tensor(x, rows, cols, 'f32'), ops.makeVector(weight), 1e-5, dtype, groups)),
+      );
+      expectClose(actual, expected, {
+        absolute: 1e-9,
+        relative: dtype === 'bf16' ? BF16_ROUNDING : 2e-6,
+      });
+    }
+    for (const ops of [cpu, reference]) {
+      const x = ops.tensor(new Float32Array(8), 1, 8, 'f32');
+      expect(() => ops.rmsNorm(x, ops.makeVector(new Float32Array(8)), 0, dtype, 3)).toThrow(
+        /3 groups of one size, got 8/,
+      );
+    }
+  });
+
   it.each(dtypes)(
     'layerNorm brings rows to mean 0 and variance 1 into %s, then scales and shifts them',
     (dtype) => {

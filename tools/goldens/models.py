@@ -337,25 +337,30 @@ def granite_hybrid(config: dict) -> dict:
     return old_rope(kept, rope_theta=10000.0, layer_types=kinds, position_embedding_type="nope")
 
 
-FALCON_H1 = MAMBA | {
-    "mamba_n_heads": 6,
-    "mamba_d_head": 12,
-    "mamba_d_ssm": 72,
-    "mamba_n_groups": 2,
-    "lm_head_multiplier": 0.5,
-    "embedding_multiplier": 3.0,
-    "mlp_multipliers": [0.8, 0.6],
-    "key_multiplier": 0.7,
-    "attention_in_multiplier": 1.2,
-    "attention_out_multiplier": 0.9,
-    "ssm_in_multiplier": 1.25,
-    "ssm_out_multiplier": 0.7,
-    "ssm_multipliers": [0.9, 0.8, 0.7, 1.1, 1.3],
+BLOCKS = {k: v for k, v in COMMON.items() if k != "num_hidden_layers"} | {
+    "head_dim": 8,
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 16,
+    "ssm_state_size": 16,
+    "n_groups": 2,
+}
+NEMOTRON_EXPERTS = {
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 12,
+    "moe_shared_expert_intermediate_size": 20,
+    "n_group": 1,
+    "topk_group": 1,
 }
 
 
-def falcon_h1(config: dict) -> dict:
-    return old_rope({k: v for k, v in config.items() if k not in ENDLESS}, rope_theta=10000.0)
+def nemotron(config: dict) -> dict:
+    """With the fields of releases: the rotation is two of their own."""
+    return old_rope(config, rope_theta=10000.0, partial_rotary_factor=0.5)
+
+
+def backbone(name: str) -> str:
+    return name.replace("model.", "backbone.").replace("embed_tokens", "embeddings")
 
 
 def nemotron_h(config: dict) -> dict:
@@ -818,4 +823,31 @@ MODELS = {
         publish=gemma4_whole,
         rename=lambda name: name.replace("model.", "model.language_model.", 1),
     ),
+    "nemotron-h": Recipe(
+        t.NemotronHConfig(
+            **BLOCKS,
+            **NEMOTRON_EXPERTS,
+            layers_block_type=["linear_attention", "moe", "full_attention", "mlp", "linear_attention"],
+            routed_scaling_factor=2.5,
+        ),
+        publish=nemotron_h,
+        rename=backbone,
+        reshape=nemotron_experts,
+    ),
+    "nemotron-h-latent": Recipe(
+        t.NemotronHConfig(
+            **BLOCKS,
+            **NEMOTRON_EXPERTS | {"n_group": 2},
+            layers_block_type=["linear_attention", "full_attention", "moe"],
+            moe_latent_size=16,
+            use_bias=True,
+            mlp_bias=True,
+            use_conv_bias=False,
+            norm_topk_prob=False,
+        ),
+        publish=lambda config: {k: v for k, v in config.items() if k not in ENDLESS},
+        reshape=nemotron_experts,
+    ),
+    "nemotron": Recipe(t.NemotronConfig(**COMMON, norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}), publish=nemotron),
+    "arcee": Recipe(t.ArceeConfig(**COMMON, attention_bias=True, mlp_bias=True, rope_parameters=YARN | {"original_max_position_embeddings": 64})),
 }

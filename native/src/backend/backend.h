@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "backend/activation.h"
@@ -73,14 +74,17 @@ struct Routing {
 /// The experts of one layer, all of one shape and format; those of a rank are ids `first` on of `total`.
 struct Experts {
   int first, total;
-  std::vector<const Weight*> gateUps, downs;
-  GatedActivation activation;
+  /// Gate and up in one weight, or up alone.
+  std::vector<const Weight*> ups;
+  std::vector<const Weight*> downs;
+  /// That of a gate, where there is one.
+  std::variant<GatedActivation, Activation> activation;
   Routing routing;
   const Vector* bias;  // one number for each of the total, or null
   const Vector* factors;  // on the weights, the same
 
   /// Of this rank.
-  int count() const { return static_cast<int>(gateUps.size()); }
+  int count() const { return static_cast<int>(ups.size()); }
 };
 
 /// A weight for each head of a row, all floats of one shape and format; a head has `width` numbers, of which a weight takes
@@ -304,7 +308,8 @@ class Backend {
   virtual StreamPosition gatedDelta(const Step& step, const DeltaRule& rule, const DeltaTokens& tokens, Rows out) = 0;
 
   virtual StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) = 0;
-  virtual StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) = 0;
+  /// Columns in `groups` of one size, each of which is normalised by itself.
+  virtual StreamPosition rmsNorm(const Vector& weight, int groups, float eps, Rows x, DType dtype, Rows out) = 0;
   /// `bias` may be null.
   virtual StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) = 0;
   virtual StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) = 0;

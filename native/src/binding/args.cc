@@ -40,7 +40,8 @@ Activation Args::activation() {
   if (name == "gelu") return Activation::Gelu;
   if (name == "gelu_tanh") return Activation::GeluTanh;
   if (name == "relu") return Activation::Relu;
-  fail("silu, gelu, gelu_tanh or relu", name);
+  if (name == "relu2") return Activation::Relu2;
+  fail("silu, gelu, gelu_tanh, relu or relu2", name);
 }
 
 Gate Args::gate() {

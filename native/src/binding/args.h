@@ -53,7 +53,7 @@ class Args {
   TokenIds tokenIds(int64_t vocab, int64_t first = 0);
   /// Whether numbers are bf16, the other format being f32.
   DType dtypeFlag() { return boolean() ? DType::Bf16 : DType::F32; }
-  /// silu, gelu, gelu_tanh or relu.
+  /// silu, gelu, gelu_tanh, relu or relu2.
   Activation activation();
   /// The same or clamped_swiglu.
   GatedActivation gatedActivation();

@@ -18,16 +18,18 @@ Napi::Value BackendObject::embedding(const Info& info) {
   return recorded(info, a, backend().embedding(table, std::move(tokens), out));
 }
 
-/// rmsNorm(isBf16, weight, eps, x[4], out[4])
+/// rmsNorm(isBf16, weight, eps, groups, x[4], out[4])
 Napi::Value BackendObject::rmsNorm(const Info& info) {
   Args a = args("rmsNorm", info);
   const DType dtype = a.dtypeFlag();
   const Vector& weight = vectorAt(a);
   const float eps = static_cast<float>(a.real());
+  const auto groups = static_cast<int>(a.integerIn(1, weight.length, "groups"));
+  if (weight.length % groups != 0) a.fail(std::to_string(groups) + " groups of one size", std::to_string(weight.length));
   const Rows x = a.rows(DType::F32, weight.length);
   const Rows out = a.rows(dtype, weight.length, paddedCols(dtype, weight.length));
   a.expectEqual("rows of the output", x.rows, out.rows);
-  return recorded(info, a, backend().rmsNorm(weight, eps, x, dtype, out));
+  return recorded(info, a, backend().rmsNorm(weight, groups, eps, x, dtype, out));
 }
 
 /// layerNorm(isBf16, weight, bias or -1, eps, x[4], out[4])

@@ -31,30 +31,31 @@ Routing routingFrom(Args& args, int64_t experts) {
 
 }  // namespace
 
-/// makeExperts(gateUps, downs, total, first, activation, bias or -1, factors or -1, routing[7])
+/// makeExperts(ups, downs, total, first, activation, bias or -1, factors or -1, routing[7]): all ups have a gate, or none has.
 Napi::Value BackendObject::makeExperts(const Info& info) {
   Args a = args("makeExperts", info);
-  const Span<const int32_t> gateUps = a.int32s(1), downs = a.int32s(gateUps.length);
-  a.expectEqual("down projections", gateUps.length, downs.length);
-  a.expectBelow("gateUps", gateUps, static_cast<int64_t>(weights_.size()));
+  const Span<const int32_t> ups = a.int32s(1), downs = a.int32s(ups.length);
+  a.expectEqual("down projections", ups.length, downs.length);
+  a.expectBelow("ups", ups, static_cast<int64_t>(weights_.size()));
   a.expectBelow("downs", downs, static_cast<int64_t>(weights_.size()));
   Experts experts{};
-  for (int64_t i = 0; i < gateUps.length; ++i) {
-    experts.gateUps.push_back(weights_[gateUps.data[i]]);
+  for (int64_t i = 0; i < ups.length; ++i) {
+    experts.ups.push_back(weights_[ups.data[i]]);
     experts.downs.push_back(weights_[downs.data[i]]);
-    if (!experts.gateUps.back()->isGateUp || experts.downs.back()->isGateUp) {
-      a.fail("gate-and-up weights and linear ones", "the other kind");
+    if (experts.ups.back()->isGateUp != experts.ups.front()->isGateUp || experts.downs.back()->isGateUp) {
+      a.fail("up projections of one kind and linear down projections", "others");
     }
   }
-  expectAlike(a, experts.gateUps, "gate-and-up weights");
+  expectAlike(a, experts.ups, "up projections");
   expectAlike(a, experts.downs, "down projections");
-  const Weight &gateUp = *experts.gateUps.front(), &down = *experts.downs.front();
-  if (down.k != gateUp.n || inputDType(down.format) != inputDType(gateUp.format)) {
-    a.fail("down projections of k " + std::to_string(gateUp.n), std::to_string(down.k));
+  const Weight &up = *experts.ups.front(), &down = *experts.downs.front();
+  if (down.k != up.n || inputDType(down.format) != inputDType(up.format)) {
+    a.fail("down projections of k " + std::to_string(up.n), std::to_string(down.k));
   }
-  experts.total = static_cast<int>(a.integerIn(gateUps.length, 1 << 20, "experts"));
-  experts.first = static_cast<int>(a.integerIn(0, experts.total - gateUps.length, "a first expert"));
-  experts.activation = a.gatedActivation();
+  experts.total = static_cast<int>(a.integerIn(ups.length, 1 << 20, "experts"));
+  experts.first = static_cast<int>(a.integerIn(0, experts.total - ups.length, "a first expert"));
+  if (up.isGateUp) experts.activation = a.gatedActivation();
+  else experts.activation = a.activation();
   experts.bias = vectorOrNullAt(a);
   if (experts.bias != nullptr) a.expectEqual("numbers of the bias", experts.total, experts.bias->length);
   experts.factors = vectorOrNullAt(a);
@@ -67,10 +68,10 @@ Napi::Value BackendObject::makeExperts(const Info& info) {
 Napi::Value BackendObject::experts(const Info& info) {
   Args a = args("experts", info);
   const Experts& experts = expertsAt(a);
-  const Weight &gateUp = *experts.gateUps.front(), &down = *experts.downs.front();
-  const DType dtype = inputDType(gateUp.format);
+  const Weight &up = *experts.ups.front(), &down = *experts.downs.front();
+  const DType dtype = inputDType(up.format);
   const Rows logits = a.rows(DType::F32, experts.total);
-  const Rows x = a.rows(dtype, gateUp.k, paddedCols(dtype, gateUp.k));
+  const Rows x = a.rows(dtype, up.k, paddedCols(dtype, up.k));
   const Rows out = a.rows(DType::F32, down.n);
   a.expectEqual("rows of x", logits.rows, x.rows);
   a.expectEqual("rows of the output", logits.rows, out.rows);

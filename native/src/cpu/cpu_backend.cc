@@ -99,9 +99,9 @@ StreamPosition CpuBackend::embedding(const Weight& table, TokenIds tokens, Rows 
   });
 }
 
-StreamPosition CpuBackend::rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) {
-  return stream_.record([this, &weight = host(weight), eps, x, dtype, out] {
-    runRmsNorm(pool_, kernels_, weight, eps, x, dtype, out);
+StreamPosition CpuBackend::rmsNorm(const Vector& weight, int groups, float eps, Rows x, DType dtype, Rows out) {
+  return stream_.record([this, &weight = host(weight), groups, eps, x, dtype, out] {
+    runRmsNorm(pool_, kernels_, weight, groups, eps, x, dtype, out);
   });
 }
 

@@ -73,7 +73,7 @@ class CpuBackend final : public Backend {
   StreamPosition selectiveScan(const Step& step, const SelectiveScan& scan, const ScanTokens& tokens, Rows out) override;
 
   StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
-  StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
+  StreamPosition rmsNorm(const Vector& weight, int groups, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) override;
   StreamPosition headLayerNorm(const Vector& weight, int64_t headDim, float eps, Rows x) override;

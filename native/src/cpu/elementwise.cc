@@ -36,12 +36,16 @@ void runEmbedding(ThreadPool& pool, const PackedWeight& table, int64_t first, co
   });
 }
 
-void runRmsNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight, float eps, Rows x, DType dtype,
+void runRmsNorm(ThreadPool& pool, const KernelSet& set, const HostVector& weight, int groups, float eps, Rows x, DType dtype,
                 Rows out) {
   const auto kernel = set.rmsNorm[static_cast<int>(dtype)];
-  const int cols = static_cast<int>(weight.length), padded = static_cast<int>(paddedCols(dtype, cols));
+  const int cols = static_cast<int>(weight.length), padded = static_cast<int>(paddedCols(dtype, cols)), width = cols / groups;
   eachRow(pool, x.rows, cols, [&](int64_t row) {
-    kernel(floatsAt(x, row), weight.values.data(), cols, eps, rowAt(out, row, dtype), padded);
+    for (int first = 0; first < cols; first += width) {
+      const bool isLast = first + width == cols;
+      kernel(floatsAt(x, row) + first, weight.values.data() + first, width, eps, rowAt(out, row, dtype) + first * elementBytes(dtype),
+             isLast ? padded - first : width);
+    }
   });
 }
 

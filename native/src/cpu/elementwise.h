@@ -13,7 +13,7 @@ struct HostVector : Vector {
 
 /// Rows of `table`, whose first is token `first`; numbers of other tokens are -0, which no sum notices.
 void runEmbedding(ThreadPool&, const PackedWeight& table, int64_t first, const std::vector<int32_t>& tokens, Rows out);
-void runRmsNorm(ThreadPool&, const KernelSet&, const HostVector& weight, float eps, Rows x, DType, Rows out);
+void runRmsNorm(ThreadPool&, const KernelSet&, const HostVector& weight, int groups, float eps, Rows x, DType, Rows out);
 /// `bias` may be null.
 void runLayerNorm(ThreadPool&, const KernelSet&, const HostVector& weight, const float* bias, float eps, Rows x, DType,
                   Rows out);

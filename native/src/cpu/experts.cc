@@ -148,10 +148,10 @@ void addOutputs(ThreadPool& pool, const KernelSet& set, ExpertsMemory& memory, c
   for (int expert = 0; expert < experts.count(); ++expert) {
     std::fill(groupOf.begin() + memory.starts[expert], groupOf.begin() + memory.starts[expert + 1], groups[expert]);
   }
-  memory.sums.resize(pool.threads());
+  memory.tokenSums.resize(pool.threads());
   const int perTask = rowsOfTask(cols * sizeof(float) * experts.routing.topK);
   pool.run((out.rows + perTask - 1) / perTask, [&](int task, int thread) {
-    TokenSum sum(set, memory.sums[thread], cols);
+    TokenSum sum(set, memory.tokenSums[thread], cols);
     for (int row = task * perTask; row < std::min((task + 1) * perTask, out.rows); ++row) {
       sum.begin(floatsAt(out, row));
       for (int i = memory.firsts[row]; i < memory.firsts[row + 1]; ++i) {
@@ -174,13 +174,19 @@ void runExperts(ThreadPool& pool, const KernelSet& set, ProductMemory& products,
     const RoutedRow* routed = memory.routed.data() + memory.starts[expert];
     const int rows = memory.starts[expert + 1] - memory.starts[expert];
     if (rows == 0) continue;
-    const auto& gateUp = static_cast<const PackedWeight&>(*experts.gateUps[expert]);
+    const auto& up = static_cast<const PackedWeight&>(*experts.ups[expert]);
     const auto& down = static_cast<const PackedWeight&>(*experts.downs[expert]);
-    const DType dtype = inputDType(gateUp.format);
-    const Rows input = gathered(pool, memory.inputs, routed, rows, x, paddedCols(dtype, gateUp.k), dtype);
-    const Rows hidden = rowsIn(memory.hidden, rows, roundUp(gateUp.n, kBf16Depth), dtype);
+    const DType dtype = inputDType(up.format);
+    const Rows input = gathered(pool, memory.inputs, routed, rows, x, paddedCols(dtype, up.k), dtype);
+    const Rows hidden = rowsIn(memory.hidden, rows, roundUp(up.n, kBf16Depth), dtype);
     const Rows output{rowAt(outputs, memory.starts[expert], DType::F32), rows, outputs.stride};
-    runGateUp(pool, set, products, gateUp, experts.activation, input, hidden);
+    if (const auto* gated = std::get_if<GatedActivation>(&experts.activation)) {
+      runGateUp(pool, set, products, up, *gated, input, hidden);
+    } else {
+      const Rows sums = rowsIn(memory.sums, rows, up.n, DType::F32);
+      runLinear(pool, set, products, up, input, sums, false);
+      runActivate(pool, set, std::get<Activation>(experts.activation), sums, up.n, dtype, hidden);
+    }
     runLinear(pool, set, products, down, hidden, output, false);
   }
   addOutputs(pool, set, memory, experts, outputs, out);

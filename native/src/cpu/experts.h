@@ -24,12 +24,12 @@ struct ExpertsMemory {
   std::vector<RoutedRow> routed;
   /// Those of a token are places[firsts[token]] up to places[firsts[token + 1]], indices of `routed` in the order of ids.
   std::vector<int> firsts, places;
-  /// Of one expert: its rows of x, and between its products.
-  Pages inputs, hidden;
+  /// Of one expert: its rows of x, and between its products; without a gate, sums before their activation as well.
+  Pages inputs, hidden, sums;
   /// Of all routed rows.
   Pages outputs;
   /// Of each thread: sums of groups of one token.
-  std::vector<std::vector<float>> sums;
+  std::vector<std::vector<float>> tokenSums;
 };
 
 /// out [tokens, n] f32 = the weighted outputs of the token's experts, so that a token's sum does not depend on its company: those of a

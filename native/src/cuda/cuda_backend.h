@@ -20,6 +20,9 @@
 
 namespace svc::cuda {
 
+/// What kernels call a format of activations.
+inline Format formatOf(DType dtype) { return dtype == DType::Bf16 ? Format::Bf16 : Format::F32; }
+
 struct CudaOptions {
   /// Which of the GPUs that the driver shows.
   int ordinal;
@@ -49,7 +52,7 @@ struct DeviceKvCache : KvCache {
 
 struct DeviceExperts : Experts {
   /// Of each format.
-  std::vector<StoredWeightGroups> gateUpGroups, downGroups;
+  std::vector<StoredWeightGroups> upGroups, downGroups;
 };
 
 class CudaBackend final : public Backend {
@@ -99,7 +102,7 @@ class CudaBackend final : public Backend {
 
   // row_ops.cc
   StreamPosition embedding(const Weight& table, TokenIds tokens, Rows out) override;
-  StreamPosition rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) override;
+  StreamPosition rmsNorm(const Vector& weight, int groups, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition layerNorm(const Vector& weight, const Vector* bias, float eps, Rows x, DType dtype, Rows out) override;
   StreamPosition qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) override;
   StreamPosition headLayerNorm(const Vector& weight, int64_t headDim, float eps, Rows x) override;

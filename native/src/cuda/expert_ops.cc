@@ -59,28 +59,31 @@ RouteParams routeParams(const Experts& experts, const Rows& logits) {
 }  // namespace
 
 const Experts& CudaBackend::makeExperts(Experts experts) {
-  return experts_.emplace_back(DeviceExperts{experts, groupsByFormat(device_, experts.gateUps, stream_.handle()),
+  return experts_.emplace_back(DeviceExperts{experts, groupsByFormat(device_, experts.ups, stream_.handle()),
                                              groupsByFormat(device_, experts.downs, stream_.handle())});
 }
 
 StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x, Rows out) {
   const auto& experts = static_cast<const DeviceExperts&>(mixture);
-  const WeightGroups &gateUps = experts.gateUpGroups.front(), &downs = experts.downGroups.front();
-  const int topK = experts.routing.topK, k = gateUps.first->k;
-  const int64_t numberBytes = gateUps.first->format == WeightFormat::F32 ? sizeof(float) : sizeof(uint16_t);
-  const int64_t count = int64_t{x.rows} * topK, inputStride = roundUp(k, kPieceNumbers), hiddenStride = gateUps.n / 2;
+  const WeightGroups &ups = experts.upGroups.front(), &downs = experts.downGroups.front();
+  const auto* const gated = std::get_if<GatedActivation>(&experts.activation);
+  const int topK = experts.routing.topK, k = ups.first->k;
+  const DType dtype = inputDType(ups.first->format);
+  const auto numberBytes = static_cast<int64_t>(elementBytes(dtype));
+  const int64_t count = int64_t{x.rows} * topK, inputStride = roundUp(k, kPieceNumbers);
+  const int64_t hiddenStride = gated != nullptr ? ups.n / 2 : roundUp(ups.n, kPieceNumbers);
   if (count == 0) return stream_.endOp();
   const auto rows = static_cast<int32_t>(count);
-  const int tile = groupTileOf(ceilDiv(count, experts.total), std::max(gateUps.product.segments, downs.product.segments), sharedBytes_);
+  const int tile = groupTileOf(ceilDiv(count, experts.total), std::max(ups.product.segments, downs.product.segments), sharedBytes_);
   const int tileRows = kLinearTiles[tile].tokens, tiles = mostTiles(count, experts.count(), tileRows);
 
   Layout layout;
   const size_t ids = layout.take<int32_t>(count), weights = layout.take<float>(count), routed = layout.take<int32_t>(count),
                places = layout.take<int32_t>(count), tileList = layout.take<GroupTile>(tiles), numTiles = layout.take<int32_t>(1),
                inputs = layout.take<char>(count * inputStride * numberBytes), hidden = layout.take<char>(count * hiddenStride * numberBytes),
-               outputs = layout.take<float>(count * downs.n);
+               sums = layout.take<float>(gated != nullptr ? 0 : count * hiddenStride), outputs = layout.take<float>(count * downs.n);
   size_t preparedBytes = 0;
-  for (const auto& all : {std::cref(experts.gateUpGroups), std::cref(experts.downGroups)}) {
+  for (const auto& all : {std::cref(experts.upGroups), std::cref(experts.downGroups)}) {
     for (const StoredWeightGroups& groups : all.get()) preparedBytes = std::max(preparedBytes, inputBytes(*groups.first, rows));
   }
   const size_t prepared = layout.take<char>(static_cast<int64_t>(preparedBytes));
@@ -112,13 +115,18 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
       launch(groupedLaunch(params, tile, groups.n, tiles, groups.count()), params);
     }
   };
-  LinearParams gated{};
-  gated.x = at<uint16_t>(memory, inputs);
-  gated.xStride = inputStride;
-  gated.out = at<char>(memory, hidden);
-  gated.outStride = hiddenStride;
-  gated.activation = static_cast<int32_t>(experts.activation);
-  multiply(experts.gateUpGroups, gated);
+  LinearParams up{};
+  up.x = at<uint16_t>(memory, inputs);
+  up.xStride = inputStride;
+  up.out = at<char>(memory, gated != nullptr ? hidden : sums);
+  up.outStride = hiddenStride;
+  up.activation = gated != nullptr ? static_cast<int32_t>(*gated) : -1;
+  multiply(experts.upGroups, up);
+  if (gated == nullptr) {
+    const ElementwiseParams activate{at<float>(memory, sums), hiddenStride, at<char>(memory, hidden), hiddenStride, rows, ups.n,
+                                     formatOf(dtype), 0.0f, static_cast<int32_t>(std::get<Activation>(experts.activation))};
+    launch(activateLaunch(activate), activate);
+  }
   LinearParams down{};
   down.activation = -1;
   down.x = at<uint16_t>(memory, hidden);

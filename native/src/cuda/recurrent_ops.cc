@@ -12,7 +12,6 @@ const float* numbersOf(const Vector* vector) {
 }
 
 float* floats(const Rows& x) { return reinterpret_cast<float*>(x.data); }
-Format formatOf(DType dtype) { return dtype == DType::Bf16 ? Format::Bf16 : Format::F32; }
 
 [[noreturn]] void refuse(const std::string& what) {
   throw NotAvailable(what + " are not available yet with --device cuda: use --device cpu");

@@ -13,7 +13,6 @@ const float* onDevice(const Vector& vector) { return static_cast<const DeviceVec
 
 float* floats(const Rows& x) { return reinterpret_cast<float*>(x.data); }
 int32_t narrowed(int64_t cols) { return static_cast<int32_t>(cols); }
-Format formatOf(DType dtype) { return dtype == DType::Bf16 ? Format::Bf16 : Format::F32; }
 
 template <class T>
 const T* orNull(const DeviceMemory& memory) {
@@ -61,11 +60,13 @@ StreamPosition CudaBackend::embedding(const Weight& table, TokenIds tokens, Rows
   return endOp(std::move(parcel));
 }
 
-StreamPosition CudaBackend::rmsNorm(const Vector& weight, float eps, Rows x, DType dtype, Rows out) {
-  const RmsNormParams params{floats(x), x.stride, onDevice(weight), out.data, out.stride, eps,
-                             x.rows,    1,        narrowed(weight.length), formatOf(dtype)};
+StreamPosition CudaBackend::rmsNorm(const Vector& weight, int groups, float eps, Rows x, DType dtype, Rows out) {
+  const int64_t width = weight.length / groups;
+  const RmsNormParams params{floats(x), x.stride, onDevice(weight), width, out.data, out.stride, eps,
+                             x.rows,    groups,   narrowed(width),  formatOf(dtype)};
   const auto isSumOfParts = [&](const LinearParams& product) {
-    return product.out == x.data && product.outStride == x.stride && product.rows == x.rows && product.n == params.cols && product.activation < 0;
+    return product.out == x.data && product.outStride == x.stride && product.rows == x.rows && product.n == params.cols && product.activation < 0 &&
+           params.segments == 1;
   };
   const auto product = stream_.takeBack<LinearParams>("svcLinearCombine", isSumOfParts);
   if (!product) return run(launchOf(params), params);
@@ -74,7 +75,7 @@ StreamPosition CudaBackend::rmsNorm(const Vector& weight, float eps, Rows x, DTy
 }
 
 StreamPosition CudaBackend::qkNorm(const Vector& weight, float eps, Rows x, int64_t cols) {
-  const RmsNormParams params{floats(x), x.stride, onDevice(weight), x.data, x.stride, eps,
+  const RmsNormParams params{floats(x), x.stride, onDevice(weight), 0, x.data, x.stride, eps,
                              x.rows, narrowed(cols / weight.length), narrowed(weight.length), Format::F32};
   return run(launchOf(params), params);
 }

@@ -41,9 +41,10 @@ void checkNorms(const Kernels& kernels, int segments, int cols, bool isShared) {
   const Floats x = Numbers(2).floats(kRows * kStride, 3), weight = Numbers(3).floats(kStride), bias = Numbers(4).floats(kStride);
   Floats rms(x.size());
   Halves layer(x.size());
-  const RmsNormParams r{x.data(), kStride, weight.data(), rms.data(), kStride, 1e-5f, kRows, segments, cols, Format::F32};
+  const int64_t weightStride = isShared ? 0 : cols;
+  const RmsNormParams r{x.data(), kStride, weight.data(), weightStride, rms.data(), kStride, 1e-5f, kRows, segments, cols, Format::F32};
   kernels.run(launchOf(r), r);
-  const LayerNormParams l{x.data(), kStride, weight.data(), bias.data(), isShared ? 0 : cols, layer.data(), kStride,
+  const LayerNormParams l{x.data(), kStride, weight.data(), bias.data(), weightStride, layer.data(), kStride,
                           1e-5f,    kRows,   segments,      cols,        Format::Bf16};
   kernels.run(launchOf(l), l);
   for (int row = 0; row < kRows * segments; ++row) {
@@ -56,7 +57,7 @@ void checkNorms(const Kernels& kernels, int segments, int cols, bool isShared) {
     const double mean = sum / cols;
     for (int i = 0; i < cols; ++i) variance += (x[first + i] - mean) * (x[first + i] - mean);
     for (int i = 0; i < cols; ++i) {
-      expectNear(rms[first + i], x[first + i] / std::sqrt(squares / cols + 1e-5) * weight[i], 1e-6, "svcRmsNorm");
+      expectNear(rms[first + i], x[first + i] / std::sqrt(squares / cols + 1e-5) * weight[shared + i], 1e-6, "svcRmsNorm");
       const double normal = (x[first + i] - mean) / std::sqrt(variance / cols + 1e-5);
       expectNear(fromBf16(layer[first + i]), normal * weight[shared + i] + bias[shared + i], 0.005, "svcLayerNorm");
     }

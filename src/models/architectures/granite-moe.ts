@@ -85,6 +85,7 @@ function readScan(
       stateDim: fields.mamba_d_state,
       heads,
       headDim: headDim === 'auto' ? (fields.mamba_expand * hiddenSize) / heads : headDim,
+      normGroups: 1,
       hasProjectionBias: fields.mamba_proj_bias,
     },
   };

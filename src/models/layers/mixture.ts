@@ -24,6 +24,8 @@ export function expertsOrMlp(experts: LoadBlock): LoadBlock {
 interface MixtureParts {
   /** Of an expert by itself. */
   readonly names?: ExpertNames;
+  /** Numbers of a token that an expert sees; left out, all of the stream. */
+  readonly width?: number;
   /** Of the choice, one number for each expert. */
   readonly bias?: Vector | null;
   readonly router?: string;
@@ -39,6 +41,7 @@ export function loadMixture(
   prefix: string,
   {
     names = USUAL_NAMES,
+    width = config.hiddenSize,
     bias = null,
     factors = null,
     router = `${prefix}.gate`,
@@ -50,8 +53,8 @@ export function loadMixture(
   const isFused = weights.hasFusedExperts(fused);
   const parts = Array.from({ length: count }, (_, index) =>
     isFused
-      ? weights.fusedExpert(fused, { count, hiddenSize, intermediateSize }, index)
-      : weights.expert(expertAt(`${prefix}.experts.${index}`, names), hiddenSize, intermediateSize),
+      ? weights.fusedExpert(fused, { count, hiddenSize: width, intermediateSize }, index)
+      : weights.expert(expertAt(`${prefix}.experts.${index}`, names), width, intermediateSize),
   );
   const experts = weights.mixture(parts, { ...routing, bias, factors }, activation);
   return new Mixture(weights.deciders([{ name: router, n: count, shared: null }], hiddenSize), experts);
@@ -64,7 +67,7 @@ export function fusedAt(prefix: string): FusedNames {
 
 /** The names of the projections of the expert `prefix`. */
 export function expertAt(prefix: string, { gate, up, down } = USUAL_NAMES): ExpertNames {
-  return { gate: `${prefix}.${gate}`, up: `${prefix}.${up}`, down: `${prefix}.${down}` };
+  return { gate: gate && `${prefix}.${gate}`, up: `${prefix}.${up}`, down: `${prefix}.${down}` };
 }
 
 /** One expert for every token, which counts as much as the sigmoid of its gate says: a mixture of one. Each rank has all of it. */
@@ -106,6 +109,35 @@ export class Mixture implements Block {
     const sum = step.ops.experts(h, this.#router.apply(step, routed), this.#experts);
     if (this.#isShared) step.ops.sumRanks(sum);
     return sum;
+  }
+
+  addTo(x: Tensor, step: Step, h: Tensor): void {
+    step.ops.addScaled(x, this.apply(step, h), 1);
+  }
+}
+
+/** Experts that see a token narrowed by a product, whose sum another one widens; the router sees all of the token. */
+export class LatentMixture implements Block {
+  readonly #narrow: ColumnParallelLinear;
+  readonly #experts: Mixture;
+  readonly #widen: ColumnParallelLinear;
+
+  /** @param narrow as `widen`, whole in each rank */
+  constructor(narrow: ColumnParallelLinear, experts: Mixture, widen: ColumnParallelLinear) {
+    this.#narrow = narrow;
+    this.#experts = experts;
+    this.#widen = widen;
+  }
+
+  get inputDType(): ComputeDType {
+    return this.#narrow.inputDType;
+  }
+
+  apply(step: Step, h: Tensor): Tensor {
+    const { ops } = step;
+    const latent = ops.cast(this.#narrow.apply(step, h), this.#experts.inputDType);
+    const sum = this.#experts.apply(step, latent, h);
+    return this.#widen.apply(step, ops.cast(sum, this.#widen.inputDType));
   }
 
   addTo(x: Tensor, step: Step, h: Tensor): void {

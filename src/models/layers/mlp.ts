@@ -6,7 +6,7 @@ import type { GateUpLinear, RowParallelLinear } from './linear.ts';
 import { productBlock } from './product-block.ts';
 
 /** down(activation(gate(h)) * up(h)) */
-export function gatedMlpOf(names: ExpertNames): LoadBlock {
+export function gatedMlpOf(names: ExpertNames & { readonly gate: string }): LoadBlock {
   return ({ config, weights }, _layer, prefix) => {
     const { hiddenSize, intermediateSize, mlpBias: bias, activation } = config;
     const gate = { name: `${prefix}.${names.gate}`, n: intermediateSize, bias };

@@ -27,8 +27,11 @@ export const rmsNormAround1: LoadNorm = ({ config, weights }, name) => {
 };
 
 /** (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias (Ba, Kiros and Hinton, 2016). */
-export const layerNorm: LoadNorm = (context, name) =>
-  makeLayerNorm(context, name, context.weights.vector(`${name}.bias`, context.config.hiddenSize));
+export const layerNorm: LoadNorm = (context, name) => makeLayerNorm(context, name, biasOf(context, name));
+
+/** The same where weights are published as what they differ from 1. */
+export const layerNormAround1: LoadNorm = (context, name) =>
+  makeLayerNorm(context, name, biasOf(context, name), 1);
 
 export const layerNormWithoutBias: LoadNorm = (context, name) => makeLayerNorm(context, name, null);
 
@@ -40,7 +43,16 @@ export function layerNormInPlace(context: NormContext, name: string, hasBias = t
   return (x, { ops }) => ops.layerNormInPlace(x, weight, bias, config.normEps);
 }
 
-function makeLayerNorm({ config, weights }: NormContext, name: string, bias: Vector | null): Norm {
-  const weight = weights.vector(`${name}.weight`, config.hiddenSize);
+function biasOf({ config, weights }: NormContext, name: string): Vector {
+  return weights.vector(`${name}.bias`, config.hiddenSize);
+}
+
+function makeLayerNorm(
+  { config, weights }: NormContext,
+  name: string,
+  bias: Vector | null,
+  offset = 0,
+): Norm {
+  const weight = weights.vector(`${name}.weight`, config.hiddenSize, offset);
   return ({ ops }, x, dtype) => ops.layerNorm(x, weight, bias, config.normEps, dtype);
 }

@@ -1,5 +1,5 @@
 // The layer of Mamba-2: one projection gives all that a token brings, which passes a short convolution and a selective scan; what is
-// read passes a gate, and then a norm. Ranks share the heads; the norm is over all of them.
+// read passes a gate, and then a norm, of all heads or of groups of them. Ranks share the heads.
 // Source: Dao and Gu, "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality", 2024.
 
 import type { Tensor } from '../../ops/ops.ts';
@@ -53,7 +53,7 @@ export const selectiveScanNet: LoadBlock = (context, layer, prefix) => {
     const read = ops.selectiveScan({ x: x!, b: b!, c: c!, steps: steps! }, inputs, rule);
     const gated = ops.gate(read, gates!, 'silu', 'f32');
     const all = ops.gatherColumns(gated, weights.share.widths(width));
-    return ops.rmsNorm(all, norm, normEps, output.inputDType);
+    return ops.rmsNorm(all, norm, normEps, output.inputDType, scan.normGroups);
   };
   return productBlock({ inputDType: input.inputDType, inner: apply, output });
 };

@@ -12,7 +12,8 @@ export interface StackedShape {
 }
 
 export interface ExpertParts {
-  readonly gate: LinearPart;
+  /** Null: there is no gate. */
+  readonly gate: LinearPart | null;
   readonly up: LinearPart;
   readonly down: LinearPart;
 }

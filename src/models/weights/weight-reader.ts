@@ -61,7 +61,8 @@ export interface ChannelRanges {
 
 /** The projections of an expert. */
 export interface ExpertNames {
-  readonly gate: string;
+  /** Null: there is no gate. */
+  readonly gate: string | null;
   readonly up: string;
   readonly down: string;
 }
@@ -181,10 +182,10 @@ export class WeightReader {
     return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
   }
 
-  /** An MLP with a gate as an expert of a mixture: gate and up [inner, hidden], down [hidden, inner]. */
+  /** An MLP as an expert of a mixture: gate, where there is one, and up [inner, hidden], down [hidden, inner]. */
   expert({ gate, up, down }: ExpertNames, hidden: number, inner: number, bias = false): ExpertParts {
     return {
-      gate: this.#part({ name: gate, n: inner, bias }, hidden),
+      gate: gate === null ? null : this.#part({ name: gate, n: inner, bias }, hidden),
       up: this.#part({ name: up, n: inner, bias }, hidden),
       down: this.#part({ name: down, n: hidden, bias }, inner),
     };
@@ -389,7 +390,8 @@ export class WeightReader {
   }
 
   #expert({ gate, up, down }: ExpertParts): Expert {
-    return { gateUp: this.#gateUp(gate, up), down: this.#rowParallel(down) };
+    const first = gate === null ? { up: this.#linear([up]) } : { gateUp: this.#gateUp(gate, up) };
+    return { ...first, down: this.#rowParallel(down) };
   }
 
   #gateUp(gate: LinearPart, up: LinearPart): GateUpWeight {

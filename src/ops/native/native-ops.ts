@@ -117,9 +117,11 @@ export class NativeOps implements Ops {
     activation: GatedActivation,
     range: ExpertRange = { first: 0, total: experts.length },
   ): Experts {
-    const own = experts.map(({ gateUp, down }) => ({
-      gateUp: this.#own('makeExperts', gateUp, NativeGateUp),
-      down: this.#own('makeExperts', down, NativeLinear),
+    const own = experts.map((expert) => ({
+      ...('gateUp' in expert
+        ? { gateUp: this.#own('makeExperts', expert.gateUp, NativeGateUp) }
+        : { up: this.#own('makeExperts', expert.up, NativeLinear) }),
+      down: this.#own('makeExperts', expert.down, NativeLinear),
     }));
     const vector = (of?: Vector | null) => (of ? this.#own('makeExperts', of, NativeVector) : null);
     const vectors = { bias: vector(routing.bias), factors: vector(routing.factors) };
@@ -198,11 +200,13 @@ export class NativeOps implements Ops {
     return out;
   }
 
-  rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
+  rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType, groups = 1): Tensor {
     const { index, length } = this.#own('rmsNorm', weight, NativeVector);
     const input = expectTensor('rmsNorm', 'x', x, { cols: length, dtype: 'f32' });
     const out = this.#arena.allocate(x.rows, x.cols, dtype);
-    this.#guard(() => this.#native.rmsNorm(dtype === 'bf16', index, eps, ...argsOf(input), ...argsOf(out)));
+    this.#guard(() =>
+      this.#native.rmsNorm(dtype === 'bf16', index, eps, groups, ...argsOf(input), ...argsOf(out)),
+    );
     return out;
   }
 

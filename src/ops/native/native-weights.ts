@@ -106,6 +106,11 @@ export class NativeVector extends Handle implements Vector {
   }
 }
 
+type NativeExpert = { readonly down: NativeLinear } & (
+  | { readonly gateUp: NativeGateUp }
+  | { readonly up: NativeLinear }
+);
+
 export class NativeExperts extends Handle implements Experts {
   readonly total: number;
   readonly k: number;
@@ -114,16 +119,16 @@ export class NativeExperts extends Handle implements Experts {
 
   constructor(
     native: NativeBackend,
-    experts: readonly { readonly gateUp: NativeGateUp; readonly down: NativeLinear }[],
+    experts: readonly NativeExpert[],
     { bias, factors }: { readonly bias: NativeVector | null; readonly factors: NativeVector | null },
     routing: Routing,
     activation: GatedActivation,
     range: ExpertRange,
   ) {
-    const { total, k, n, inputDType } = expectExperts(experts, routing, range);
+    const { total, k, n, inputDType } = expectExperts(experts, routing, activation, range);
     const { topK, scores, groups, isNormalized, scale = 1 } = routing;
     const index = native.makeExperts(
-      Int32Array.from(experts, ({ gateUp }) => gateUp.index),
+      Int32Array.from(experts, (expert) => ('gateUp' in expert ? expert.gateUp : expert.up).index),
       Int32Array.from(experts, ({ down }) => down.index),
       total,
       range.first,

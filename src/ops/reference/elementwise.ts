@@ -10,6 +10,7 @@ export const ACTIVATIONS: Readonly<Record<Activation, (x: number) => number>> = 
   silu: (x) => x / (1 + Math.exp(-x)),
   gelu: (x) => x * normalShare(x),
   relu: (x) => Math.max(x, 0),
+  relu2: (x) => Math.max(x, 0) ** 2,
   gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
 };
 
@@ -19,6 +20,7 @@ export const GATED_ACTIVATIONS: Readonly<Record<GatedActivation, (gate: number, 
   gelu: (gate, up) => ACTIVATIONS.gelu(gate) * up,
   gelu_tanh: (gate, up) => ACTIVATIONS.gelu_tanh(gate) * up,
   relu: (gate, up) => ACTIVATIONS.relu(gate) * up,
+  relu2: (gate, up) => ACTIVATIONS.relu2(gate) * up,
   clamped_swiglu: (gate, up) => {
     const clamped = Math.min(gate, 7);
     return (clamped / (1 + Math.exp(-1.702 * clamped))) * (Math.max(-7, Math.min(up, 7)) + 1);

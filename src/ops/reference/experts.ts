@@ -13,6 +13,7 @@ import {
 import type { GatedActivation, Tensor } from '../ops.ts';
 import { sumAsTree } from '../sum-tree.ts';
 import type { Vector } from '../weights.ts';
+import { activate } from './elementwise.ts';
 import { gateUp, linear } from './linear.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
 import { expectVector } from './vector.ts';
@@ -28,7 +29,7 @@ export class RefExperts implements Experts {
   readonly first: number;
 
   constructor(experts: readonly Expert[], routing: Routing, activation: GatedActivation, range: ExpertRange) {
-    const { total, k, n, inputDType } = expectExperts(experts, routing, range);
+    const { total, k, n, inputDType } = expectExperts(experts, routing, activation, range);
     this.total = total;
     this.k = k;
     this.n = n;
@@ -55,12 +56,19 @@ export function experts(x: Tensor, logits: Tensor, mixture: Experts): RefTensor 
       if (expert === undefined) continue;
       const group = groups.findIndex((_, index) => id < firstOfExpertGroup(total, index + 1));
       const sum = groups[group]!;
-      const output = linear(gateUp(row, expert.gateUp, activation), expert.down);
+      const output = linear(between(row, expert, activation), expert.down);
       for (const [i, value] of output.data.entries()) sum[i] = sum[i]! + weight * value;
     }
     out.row(token).set(groups[0]!.map((_, i) => sumAsTree(groups.map((group) => group[i]!))));
   }
   return out;
+}
+
+/** What an expert multiplies last. */
+function between(x: RefTensor, expert: Expert, activation: GatedActivation): RefTensor {
+  if ('gateUp' in expert) return gateUp(x, expert.gateUp, activation);
+  if (activation === 'clamped_swiglu') throw new Error('this activation is that of a gate');
+  return activate(linear(x, expert.up), activation, expert.down.inputDType);
 }
 
 interface Routed {

@@ -7,12 +7,26 @@ import type { Vector } from '../weights.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { expectVector } from './vector.ts';
 
-/** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight. */
-export function rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): RefTensor {
+/** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: x / sqrt(mean(x²) + eps) * weight, of each group of columns by itself. */
+export function rmsNorm(
+  x: Tensor,
+  weight: Vector,
+  eps: number,
+  dtype: ComputeDType,
+  groups: number,
+): RefTensor {
   const scale = expectVector('rmsNorm', 'weight', weight, x.cols);
   const input = expectTensor('rmsNorm', 'x', x, { dtype: 'f32' });
+  if (groups < 1 || x.cols % groups !== 0)
+    throw new ShapeError('rmsNorm', `${groups} groups of one size`, `${x.cols}`);
+  const width = x.cols / groups;
   const out = RefTensor.zeros(x.rows, x.cols, dtype);
-  for (let row = 0; row < x.rows; row++) normalise(input.row(row), scale, eps, out.row(row));
+  for (let row = 0; row < x.rows; row++) {
+    for (let first = 0; first < x.cols; first += width) {
+      const of = (numbers: Float32Array) => numbers.subarray(first, first + width);
+      normalise(of(input.row(row)), of(scale), eps, of(out.row(row)));
+    }
+  }
   return roundToDType(out);
 }
 

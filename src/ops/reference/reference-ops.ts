@@ -169,8 +169,8 @@ export class ReferenceOps implements Ops {
     return this.#keep(embedding(knownIds(tokens), table, range));
   }
 
-  rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType): Tensor {
-    return this.#keep(rmsNorm(x, weight, eps, dtype));
+  rmsNorm(x: Tensor, weight: Vector, eps: number, dtype: ComputeDType, groups = 1): Tensor {
+    return this.#keep(rmsNorm(x, weight, eps, dtype, groups));
   }
 
   layerNorm(x: Tensor, weight: Vector, bias: Vector | null, eps: number, dtype: ComputeDType): Tensor {

@@ -99,6 +99,12 @@ inline V16 geluTanh(V16 x) {
 /// NaN stays NaN.
 inline V16 relu(V16 x) { return selectLess(x, splat(0.0f), splat(0.0f), x); }
 
+/// The square of relu.
+inline V16 relu2(V16 x) {
+  const V16 positive = relu(x);
+  return positive * positive;
+}
+
 /// Calls use(function) with the activation as a function of sixteen floats.
 template <class Use>
 void withActivation(Activation activation, const Use& use) {
@@ -107,6 +113,7 @@ void withActivation(Activation activation, const Use& use) {
     case Activation::Gelu: return use([](V16 x) { return gelu(x); });
     case Activation::GeluTanh: return use([](V16 x) { return geluTanh(x); });
     case Activation::Relu: return use([](V16 x) { return relu(x); });
+    case Activation::Relu2: return use([](V16 x) { return relu2(x); });
   }
 }
 
