@@ -28,6 +28,8 @@ class Stored(NamedTuple):
 
 def read_folder(folder: Path) -> tuple[dict, dict[str, np.ndarray]]:
     config = json.loads((folder / "config.json").read_text())
+    if "layers_block_type" in config:
+        config["num_hidden_layers"] = len(config["layers_block_type"])
     tensors = {}
     with safe_open(folder / "model.safetensors", "pt") as file:
         for name in file.keys():
@@ -262,6 +264,15 @@ def qwen3_vl_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.nd
         tensors[f"{experts}.down_proj.weight"] = tensors.pop(f"{experts}.down_proj").swapaxes(1, 2)
 
 
+def paired(tensors: dict[str, np.ndarray], heads: dict[str, int]) -> None:
+    """The two halves of each head of queries and keys take turns, as some converters write them."""
+    for key, tensor in tensors.items():
+        for name, count in heads.items():
+            if f".self_attn.{name}." in key:
+                rows = tensor.reshape(count, 2, -1, *tensor.shape[1:])
+                tensors[key] = np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(tensor.shape)
+
+
 def granite_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
     usual(writer, config)
     writer.add_attention_scale(config["attention_multiplier"])
@@ -276,19 +287,84 @@ def granite_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.nda
     names = {"block_sparse_moe": "mlp.experts", "shared_mlp": "mlp.shared_experts"}
     if not config["num_local_experts"]:
         names = {"shared_mlp": "mlp"}
+    paired(tensors, heads)
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}"
-        for name, count in heads.items():
-            key = f"{prefix}.self_attn.{name}.weight"
-            if key in tensors:
-                rows = tensors[key].reshape(count, 2, -1, tensors[key].shape[1])
-                tensors[key] = rows.swapaxes(1, 2).reshape(tensors[key].shape)
         for ours, theirs in names.items():
             both = tensors.pop(f"{prefix}.{ours}.input_linear.weight")
             gate, up = np.split(both, 2, axis=-2)
             tensors[f"{prefix}.{theirs}.gate_proj.weight"], tensors[f"{prefix}.{theirs}.up_proj.weight"] = gate, up
             if theirs == "mlp":
                 tensors[f"{prefix}.mlp.down_proj.weight"] = tensors.pop(f"{prefix}.{ours}.output_linear.weight")
+
+
+def arcee(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    paired(tensors, {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]})
+
+
+def nemotron(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_eps(config["norm_eps"])
+    heads = config["num_attention_heads"]
+    writer.add_rope_dimension_count(int(config["partial_rotary_factor"] * config["hidden_size"]) // heads)
+    writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    for name in [name for name in tensors if name.endswith("norm.weight")]:
+        tensors[name] = tensors[name] + 1
+
+
+def scan_tensors(tensors: dict[str, np.ndarray], prefix: str, groups: int) -> None:
+    tensors[f"{prefix}.dt.bias"] = tensors.pop(f"{prefix}.dt_bias")
+    rates = -np.exp(tensors[f"{prefix}.A_log"].astype(np.float64)).astype(np.float32)
+    norm, taps = tensors[f"{prefix}.norm.weight"], tensors[f"{prefix}.conv1d.weight"]
+    for name, numbers in (
+        ("A_log", rates[:, None]),
+        ("D", tensors[f"{prefix}.D"][:, None]),
+        ("norm.weight", norm.reshape(groups, -1)),
+        ("conv1d.weight", taps.squeeze(1)),
+    ):
+        tensors[f"{prefix}.{name}"] = Stored(np.ascontiguousarray(numbers), GGMLQuantizationType.F32)
+
+
+def nemotron_h(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+    pattern = config.get("hybrid_override_pattern") or "".join(letters[kind] for kind in config["layers_block_type"])
+    for name in [name for name in tensors if name.startswith("model.")]:
+        tensors[name.replace("model.", "backbone.", 1)] = tensors.pop(name)
+    writer.add_head_count_kv([config["num_key_value_heads"] if kind == "*" else 0 for kind in pattern])
+    writer.add_layer_norm_rms_eps(config["layer_norm_epsilon"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    heads, groups = config["mamba_num_heads"], config["n_groups"]
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_state_size(config["ssm_state_size"])
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_inner_size(heads * config["mamba_head_dim"])
+    writer.add_ssm_time_step_rank(heads)
+    width = config["moe_intermediate_size"]
+    writer.add_feed_forward_length([width if kind == "E" else 0 for kind in pattern])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(width)
+    writer.add_expert_shared_feed_forward_length(config["moe_shared_expert_intermediate_size"])
+    writer.add_expert_count(config["n_routed_experts"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+    writer.add_expert_weights_norm(config["norm_topk_prob"])
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    writer.add_expert_group_count(config["n_group"])
+    writer.add_expert_group_used_count(config["topk_group"])
+    if config.get("moe_latent_size") is not None:
+        writer.add_moe_latent_size(config["moe_latent_size"])
+    for layer, kind in enumerate(pattern):
+        prefix = f"backbone.layers.{layer}.mixer"
+        if kind == "M":
+            scan_tensors(tensors, prefix, groups)
+        if kind != "E":
+            continue
+        tensors[f"{prefix}.gate.e_score_correction.bias"] = tensors.pop(f"{prefix}.gate.e_score_correction_bias")
+        for name in ("up_proj", "down_proj"):
+            experts = [tensors.pop(f"{prefix}.experts.{i}.{name}.weight") for i in range(config["n_routed_experts"])]
+            # In the names of other models, which the package maps to the same.
+            tensors[f"model.layers.{layer}.mlp.experts.{name}.weight"] = np.stack(experts)
 
 
 def granite_hybrid(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
@@ -307,16 +383,8 @@ def granite_hybrid(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.
         if does:
             continue
         prefix = f"model.layers.{layer}.mamba"
-        tensors[f"{prefix}.dt_proj.bias"] = tensors.pop(f"{prefix}.dt_bias")
-        rates = -np.exp(tensors[f"{prefix}.A_log"].astype(np.float64)).astype(np.float32)
-        norm, taps = tensors[f"{prefix}.norm.weight"], tensors[f"{prefix}.conv1d.weight"]
-        for name, numbers in (
-            ("A_log", rates[:, None]),
-            ("D", tensors[f"{prefix}.D"][:, None]),
-            ("norm.weight", norm.reshape(groups, -1)),
-            ("conv1d.weight", taps.squeeze(1)),
-        ):
-            tensors[f"{prefix}.{name}"] = Stored(np.ascontiguousarray(numbers), GGMLQuantizationType.F32)
+        scan_tensors(tensors, prefix, groups)
+        tensors[f"{prefix}.dt_proj.bias"] = tensors.pop(f"{prefix}.dt.bias")
 
 
 def tiled(rows: np.ndarray, key_heads: int, heads: int, width: int) -> np.ndarray:
@@ -541,6 +609,10 @@ MODELS = {
     "granite-hybrid-mamba": ("granite-hybrid-mamba", MODEL_ARCH.GRANITE_HYBRID, granite_hybrid),
     # As the small releases, which have no experts; a converter calls a model without scans by another name.
     "granite-hybrid-dense": ("granite4", MODEL_ARCH.GRANITE_HYBRID, granite_hybrid),
+    "arcee": ("arcee", MODEL_ARCH.ARCEE, arcee),
+    "nemotron": ("nemotron", MODEL_ARCH.NEMOTRON, nemotron),
+    "nemotron-h": ("nemotron-h", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),
+    "nemotron-h-latent": ("nemotron-h-latent", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),
     "lfm2": ("lfm2", MODEL_ARCH.LFM2, lfm2),
     "lfm2-bias": ("lfm2-bias", MODEL_ARCH.LFM2, lfm2),
     "lfm2-moe": ("lfm2-moe", MODEL_ARCH.LFM2MOE, lfm2),

@@ -145,6 +145,12 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
     modules: { attn_qkv: 'self_attn.qkv_proj', ffn_up: 'mlp.gate_up_proj' },
   },
   granite: { name: () => 'GraniteForCausalLM', fields: graniteFactors, hasPairedHeads: true },
+  arcee: { name: () => 'ArceeForCausalLM', hasPairedHeads: true },
+  nemotron: {
+    name: () => 'NemotronForCausalLM',
+    fields: (keys) => ({ norm_eps: keys.ofModel('attention.layer_norm_epsilon') ?? undefined }),
+    hasNormsFrom0: true,
+  },
   smollm3: { name: () => 'SmolLM3ForCausalLM', hasPairedHeads: true },
   olmo2: {
     name: (keys) => (keys.slidingWindow === null ? 'Olmo2ForCausalLM' : 'Olmo3ForCausalLM'),

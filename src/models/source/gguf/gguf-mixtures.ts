@@ -13,7 +13,7 @@ const QWEN_EXPERTS: Readonly<Record<string, string>> = {
   ffn_down_exps: 'mlp.experts.*.down_proj',
 };
 
-function layersOf(keys: GgufKeys): number[] {
+export function layersOf(keys: GgufKeys): number[] {
   return Array.from({ length: Math.min(keys.numLayers, MOST_LAYERS) }, (_, layer) => layer);
 }
 
@@ -68,7 +68,7 @@ const SIGMOID = 2;
 const LOG_MULTIPLIER = 0.1;
 
 /** Experts from some layer on, beside those that compute every token. */
-function groupedExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
+export function groupedExperts(keys: GgufKeys): Readonly<Record<string, unknown>> {
   return {
     n_routed_experts: keys.ofModel('expert_count'),
     num_experts_per_tok: keys.ofModel('expert_used_count'),

@@ -53,7 +53,8 @@ function* publishedAs(
 ): Generator<[string, StoredTensor]> {
   const { modelModules = MODEL_MODULES, hasPairedHeads, hasNormsFrom0, hasTurnedMatrices } = architecture;
   const [, layer, module = '', ending = ''] = /^(?:blk\.(\d+)\.)?(.+?)(\.weight|\.bias)?$/.exec(name) ?? [];
-  const added = hasNormsFrom0 && module.endsWith('norm') && module !== 'ssm_norm' ? 1 : 0;
+  const isNorm = module.endsWith('norm') && ending === '.weight' && module !== 'ssm_norm';
+  const added = hasNormsFrom0 && isNorm ? 1 : 0;
   if (layer === undefined) {
     yield [
       Object.hasOwn(modelModules, module) ? `${modelModules[module]}${ending}` : name,
@@ -86,7 +87,7 @@ function publishedShape(name: string, shape: readonly number[]): readonly number
   const [rows = 0, ...columns] = shape;
   if (name.endsWith('shared_expert_gate.weight') && shape.length === 1) return [1, rows];
   if (/\bconv(1d)?\.weight$/.test(name) && shape.length === 2) return [rows, 1, ...columns];
-  if (/\.mamba\.(rates|D|norm\.weight)$/.test(name)) return [shape.reduce((all, size) => all * size, 1)];
+  if (/\.(mamba|mixer)\.(rates|D|norm\.weight)$/.test(name)) return [shape.reduce((all, size) => all * size, 1)];
   return shape;
 }
 
