@@ -47,6 +47,7 @@ export const TOOL_CALL_PARSERS = [
   'granite',
   'granite-20b-fc',
   'phi4_mini_json',
+  'nemotron_json',
   'none',
 ] as const;
 export type ToolCallParserName = (typeof TOOL_CALL_PARSERS)[number];

@@ -11,6 +11,7 @@ import { hermes } from './tools/hermes.ts';
 import { lfm2 } from './tools/lfm2.ts';
 import { llama3Json } from './tools/llama3-json.ts';
 import { mistral, mistralNamed } from './tools/mistral.ts';
+import { nemotronJson } from './tools/nemotron-json.ts';
 import { olmo3 } from './tools/olmo3.ts';
 import { phi4Mini, phi4MiniTagged } from './tools/phi4-mini.ts';
 import { pythonic } from './tools/pythonic.ts';
@@ -39,6 +40,7 @@ const FORMATS: Readonly<
   glm47: glm45,
   granite,
   'granite-20b-fc': granite20bFc,
+  nemotron_json: nemotronJson,
   phi4_mini_json: (template) => (template.includes('<|tool_call|>') ? phi4MiniTagged : phi4Mini),
 };
 
@@ -54,6 +56,7 @@ const MARKS: readonly (readonly [name: ToolCallParserName, ...marks: string[]])[
   ['qwen3_coder', '<function='],
   ['olmo3', '<function_calls>'],
   ['lfm2', '<|tool_call_start|>'],
+  ['nemotron_json', '<TOOLCALL>'],
   ['phi4_mini_json', 'functools'],
   ['phi4_mini_json', '<|/tool_call|>'],
   ['granite', '<|tool_call|>'],

@@ -69,6 +69,7 @@ describe('a model on several GPUs', needsSeveralGpus, () => {
     ['goldens/mixtral', {}],
     ['goldens/qwen3-next', {}],
     ['goldens/granite-hybrid-mamba', {}],
+    ['goldens/nemotron-h', {}],
     ['goldens/gpt-oss-mxfp4', { dtype: 'auto' }],
   ])('gives the bytes of one: %s, %o', async (name, options) => {
     const modelPath = name.startsWith('goldens/') ? fixture(name) : modelOf(name);

@@ -22,6 +22,7 @@ import { llama } from '../../src/models/architectures/llama.ts';
 import { mistral } from '../../src/models/architectures/mistral.ts';
 import { mistral3 } from '../../src/models/architectures/mistral3.ts';
 import { mixtral } from '../../src/models/architectures/mixtral.ts';
+import { nemotronH } from '../../src/models/architectures/nemotron-h.ts';
 import { olmo3, olmoe } from '../../src/models/architectures/olmo.ts';
 import { qwen2Vl } from '../../src/models/architectures/qwen-vl.ts';
 import { qwen2 } from '../../src/models/architectures/qwen2.ts';
@@ -91,6 +92,7 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   Gemma4ForConditionalGeneration: { text_config: FIELDS },
   Gemma4UnifiedForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },
+  NemotronHForCausalLM: { ...FIELDS, hybrid_override_pattern: 'M-*-' },
   Qwen3_5ForConditionalGeneration: { text_config: FIELDS },
   Qwen3_5MoeForConditionalGeneration: { text_config: EXPERT_FIELDS },
 };
@@ -488,6 +490,30 @@ describe('readConfig', () => {
     expect(rotates({})).toBe(false);
   });
 
+  it('of Nemotron-H has a block in each layer, by letters or by names', () => {
+    const own = { n_routed_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8 };
+    const experts = { ...own, moe_shared_expert_intermediate_size: 12 };
+    const read = reader(nemotronH);
+    const letters = read({ ...experts, hybrid_override_pattern: 'M*-E', num_hidden_layers: 9 });
+    expect(letters).toMatchObject({
+      numLayers: 4,
+      headDim: 128,
+      activation: 'relu2',
+      layerRopes: [null, null, null, null],
+      feedForwards: [false, false, true, true],
+      recurrent: { layers: [true, false, false, false], scan: { groups: 8, normGroups: 8 } },
+      experts: { layers: [false, false, false, true], sharedIntermediateSize: 12, latentSize: null },
+    });
+    for (const field of ['layers_block_type', 'layer_types']) {
+      expect(read({ ...experts, [field]: ['mamba', 'attention', 'mlp', 'moe'] })).toEqual(letters);
+      expect(read({ ...experts, [field]: ['linear_attention', 'full_attention', 'mlp', 'moe'] })).toEqual(
+        letters,
+      );
+    }
+    expect(read({ hybrid_override_pattern: '*-' })).toMatchObject({ recurrent: null, experts: null });
+    expect(read({ hybrid_override_pattern: '*', attention_head_dim: 24 }).headDim).toBe(24);
+  });
+
   it('of a part that reads text takes what the whole says, and a tied head from either', () => {
     const read = (json: object) =>
       mistral3.readConfig({ path: 'config.json', architecture: 'Mistral3ForConditionalGeneration', json });
@@ -548,6 +574,29 @@ describe('readConfig', () => {
       graniteMoe,
       { layer_types: ['mamba', 'attention', 'attention', 'conv'] },
       /layer_types must be mamba or linear_attention or attention or full_attention, got "conv"/,
+    ],
+    [
+      'Nemotron-H with a layer of another kind',
+      nemotronH,
+      { hybrid_override_pattern: 'M*X' },
+      /hybrid_override_pattern and layers_block_type must be of M mamba .*, got "X"/,
+    ],
+    [
+      'Nemotron-H without attention',
+      nemotronH,
+      { layers_block_type: ['mamba', 'mlp'] },
+      /must name a layer of attention, got none/,
+    ],
+    [
+      'Nemotron-H whose experts are not counted',
+      nemotronH,
+      {
+        hybrid_override_pattern: '*E',
+        num_experts_per_tok: 2,
+        moe_intermediate_size: 8,
+        moe_shared_expert_intermediate_size: 8,
+      },
+      /n_routed_experts must be the number of experts of a layer/,
     ],
     ['OLMoE that clips', olmoe, { num_experts: 4, num_experts_per_tok: 2, clip_qkv: 8 }, /clip_qkv must be/],
     ['GPT-2 without its width', gpt2, {}, /n_embd/],

@@ -20,6 +20,7 @@ const NAMES = [
   'granite-hybrid-mamba',
   'lfm2',
   'llama-yarn',
+  'nemotron-h-latent',
   'qwen3',
   'qwen3-next',
   'qwen3.5',

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { answerOf, type FunctionTool } from '../../src/parsers/answer-parts.ts';
+import { toolCallParserOf } from '../../src/parsers/tool-formats.ts';
 import { formatsOf, parse } from './parse.ts';
 import { CLOCK, parserOf, type SampleCall, WEATHER, WRITTEN } from './written-calls.ts';
 
@@ -330,6 +331,21 @@ describe('what models write besides', () => {
       content: null,
       reasoning: null,
       calls: [{ name: 'f', arguments: '{"a": 1}' }],
+    });
+  });
+
+  it('reads calls of Nemotron Nano 2 in a text, and leaves tags without calls in it', () => {
+    expect(toolCallParserOf('{{ "<TOOLCALL>[" ~ calls }}')).toBe('nemotron_json');
+    const call = '{"name": "f", "arguments": {"a": 1}}';
+    expect(answer('nemotron_json', `Let me see.\n<TOOLCALL>[${call}, ${call}]\n</TOOLCALL>`)).toEqual({
+      content: 'Let me see.',
+      reasoning: null,
+      calls: Array(2).fill({ name: 'f', arguments: '{"a": 1}' }),
+    });
+    expect(answer('nemotron_json', 'A <TOOLCALL>list</TOOLCALL>')).toEqual({
+      content: 'A <TOOLCALL>list</TOOLCALL>',
+      reasoning: null,
+      calls: [],
     });
   });
 

@@ -84,6 +84,7 @@ export const WRITTEN: Readonly<Record<string, Write>> = {
     calls.map(({ name, arguments: args }) => `<|tool_call>call:${name}${marked(args)}<tool_call|>`).join(''),
   granite: (calls) => `<|tool_call|>[${calls.map(asObject).join(', ')}]`,
   'granite-20b-fc': (calls) => calls.map((call) => `<function_call> ${asObject(call)}`).join(' '),
+  nemotron_json: (calls) => `<TOOLCALL>[${calls.map(asObject).join(', ')}]</TOOLCALL>`,
   phi4_mini_json: (calls) => `functools[${calls.map(asObject).join(', ')}]`,
 };
 

@@ -108,6 +108,7 @@ const scanFields = z.object({
   use_bias: z.boolean().default(false),
 });
 
+/** Time steps have no least, as where the models were trained; transformers bounds those of prompts, and not those of answers. */
 function readScan({ path, json }: ConfigFile, layers: readonly boolean[]): RecurrentConfig {
   const fields = checkModelJson(path, json, scanFields);
   return {

@@ -87,7 +87,8 @@ function publishedShape(name: string, shape: readonly number[]): readonly number
   const [rows = 0, ...columns] = shape;
   if (name.endsWith('shared_expert_gate.weight') && shape.length === 1) return [1, rows];
   if (/\bconv(1d)?\.weight$/.test(name) && shape.length === 2) return [rows, 1, ...columns];
-  if (/\.(mamba|mixer)\.(rates|D|norm\.weight)$/.test(name)) return [shape.reduce((all, size) => all * size, 1)];
+  if (/\.(mamba|mixer)\.(rates|D|norm\.weight)$/.test(name))
+    return [shape.reduce((all, size) => all * size, 1)];
   return shape;
 }
 
