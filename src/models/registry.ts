@@ -25,6 +25,7 @@ import { gptOss } from './architectures/gpt-oss.ts';
 import { gpt2 } from './architectures/gpt2.ts';
 import { granite } from './architectures/granite.ts';
 import { graniteMoe } from './architectures/granite-moe.ts';
+import { hunyuanDense } from './architectures/hunyuan.ts';
 import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { llama } from './architectures/llama.ts';
 import { mistral } from './architectures/mistral.ts';
@@ -84,6 +85,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   granite,
   graniteMoe,
   arcee,
+  hunyuanDense,
   nemotron,
   nemotronH,
   olmo2,

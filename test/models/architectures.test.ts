@@ -18,6 +18,7 @@ import { gptOss } from '../../src/models/architectures/gpt-oss.ts';
 import { gpt2 } from '../../src/models/architectures/gpt2.ts';
 import { granite } from '../../src/models/architectures/granite.ts';
 import { graniteMoe } from '../../src/models/architectures/granite-moe.ts';
+import { hunyuanDense } from '../../src/models/architectures/hunyuan.ts';
 import { llama } from '../../src/models/architectures/llama.ts';
 import { mistral } from '../../src/models/architectures/mistral.ts';
 import { mistral3 } from '../../src/models/architectures/mistral3.ts';
@@ -512,6 +513,16 @@ describe('readConfig', () => {
     }
     expect(read({ hybrid_override_pattern: '*-' })).toMatchObject({ recurrent: null, experts: null });
     expect(read({ hybrid_override_pattern: '*', attention_head_dim: 24 }).headDim).toBe(24);
+  });
+
+  it('of Hunyuan takes a base of rotation that stretches positions as alpha does', () => {
+    const theta = (fields: object) => reader(hunyuanDense)(fields).layerRopes[0];
+    const stretched = { kind: 'default', theta: 874339.3 };
+    const alpha = { type: 'dynamic', alpha: 50, factor: 1 };
+    expect(theta({ rope_scaling: alpha })).toEqual(stretched);
+    expect(theta({ rope_parameters: { ...alpha, rope_theta: 10_000 }, rope_theta: 7 })).toEqual(stretched);
+    expect(theta({})).toEqual({ kind: 'default', theta: 10_000 });
+    expect(theta({ rope_scaling: { type: 'linear', factor: 2 } })).toMatchObject({ kind: 'linear' });
   });
 
   it('of a part that reads text takes what the whole says, and a tied head from either', () => {

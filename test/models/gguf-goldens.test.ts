@@ -57,6 +57,7 @@ describe('a GGUF file in the names of the format', () => {
     ['Granite 4 with Mamba-2', 'granite-hybrid-mamba', 'granite-hybrid-mamba', 'float32'],
     ['Granite 4 without experts', 'granite-hybrid-dense', 'granite4', 'float32'],
     ['AFM', 'arcee', 'arcee', 'float32'],
+    ['Hunyuan', 'hunyuan', 'hunyuan', 'float32'],
     ['Nemotron', 'nemotron', 'nemotron', 'float32'],
     ['Nemotron-H with experts', 'nemotron-h', 'nemotron-h', 'float32'],
     ['Nemotron-H with a latent', 'nemotron-h-latent', 'nemotron-h-latent', 'float32'],

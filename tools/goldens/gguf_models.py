@@ -303,6 +303,17 @@ def arcee(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray])
     paired(tensors, {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]})
 
 
+def hunyuan(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    dim = config["head_dim"]
+    writer.add_key_length(dim)
+    writer.add_value_length(dim)
+    # Converters write the base that stretches positions in the place of the factor.
+    alpha = config["rope_scaling"]["alpha"]
+    writer.add_rope_freq_base(config["rope_theta"] * alpha ** (dim / (dim - 2)))
+    writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+
+
 def nemotron(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_layer_norm_eps(config["norm_eps"])
@@ -610,6 +621,7 @@ MODELS = {
     # As the small releases, which have no experts; a converter calls a model without scans by another name.
     "granite-hybrid-dense": ("granite4", MODEL_ARCH.GRANITE_HYBRID, granite_hybrid),
     "arcee": ("arcee", MODEL_ARCH.ARCEE, arcee),
+    "hunyuan": ("hunyuan", MODEL_ARCH.HUNYUAN_DENSE, hunyuan),
     "nemotron": ("nemotron", MODEL_ARCH.NEMOTRON, nemotron),
     "nemotron-h": ("nemotron-h", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),
     "nemotron-h-latent": ("nemotron-h-latent", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),

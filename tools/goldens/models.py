@@ -337,6 +337,12 @@ def granite_hybrid(config: dict) -> dict:
     return old_rope(kept, rope_theta=10000.0, layer_types=kinds, position_embedding_type="nope")
 
 
+def hunyuan(config: dict) -> dict:
+    """With the fields of releases, of which only `alpha` counts."""
+    scaling = {"alpha": 50.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "type": "dynamic"}
+    return old_rope(config, rope_theta=10000.0, rope_scaling=scaling)
+
+
 BLOCKS = {k: v for k, v in COMMON.items() if k != "num_hidden_layers"} | {
     "head_dim": 8,
     "mamba_num_heads": 4,
@@ -850,4 +856,11 @@ MODELS = {
     ),
     "nemotron": Recipe(t.NemotronConfig(**COMMON, norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}), publish=nemotron),
     "arcee": Recipe(t.ArceeConfig(**COMMON, attention_bias=True, mlp_bias=True, rope_parameters=YARN | {"original_max_position_embeddings": 64})),
+    "hunyuan": Recipe(
+        t.HunYuanDenseV1Config(
+            **COMMON, head_dim=16, attention_bias=True, tie_word_embeddings=True, rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 50.0, "factor": 1.0}
+        ),
+        publish=hunyuan,
+    ),
+    "hunyuan-plain": Recipe(t.HunYuanDenseV1Config(**COMMON, head_dim=8)),
 }

@@ -27,7 +27,7 @@ export const gemma3: Architecture = {
 const gemma3Attention: LoadBlock = (context, layer, prefix) =>
   attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
-    headNorms: headNorms(context, prefix, 1),
+    headNorms: headNorms(context, prefix, { weightOffset: 1 }),
     output: outputProjection(context, `${prefix}.o_proj`),
   });
 

@@ -28,6 +28,8 @@ interface AttentionParts {
   readonly output: RowParallelLinear;
   /** Of each head by itself, with one weight for all queries and one for all keys. */
   readonly headNorms?: HeadNorms | undefined;
+  /** Whether heads are rotated before these norms; left out, behind them. */
+  readonly rotatesFirst?: boolean;
   /** Norms of another kind. */
   readonly queryNorm?: QueryKeyNorm | undefined;
   readonly keyNorm?: QueryKeyNorm | undefined;
@@ -74,10 +76,14 @@ export function outputProjection(
   return weights.row({ name, n: hiddenSize, bias, isTransposed }, numHeads * headDim);
 }
 
-export function headNorms({ config, weights }: LayerContext, prefix: string, weightOffset = 0): HeadNorms {
+export function headNorms(
+  { config, weights }: LayerContext,
+  prefix: string,
+  { query = 'q_norm', key = 'k_norm', weightOffset = 0 } = {},
+): HeadNorms {
   const { headDim, normEps: eps } = config;
   const load = (name: string) => weights.vector(`${prefix}.${name}.weight`, headDim, weightOffset);
-  return { query: load('q_norm'), key: load('k_norm'), eps };
+  return { query: load(query), key: load(key), eps };
 }
 
 export function attentionOf(context: LayerContext, layer: number, parts: AttentionParts): Block {
@@ -117,11 +123,18 @@ class AttentionHeads {
 
   /** Norms of heads, rotation, storing k and v; and attends. */
   #attend({ ops, inputs }: Step, q: Tensor, k: Tensor, v: Tensor): Tensor {
-    ops.prepareHeads(q, k, v, inputs, {
-      layer: this.#kvLayer,
-      norms: this.#parts.headNorms,
-      rotation: rotationOf(this.#context, this.#layer),
-    });
+    const { headNorms: norms, rotatesFirst } = this.#parts;
+    const rotation = rotationOf(this.#context, this.#layer);
+    const layer = this.#kvLayer;
+    if (rotatesFirst && norms && rotation) {
+      for (const [x, weight] of [[q, norms.query] as const, [k, norms.key] as const]) {
+        ops.rope(x, inputs, rotation.table, rotation.heads);
+        ops.qkNorm(x, weight, norms.eps);
+      }
+      ops.storeKv(k, v, inputs, layer);
+    } else {
+      ops.prepareHeads(q, k, v, inputs, { layer, norms, rotation });
+    }
     return ops.attention(q, inputs, {
       ...sightOf(this.#context, this.#layer),
       sinks: this.#parts.sinks ?? null,

@@ -11,7 +11,7 @@ export const gatedAttention: LoadBlock = (context, layer, prefix) =>
   attentionOf(context, layer, {
     qkv: qkvAndGates(context, prefix),
     hasGates: true,
-    headNorms: headNorms(context, prefix, 1),
+    headNorms: headNorms(context, prefix, { weightOffset: 1 }),
     output: outputProjection(context, `${prefix}.o_proj`),
   });
 

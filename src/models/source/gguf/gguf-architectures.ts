@@ -146,6 +146,10 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   },
   granite: { name: () => 'GraniteForCausalLM', fields: graniteFactors, hasPairedHeads: true },
   arcee: { name: () => 'ArceeForCausalLM', hasPairedHeads: true },
+  'hunyuan-dense': {
+    name: () => 'HunYuanDenseV1ForCausalLM',
+    modules: { attn_q_norm: 'self_attn.query_layernorm', attn_k_norm: 'self_attn.key_layernorm' },
+  },
   nemotron: {
     name: () => 'NemotronForCausalLM',
     fields: (keys) => ({ norm_eps: keys.ofModel('attention.layer_norm_epsilon') ?? undefined }),

@@ -3,6 +3,7 @@
 
 import { fstatSync, readSync } from 'node:fs';
 import { ModelLoadError } from '../../../errors.ts';
+import { shortestDecimal } from '../../../util/shortest-decimal.ts';
 
 /** Of the whole header: the largest published vocabularies take a fifth. */
 const MOST_HEADER_BYTES = 128 * 2 ** 20;
@@ -67,7 +68,7 @@ export class HeaderReader {
 
   /** As a person wrote it: 0.000001, and not the nearest number of f32 to all its digits. */
   f32(): number {
-    return shortest(this.#take(4).readFloatLE());
+    return shortestDecimal(this.#take(4).readFloatLE());
   }
 
   /** A key, or the name of a tensor. */
@@ -145,13 +146,4 @@ export class HeaderReader {
     this.#start = start;
     this.#at = 0;
   }
-}
-
-/** The shortest decimal number that is `value` in f32. */
-function shortest(value: number): number {
-  for (let digits = 1; digits < 9; digits += 1) {
-    const rounded = Number(value.toPrecision(digits));
-    if (Math.fround(rounded) === value) return rounded;
-  }
-  return value;
 }
