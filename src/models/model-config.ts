@@ -3,8 +3,9 @@
 
 import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
+import type { Activation } from '../ops/activation.ts';
 import type { FloatDType } from '../ops/dtype.ts';
-import type { Activation, KvHeads } from '../ops/ops.ts';
+import type { KvHeads } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';

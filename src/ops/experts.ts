@@ -3,8 +3,8 @@
 // the bias of the choice: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024.
 
 import { ShapeError } from '../errors.ts';
+import type { GatedActivation } from './activation.ts';
 import type { ComputeDType } from './dtype.ts';
-import type { GatedActivation } from './ops.ts';
 import type { GateUpWeight, LinearWeight, Vector } from './weights.ts';
 
 /**

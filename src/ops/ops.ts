@@ -9,6 +9,7 @@
 // blocks and the weights only. No sum may be ordered by how many rows or sequences share the call.
 
 import type { Logprobs } from '../sampling/logprobs.ts';
+import type { Activation, GatedActivation } from './activation.ts';
 import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
 import type { Expert, ExpertRange, Experts, Routing } from './experts.ts';
 import type { AdapterLora, Lora, LoraNumbers } from './lora.ts';
@@ -187,15 +188,6 @@ export interface ScanTokens {
 
 /** What lets numbers through: x * sigmoid(x), sigmoid(x), x. */
 export type Gate = 'silu' | 'sigmoid' | 'identity';
-
-/** silu: x * sigmoid(x). gelu: x * P(X <= x) of a normal X; gelu_tanh: its approximation by a tanh. relu: max(x, 0); relu2: its square. */
-export type Activation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu' | 'relu2';
-
-/**
- * What becomes of a gate and what it lets through: activation(gate) * up. clamped_swiglu, of gpt-oss: g * sigmoid(1.702 g) *
- * (u + 1) of the gate g, at most 7, and u, up between -7 and 7.
- */
-export type GatedActivation = Activation | 'clamped_swiglu';
 
 /** In the place of a token where a logit is NaN or +Infinity: -Infinity alone is a token that is forbidden. */
 export const NO_TOKEN = -1;

@@ -1,8 +1,9 @@
 // Activations and other ops on single numbers of the native backend against their definition.
 
 import { afterAll, describe, expect, it } from 'vitest';
+import type { Activation } from '../../src/ops/activation.ts';
 import { inputDTypeOf } from '../../src/ops/dtype.ts';
-import type { Activation, Ops, Tensor } from '../../src/ops/ops.ts';
+import type { Ops, Tensor } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { plainPart } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';

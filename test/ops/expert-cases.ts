@@ -1,8 +1,9 @@
 // Mixtures of experts for tests: weights of random numbers, ways to choose, and the op over chosen rows.
 
+import type { Activation } from '../../src/ops/activation.ts';
 import type { WeightFormat } from '../../src/ops/dtype.ts';
 import type { Expert, Routing } from '../../src/ops/experts.ts';
-import type { Activation, Ops } from '../../src/ops/ops.ts';
+import type { Ops } from '../../src/ops/ops.ts';
 import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import type { WeightFolder } from '../helpers/weight-file.ts';
 import type { Random } from './native-backends.ts';

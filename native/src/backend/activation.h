@@ -1,4 +1,4 @@
-// The functions between the products of a feed-forward; `src/ops/ops.ts` defines each. Plain integers, as in dtype.h.
+// The functions between the products of a feed-forward; `src/ops/activation.ts` defines each. Plain integers, as in dtype.h.
 #pragma once
 
 namespace svc {

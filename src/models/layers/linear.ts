@@ -1,8 +1,9 @@
 // The products of a layer by the way in which ranks share them. Each rank computes some columns of the output; a row-parallel product
 // first brings together what the ranks have made of its input, and then its output.
 
+import type { Activation } from '../../ops/activation.ts';
 import type { ComputeDType } from '../../ops/dtype.ts';
-import type { Activation, Ops, Tensor } from '../../ops/ops.ts';
+import type { Ops, Tensor } from '../../ops/ops.ts';
 import type { GateUpWeight, LinearWeight } from '../../ops/weights.ts';
 import type { LoraTarget } from '../adapters/lora-target.ts';
 import type { Step } from './step.ts';

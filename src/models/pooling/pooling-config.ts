@@ -1,7 +1,7 @@
 // What a pooling model makes of a text, in the place of further tokens: a vector, or a score of two texts.
 
 import type { EngineConfig } from '../../config/engine-config.ts';
-import type { Activation } from '../../ops/ops.ts';
+import type { Activation } from '../../ops/activation.ts';
 
 /** Whose hidden states stand for the sequence: the first token's, the last one's, or the mean of all. */
 export type PooledRows = 'cls' | 'last' | 'mean';

@@ -1,10 +1,11 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
 import { ModelLoadError } from '../../errors.ts';
+import type { Activation, GatedActivation } from '../../ops/activation.ts';
 import { decodeCodes } from '../../ops/decode-codes.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
 import type { Expert, Experts, Routing } from '../../ops/experts.ts';
-import type { Activation, GatedActivation, Ops } from '../../ops/ops.ts';
+import type { Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
 import { readStoredCodes } from '../../ops/stored-codes.ts';
 import {

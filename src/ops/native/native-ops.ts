@@ -3,6 +3,7 @@
 import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
+import type { Activation, GatedActivation } from '../activation.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import { expectHeads } from '../expected-weights.ts';
 import type { Expert, ExpertRange, Experts, Routing } from '../experts.ts';
@@ -10,12 +11,10 @@ import { headsOf, valuesFor } from '../kv-rows.ts';
 import { checkEdits, checkIdLists, checkLogprobRows, checkMasks } from '../logit-checks.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
-  Activation,
   AttentionOptions,
   DeltaTokens,
   DeviceMemory,
   Gate,
-  GatedActivation,
   HeadPreparation,
   IdLists,
   KvCache,

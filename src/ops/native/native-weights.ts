@@ -8,10 +8,11 @@ import {
   ShapeError,
 } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
+import type { GatedActivation } from '../activation.ts';
 import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
 import { expectGateUp, expectParts, expectVector, rectangleOf } from '../expected-weights.ts';
 import { type ExpertRange, type Experts, expectExperts, type Routing } from '../experts.ts';
-import type { GatedActivation, KvCache, KvCacheShape } from '../ops.ts';
+import type { KvCache, KvCacheShape } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';

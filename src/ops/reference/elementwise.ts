@@ -1,8 +1,9 @@
 // Ops of the reference backend that take each number by itself.
 
 import { ShapeError } from '../../errors.ts';
+import type { Activation, GatedActivation } from '../activation.ts';
 import type { ComputeDType } from '../dtype.ts';
-import type { Activation, Gate, GatedActivation, Tensor } from '../ops.ts';
+import type { Gate, Tensor } from '../ops.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 
 /** Of one number. */

@@ -1,6 +1,7 @@
 // Mixtures of experts of the reference backend: the definition of routing, and of the sum over a token's experts.
 
 import { ShapeError } from '../../errors.ts';
+import type { GatedActivation } from '../activation.ts';
 import {
   type Expert,
   type ExpertRange,
@@ -10,7 +11,7 @@ import {
   NUM_EXPERT_GROUPS,
   type Routing,
 } from '../experts.ts';
-import type { GatedActivation, Tensor } from '../ops.ts';
+import type { Tensor } from '../ops.ts';
 import { sumAsTree } from '../sum-tree.ts';
 import type { Vector } from '../weights.ts';
 import { activate } from './elementwise.ts';

@@ -1,10 +1,11 @@
 // Matrix products of the reference backend: linear, addLinear, gateUp and the loading of their weights.
 
 import { ModelLoadError, ShapeError } from '../../errors.ts';
+import type { GatedActivation } from '../activation.ts';
 import { decodeCodes } from '../decode-codes.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
 import { expectGateUp, expectHeads, expectParts } from '../expected-weights.ts';
-import type { GatedActivation, StepLoras, Tensor } from '../ops.ts';
+import type { StepLoras, Tensor } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, LinearWeightSource, TensorSource } from '../weights.ts';

@@ -3,17 +3,16 @@
 
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
+import type { Activation, GatedActivation } from '../activation.ts';
 import type { ComputeDType, WeightFormat } from '../dtype.ts';
 import { expectVector } from '../expected-weights.ts';
 import type { Expert, ExpertRange, Experts, Routing } from '../experts.ts';
 import { freeHostMemory } from '../host-memory.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 import type {
-  Activation,
   AttentionOptions,
   DeltaTokens,
   Gate,
-  GatedActivation,
   HeadPreparation,
   IdLists,
   KvCache,
