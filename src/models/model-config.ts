@@ -87,6 +87,8 @@ export interface ModelConfig {
   readonly encoder: EncoderConfig | null;
   /** Of layers that keep a state of each sequence; null where none does. */
   readonly recurrent: RecurrentConfig | null;
+  /** On what blocks add to the residual stream, and on gates of feed-forwards; null where all are 1. */
+  readonly blockFactors: BlockFactors | null;
   /** [numLayers] whether a layer is a feed-forward alone, which keeps nothing of a sequence; null where none is. */
   readonly feedForwards: readonly boolean[] | null;
   /** What it makes of a sequence in the place of tokens; null where it generates. */
@@ -100,6 +102,13 @@ export interface LayerHeads extends KvHeads {
   readonly rotaryDim: number;
   /** Whether values are made of what keys are made of, by norms of their own. */
   readonly valuesAreKeys: boolean;
+}
+
+export interface BlockFactors {
+  readonly attention: number;
+  readonly scan: number;
+  readonly gate: number;
+  readonly feedForward: number;
 }
 
 export interface SharedKeysConfig {
@@ -263,6 +272,7 @@ export function readDecoderConfig(
     layerInputWidth: null,
     encoder: null,
     recurrent: null,
+    blockFactors: null,
     feedForwards: null,
     pooling: null,
     numDraftLayers: 0,

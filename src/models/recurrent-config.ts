@@ -3,6 +3,8 @@
 export interface RecurrentConfig {
   /** [numLayers] whether a layer keeps a state. */
   readonly layers: readonly boolean[];
+  /** Whether such a layer has keys and values as well. */
+  readonly isBesideAttention?: boolean;
   /** Tokens that the convolution of such a layer sees, the newest among them. */
   readonly taps: number;
   /** Whether the convolution has a bias. */
@@ -18,11 +20,16 @@ export interface ScanConfig {
   readonly stateDim: number;
   readonly heads: number;
   readonly headDim: number;
-  /** Groups of what is read, each of which is normalised by itself. */
-  readonly normGroups: number;
+  /** Groups of what is read, each of which is normalised by itself; null: it passes the gate alone. */
+  readonly normGroups: number | null;
+  /** On what a token brings; left out, there are none. */
+  readonly factors?: ScanFactors;
   /** Whether the products around it have biases. */
   readonly hasProjectionBias: boolean;
 }
+
+/** Of gates, x, b, c and steps. */
+export type ScanFactors = readonly [number, number, number, number, number];
 
 /** Heads of a delta rule: those of queries and keys, and of values, of which each has a state [keyDim, valueDim]. */
 export interface DeltaConfig {

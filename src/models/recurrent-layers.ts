@@ -50,7 +50,8 @@ export type Kept = Pick<Layered, 'recurrent' | 'feedForwards' | 'sharedKeys'>;
 
 /** Whether a layer has keys and values of its own in the cache. */
 export function keepsKeys({ recurrent, feedForwards, sharedKeys }: Kept, layer: number): boolean {
-  if (recurrent?.layers[layer] || feedForwards?.[layer]) return false;
+  const isScanAlone = recurrent?.layers[layer] && !recurrent.isBesideAttention;
+  if (isScanAlone || feedForwards?.[layer]) return false;
   return sharedKeys === null || sharedKeys.sources[layer] === layer;
 }
 

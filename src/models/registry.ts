@@ -14,6 +14,7 @@ import { distilbert } from './architectures/distilbert.ts';
 import { dots1 } from './architectures/dots1.ts';
 import { ernie45, ernie45Moe } from './architectures/ernie4-5.ts';
 import { exaone4 } from './architectures/exaone4.ts';
+import { falconH1 } from './architectures/falcon-h1.ts';
 import { gemma } from './architectures/gemma.ts';
 import { gemma2 } from './architectures/gemma2.ts';
 import { gemma3 } from './architectures/gemma3.ts';
@@ -85,6 +86,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   granite,
   graniteMoe,
   arcee,
+  falconH1,
   hunyuanDense,
   nemotron,
   nemotronH,

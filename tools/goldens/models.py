@@ -369,6 +369,27 @@ def backbone(name: str) -> str:
     return name.replace("model.", "backbone.").replace("embed_tokens", "embeddings")
 
 
+FALCON_H1 = MAMBA | {
+    "mamba_n_heads": 6,
+    "mamba_d_head": 12,
+    "mamba_d_ssm": 72,
+    "mamba_n_groups": 2,
+    "lm_head_multiplier": 0.5,
+    "embedding_multiplier": 3.0,
+    "mlp_multipliers": [0.8, 0.6],
+    "key_multiplier": 0.7,
+    "attention_in_multiplier": 1.2,
+    "attention_out_multiplier": 0.9,
+    "ssm_in_multiplier": 1.25,
+    "ssm_out_multiplier": 0.7,
+    "ssm_multipliers": [0.9, 0.8, 0.7, 1.1, 1.3],
+}
+
+
+def falcon_h1(config: dict) -> dict:
+    return old_rope({k: v for k, v in config.items() if k not in ENDLESS}, rope_theta=10000.0)
+
+
 def nemotron_h(config: dict) -> dict:
     letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
     pattern = "".join(letters[kind] for kind in config["layers_block_type"])
@@ -863,4 +884,9 @@ MODELS = {
         publish=hunyuan,
     ),
     "hunyuan-plain": Recipe(t.HunYuanDenseV1Config(**COMMON, head_dim=8)),
+    "falcon-h1": Recipe(t.FalconH1Config(**COMMON, **FALCON_H1), publish=falcon_h1),
+    "falcon-h1-norm": Recipe(
+        t.FalconH1Config(**COMMON | {"num_hidden_layers": 1}, **FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False, tie_word_embeddings=True),
+        publish=falcon_h1,
+    ),
 }

@@ -46,6 +46,26 @@ function gated(gateUp: GateUpLinear, output: RowParallelLinear): Block {
   });
 }
 
+/** down(silu(factor * gate(h)) * up(h)) */
+export function scaledGateMlp(factor: number): LoadBlock {
+  return ({ config, weights }, _layer, prefix) => {
+    const { hiddenSize, intermediateSize: n, mlpBias: bias } = config;
+    const projections = ['gate_proj', 'up_proj'].map((name) => ({ name: `${prefix}.${name}`, n, bias }));
+    const gateAndUp = weights.columns(projections, hiddenSize);
+    const output = weights.row({ name: `${prefix}.down_proj`, n: hiddenSize, bias }, n);
+    const own = weights.share.of(n).count;
+    return productBlock({
+      inputDType: gateAndUp.inputDType,
+      inner: (step, h) => {
+        const [gate, up] = gateAndUp.apply(step, h, [own, own]);
+        step.ops.scale(gate!, factor);
+        return step.ops.gate(up!, gate!, 'silu', output.inputDType);
+      },
+      output,
+    });
+  };
+}
+
 /** What a plain feed-forward calls its projections. */
 interface PlainMlpNames {
   readonly up: string;

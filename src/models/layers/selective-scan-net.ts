@@ -39,7 +39,7 @@ export const selectiveScanNet: LoadBlock = (context, layer, prefix) => {
     stepBias: weights.ownNumbers(`${prefix}.dt_bias`, scan.heads),
     skips: weights.ownNumbers(`${prefix}.D`, scan.heads),
   };
-  const norm = weights.vector(`${prefix}.norm.weight`, width);
+  const norm = scan.normGroups === null ? null : weights.vector(`${prefix}.norm.weight`, width);
   const output = weights.row(
     { name: `${prefix}.out_proj`, n: hiddenSize, bias: scan.hasProjectionBias },
     width,
@@ -48,12 +48,17 @@ export const selectiveScanNet: LoadBlock = (context, layer, prefix) => {
   const apply = (step: Step, h: Tensor): Tensor => {
     const { ops, inputs } = step;
     const [gates, brought, steps] = input.apply(step, h, [ownWidth, scanChannels(own), own.heads]);
+    if (scan.factors) {
+      const parts = [gates!, ...ops.split(brought!, [ownWidth, ofGroups, ofGroups]), steps!];
+      for (const [index, part] of parts.entries()) ops.scale(part, scan.factors[index]!);
+    }
     const convolved = ops.convolve(brought!, inputs, convolution);
     const [x, b, c] = ops.split(convolved, [ownWidth, ofGroups, ofGroups]);
     const read = ops.selectiveScan({ x: x!, b: b!, c: c!, steps: steps! }, inputs, rule);
     const gated = ops.gate(read, gates!, 'silu', 'f32');
     const all = ops.gatherColumns(gated, weights.share.widths(width));
-    return ops.rmsNorm(all, norm, normEps, output.inputDType, scan.normGroups);
+    if (norm === null) return ops.cast(all, output.inputDType);
+    return ops.rmsNorm(all, norm, normEps, output.inputDType, scan.normGroups!);
   };
   return productBlock({ inputDType: input.inputDType, inner: apply, output });
 };
