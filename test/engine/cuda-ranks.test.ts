@@ -70,6 +70,7 @@ describe('a model on several GPUs', needsSeveralGpus, () => {
     ['goldens/qwen3-next', {}],
     ['goldens/granite-hybrid-mamba', {}],
     ['goldens/nemotron-h', {}],
+    ['goldens/falcon-h1', {}],
     ['goldens/gpt-oss-mxfp4', { dtype: 'auto' }],
   ])('gives the bytes of one: %s, %o', async (name, options) => {
     const modelPath = name.startsWith('goldens/') ? fixture(name) : modelOf(name);

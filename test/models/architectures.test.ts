@@ -9,6 +9,7 @@ import { deepseekV2 } from '../../src/models/architectures/deepseek.ts';
 import { dots1 } from '../../src/models/architectures/dots1.ts';
 import { ernie45, ernie45Moe } from '../../src/models/architectures/ernie4-5.ts';
 import { exaone4 } from '../../src/models/architectures/exaone4.ts';
+import { falconH1 } from '../../src/models/architectures/falcon-h1.ts';
 import { gemma } from '../../src/models/architectures/gemma.ts';
 import { gemma2 } from '../../src/models/architectures/gemma2.ts';
 import { gemma3 } from '../../src/models/architectures/gemma3.ts';
@@ -32,6 +33,7 @@ import { qwen3 } from '../../src/models/architectures/qwen3.ts';
 import { qwen3Moe } from '../../src/models/architectures/qwen3-moe.ts';
 import { smollm3 } from '../../src/models/architectures/smollm3.ts';
 import type { ModelConfig } from '../../src/models/model-config.ts';
+import { cacheLayerOf, numKvLayers } from '../../src/models/recurrent-layers.ts';
 import {
   ARCHITECTURE_NAMES,
   ARCHITECTURES,
@@ -515,6 +517,25 @@ describe('readConfig', () => {
     expect(read({ hybrid_override_pattern: '*', attention_head_dim: 24 }).headDim).toBe(24);
   });
 
+  it('of Falcon-H1 has a scan beside attention in each layer, and factors on both', () => {
+    const scan = { mamba_n_heads: 6, mamba_d_ssm: 72, mamba_n_groups: 2 };
+    const onAttention = { attention_in_multiplier: 2, key_multiplier: 3, attention_out_multiplier: 0.5 };
+    const others = { ssm_in_multiplier: 2, ssm_multipliers: [1, 2, 3, 4, 5], mlp_multipliers: [0.7, 0.6] };
+    const config = reader(falconH1)({ ...scan, ...onAttention, ...others, ssm_out_multiplier: 0.25 });
+    expect(config).toMatchObject({
+      attentionScales: Array(4).fill((2 * 2 * 3) / Math.sqrt(16)),
+      blockFactors: { attention: 1, scan: 0.25, gate: 0.7, feedForward: 0.6 },
+      recurrent: {
+        layers: Array(4).fill(true),
+        isBesideAttention: true,
+        scan: { headDim: 12, normGroups: null, factors: [2, 4, 6, 8, 10] },
+      },
+    });
+    expect([numKvLayers(config), cacheLayerOf(config, { first: 1, end: 4 }, 2)]).toEqual([4, 1]);
+    const normed = reader(falconH1)({ ...scan, mamba_rms_norm: true, mamba_norm_before_gate: false });
+    expect(normed.recurrent?.scan).toMatchObject({ normGroups: 2, factors: [1, 1, 1, 1, 1] });
+  });
+
   it('of Hunyuan takes a base of rotation that stretches positions as alpha does', () => {
     const theta = (fields: object) => reader(hunyuanDense)(fields).layerRopes[0];
     const stretched = { kind: 'default', theta: 874339.3 };
@@ -586,6 +607,23 @@ describe('readConfig', () => {
       { layer_types: ['mamba', 'attention', 'attention', 'conv'] },
       /layer_types must be mamba or linear_attention or attention or full_attention, got "conv"/,
     ],
+    ...(
+      [
+        { attention_bias: true },
+        { mamba_proj_bias: true },
+        { projectors_bias: true },
+        { mamba_rms_norm: true },
+        { hidden_act: 'gelu' },
+      ] as const
+    ).map(
+      (fields) =>
+        [
+          `Falcon-H1 of another form, ${Object.keys(fields)}`,
+          falconH1,
+          fields,
+          /other forms of FalconH1ForCausalLM are not supported/,
+        ] as const,
+    ),
     [
       'Nemotron-H with a layer of another kind',
       nemotronH,

@@ -84,6 +84,13 @@ describe('a GGUF file in the names of the format', () => {
     },
   );
 
+  it('has those of Falcon-H1 but for rounding: its factors are in the weights', async () => {
+    const expected = await logitsOf(fixture('goldens/falcon-h1'), 'float32');
+    const got = await logitsOf(fixture('gguf/falcon-h1.gguf'), 'float32');
+    expectClose(got.logits, expected.logits, { absolute: 1e-5 });
+    expect(got.warnings).toEqual([]);
+  });
+
   it.each(
     availableBackends.flatMap((backend) => [
       ['each tensor of linear attention', 'qwen3.5', 'bf16+q4_0+q8_0', backend] as const,

@@ -378,6 +378,47 @@ def nemotron_h(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndar
             tensors[f"model.layers.{layer}.mlp.experts.{name}.weight"] = np.stack(experts)
 
 
+def falcon_h1(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    """Weights have the factors. Their numbers are no longer those of bfloat16."""
+    usual(writer, config)
+    width, groups = config["mamba_d_ssm"], config["mamba_n_groups"]
+    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+    writer.add_ssm_state_size(config["mamba_d_state"])
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_inner_size(width)
+    writer.add_ssm_time_step_rank(config["mamba_n_heads"])
+    taken = config["attention_in_multiplier"]
+    gate, down = config["mlp_multipliers"]
+    of_groups = groups * config["mamba_d_state"]
+    parts = np.repeat(config["ssm_multipliers"], [width, width, of_groups, of_groups, config["mamba_n_heads"]])
+    factors = {
+        "gate_proj": gate,
+        "down_proj": down,
+        "q_proj": taken,
+        "k_proj": taken * config["key_multiplier"],
+        "v_proj": taken,
+        "o_proj": config["attention_out_multiplier"],
+        "out_proj": config["ssm_out_multiplier"],
+        "in_proj": parts[:, None] * config["ssm_in_multiplier"],
+        "lm_head": config["lm_head_multiplier"],
+        "embed_tokens": config["embedding_multiplier"],
+    }
+    for name, tensor in tensors.items():
+        module = name.split(".")[-2]
+        if module in factors:
+            numbers = (tensor.astype(np.float64) * factors[module]).astype(np.float32)
+            tensors[name] = Stored(np.ascontiguousarray(numbers), GGMLQuantizationType.F32)
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}"
+        has_norm = f"{prefix}.mamba.norm.weight" in tensors
+        if not has_norm:
+            tensors[f"{prefix}.mamba.norm.weight"] = np.ones(width, np.float32)
+        scan_tensors(tensors, f"{prefix}.mamba", groups)
+        if not has_norm:
+            del tensors[f"{prefix}.mamba.norm.weight"]
+        tensors[f"{prefix}.mamba.dt_proj.bias"] = tensors.pop(f"{prefix}.mamba.dt.bias")
+
+
 def granite_hybrid(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
     granite_moe(writer, config, tensors)
     heads, groups = config["mamba_n_heads"], config["mamba_n_groups"]
@@ -621,6 +662,7 @@ MODELS = {
     # As the small releases, which have no experts; a converter calls a model without scans by another name.
     "granite-hybrid-dense": ("granite4", MODEL_ARCH.GRANITE_HYBRID, granite_hybrid),
     "arcee": ("arcee", MODEL_ARCH.ARCEE, arcee),
+    "falcon-h1": ("falcon-h1", MODEL_ARCH.FALCON_H1, falcon_h1),
     "hunyuan": ("hunyuan", MODEL_ARCH.HUNYUAN_DENSE, hunyuan),
     "nemotron": ("nemotron", MODEL_ARCH.NEMOTRON, nemotron),
     "nemotron-h": ("nemotron-h", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),

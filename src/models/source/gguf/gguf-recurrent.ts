@@ -1,7 +1,7 @@
 // Models with layers that keep a state of each sequence, as GGUF names them: linear attention, short convolutions, and
 // selective scans.
 
-import type { GgufArchitecture } from './gguf-architecture.ts';
+import { type GgufArchitecture, MODEL_MODULES } from './gguf-architecture.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 import {
   GRANITE_EXPERTS,
@@ -119,8 +119,7 @@ function scanModules(prefix: string): Readonly<Record<string, string>> {
 
 function graniteHybridFields(keys: GgufKeys): Readonly<Record<string, unknown>> {
   const attends = keys.ofLayers('attention.head_count_kv')?.map((heads) => heads > 0) ?? [];
-  const [scan, attention] = [`blk.${attends.indexOf(false)}`, `blk.${attends.indexOf(true)}`];
-  const heads = keys.need('ssm.time_step_rank');
+  const attention = `blk.${attends.indexOf(true)}`;
   const experts = graniteExperts(keys);
   return {
     ...experts,
@@ -133,15 +132,43 @@ function graniteHybridFields(keys: GgufKeys): Readonly<Record<string, unknown>> 
     // The key says no more than this there.
     position_embedding_type: keys.flag('granitehybrid.rope.scaling.finetuned') === false ? 'nope' : 'rope',
     attention_bias: keys.hasTensor(`${attention}.attn_q.bias`),
+    ...mambaFields(keys, attends.indexOf(false)),
+  };
+}
+
+/** @param layer that has a scan */
+function mambaFields(keys: GgufKeys, layer: number): Readonly<Record<string, unknown>> {
+  const heads = keys.need('ssm.time_step_rank');
+  return {
     mamba_n_heads: heads,
     mamba_d_head: keys.need('ssm.inner_size') / heads,
     mamba_n_groups: keys.need('ssm.group_count'),
     mamba_d_state: keys.need('ssm.state_size'),
     mamba_d_conv: keys.need('ssm.conv_kernel'),
-    mamba_conv_bias: keys.hasTensor(`${scan}.ssm_conv1d.bias`),
-    mamba_proj_bias: keys.hasTensor(`${scan}.ssm_in.bias`),
+    mamba_conv_bias: keys.hasTensor(`blk.${layer}.ssm_conv1d.bias`),
+    mamba_proj_bias: keys.hasTensor(`blk.${layer}.ssm_in.bias`),
   };
 }
+
+/** Converted so that weights have the factors, which there are none of then. */
+const falconH1: GgufArchitecture = {
+  name: () => 'FalconH1ForCausalLM',
+  fields: (keys) => ({
+    ...mambaFields(keys, 0),
+    mamba_rms_norm: keys.hasTensor('blk.0.ssm_norm.weight'),
+    mamba_norm_before_gate: false,
+  }),
+  modules: {
+    ...scanModules('mamba'),
+    // Converters leave the end of its name out.
+    ffn_norm: 'pre_ff_layernorm.weight',
+    'ffn_norm.weight': 'pre_ff_layernorm.weight',
+    ffn_gate: 'feed_forward.gate_proj',
+    ffn_up: 'feed_forward.up_proj',
+    ffn_down: 'feed_forward.down_proj',
+  },
+  modelModules: { ...MODEL_MODULES, output_norm: 'model.final_layernorm' },
+};
 
 const nemotronH: GgufArchitecture = {
   name: () => 'NemotronHForCausalLM',
@@ -248,6 +275,7 @@ export const GGUF_RECURRENT: Readonly<Record<string, GgufArchitecture>> = {
     modelModules: LFM2_MODEL,
   },
   granitehybrid: graniteHybrid,
+  'falcon-h1': falconH1,
   nemotron_h: nemotronH,
   nemotron_h_moe: nemotronH,
 };
