@@ -188,7 +188,7 @@ describe('packed weights of a file', needsNative, () => {
     const early = join(folder.path, 'early');
     const closed = openCpu(isa);
     loadAll(closed);
-    const others = Array.from({ length: THREADS_OF_NODE }, () => derive('', '', 300_000, 64, 'sha512'));
+    const others = Array.from({ length: THREADS_OF_NODE }, () => derive('', '', 100_000, 64, 'sha512'));
     const saving = packedOf(closed).save(early, KEY);
     closed.close();
     expect(await saving).toBe(true);
