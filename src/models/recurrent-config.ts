@@ -1,4 +1,4 @@
-// What is behind the layers of a model that keep a state of each sequence in the place of keys and values.
+// What is behind the layers of a model that keep a state of each sequence in the place of keys and values, or beside them.
 
 export interface RecurrentConfig {
   /** [numLayers] whether a layer keeps a state. */

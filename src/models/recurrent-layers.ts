@@ -1,4 +1,4 @@
-// Which layers of a model keep keys and values, or a state of each sequence in their place, and where in the cache these are.
+// Which layers of a model keep keys and values, a state of each sequence, both or nothing, and where in the cache these are.
 
 import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
