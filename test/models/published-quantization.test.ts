@@ -16,6 +16,7 @@ import {
   AWQ,
   floatQuantized,
   gptqScheme,
+  MODELOPT_FP8,
   MXFP4,
   packQuantized,
   publishedFp8,
@@ -135,6 +136,7 @@ const SCHEMES: readonly [string, Scheme, string][] = [
   ['AWQ', AWQ, 'int4-g64-zp'],
   ['FP8 in blocks', publishedFp8(true), 'fp8-g128'],
   ['FP8, a scale a tensor', publishedFp8(false), 'fp8'],
+  ['FP8 of ModelOpt', MODELOPT_FP8, 'fp8'],
   ['FP8, a scale a tensor in its newer name', publishedFp8(false, 'weight_scale_inv'), 'fp8'],
 ];
 
@@ -425,10 +427,16 @@ describe('quantization_config', () => {
       /fp8 is served as .* only: .*weight_block_size/,
     ],
     [
+      'numbers of 4 bits of ModelOpt',
+      MODELOPT_FP8,
+      { quant_method: 'modelopt', quant_algo: 'NVFP4' },
+      /modelopt is served as quant_algo FP8, .* only: .*quant_algo/,
+    ],
+    [
       'a method that is not served',
       ct,
       { quant_method: 'bitsandbytes' },
-      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8 and mxfp4 are/,
+      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8, modelopt and mxfp4 are/,
     ],
   ])('is refused with %s', async (_, scheme, config, message) => {
     const { quantized } = publish(scheme, { config });

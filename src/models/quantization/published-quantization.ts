@@ -11,6 +11,7 @@ import { fp8 } from './fp8.ts';
 import { gguf } from './gguf.ts';
 import { gptq } from './gptq.ts';
 import type { FindWeight, QuantizationMethod } from './method.ts';
+import { modelopt } from './modelopt.ts';
 import { mxfp4 } from './mxfp4.ts';
 
 export interface PublishedQuantization {
@@ -44,10 +45,16 @@ export function readQuantization(path: string, json: unknown): PublishedQuantiza
       return read(fp8);
     case 'gguf':
       return read(gguf);
+    case 'modelopt':
+      return read(modelopt);
     case 'mxfp4':
       return read(mxfp4);
     default:
-      throw unsupported(path, method, 'is not served; compressed-tensors, gptq, awq, fp8 and mxfp4 are');
+      throw unsupported(
+        path,
+        method,
+        'is not served; compressed-tensors, gptq, awq, fp8, modelopt and mxfp4 are',
+      );
   }
 }
 
