@@ -50,6 +50,7 @@ import { starcoder2 } from './architectures/starcoder2.ts';
 import type { ModelConfig } from './model-config.ts';
 import { BY_FILES, type PoolingChoice } from './pooling/pooling-config.ts';
 import { type NamedTask, withPooling } from './pooling/resolve-pooling.ts';
+import { withQuantizationFile } from './quantization/quantization-file.ts';
 
 export const ARCHITECTURES: readonly Architecture[] = [
   llama,
@@ -129,7 +130,7 @@ export function readModelConfig(files: ModelFiles, choice: PoolingChoice = BY_FI
     );
   }
   const { path } = text;
-  const json = parseModelJson(text, z.unknown());
+  const json = withQuantizationFile(parseModelJson(text, z.unknown()), files);
   const names = checkModelJson(path, json, named).architectures ?? [];
   const found = names.map(recognise).find((one) => one !== null);
   if (found) {

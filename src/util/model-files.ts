@@ -65,7 +65,12 @@ export const DENSE_WEIGHTS = 'model.safetensors';
 
 export type SentenceFileName = (typeof SENTENCE_FILES)[number] | `${DenseFolder}/${typeof DENSE_CONFIG}`;
 
-export const CONFIG_FILES = ['config.json', 'generation_config.json', ...SENTENCE_FILES] as const;
+export const CONFIG_FILES = [
+  'config.json',
+  'generation_config.json',
+  'hf_quant_config.json',
+  ...SENTENCE_FILES,
+] as const;
 
 /** Joins the *.safetensors of a model that has several. */
 export const WEIGHT_INDEX = 'model.safetensors.index.json';

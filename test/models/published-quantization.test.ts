@@ -1,7 +1,7 @@
 // Checkpoints that are published in codes with scales, by each method: they compute what the checkpoint of the same numbers
 // in floats computes.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
@@ -442,6 +442,30 @@ describe('quantization_config', () => {
     const { quantized } = publish(scheme, { config });
     await expect(load(quantized, ops)).rejects.toThrow(ModelLoadError);
     await expect(load(quantized, ops)).rejects.toThrow(message);
+  });
+
+  it('may say how only in the file of ModelOpt', async () => {
+    const { quantized, plain } = publish(MODELOPT_FP8);
+    const path = join(quantized, 'config.json');
+    const { quantization_config: _, ...config } = JSON.parse(readFileSync(path, 'utf8'));
+    writeFileSync(path, JSON.stringify(config));
+    const say = (quantization: object) =>
+      writeFileSync(join(quantized, 'hf_quant_config.json'), JSON.stringify({ producer: {}, quantization }));
+    say({ quant_algo: 'FP8', kv_cache_quant_algo: 'FP8', exclude_modules: ['lm_head'] });
+    const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
+    expect(actual.weightFormat).toBe('fp8');
+    expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
+    say({ quant_algo: 'NVFP4' });
+    await expect(load(quantized, ops)).rejects.toThrow(/modelopt is served as quant_algo FP8/);
+    // What config.json says counts.
+    writeFileSync(path, JSON.stringify({ ...config, quantization_config: MODELOPT_FP8.config }));
+    expect((await load(quantized, ops)).weightFormat).toBe('fp8');
+    // Only keys and values are quantised.
+    writeFileSync(
+      join(plain, 'hf_quant_config.json'),
+      JSON.stringify({ quantization: { quant_algo: null } }),
+    );
+    expect((await load(plain, ops)).weightFormat).toBe('bf16');
   });
 
   it('is not quantised again', async () => {
