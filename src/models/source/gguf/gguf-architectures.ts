@@ -1,12 +1,13 @@
 // How GGUF names what svc knows: for each architecture its name and fields in config.json, and its tensors. The original's checkpoints
-// and config.json are the common language; to add an architecture is to add its line here, to gguf-mixtures.ts or to
-// gguf-recurrent.ts.
+// and config.json are the common language; to add an architecture is to add its line here, to gguf-mixtures.ts, to
+// gguf-recurrent.ts or to gguf-scans.ts.
 
 import { type GgufArchitecture, SANDWICH_NORMS } from './gguf-architecture.ts';
 import { gemma4 } from './gguf-gemma4.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 import { ernieBias, GGUF_MIXTURES, graniteFactors } from './gguf-mixtures.ts';
 import { GGUF_RECURRENT } from './gguf-recurrent.ts';
+import { GGUF_SCANS } from './gguf-scans.ts';
 
 /** Norms behind both blocks, and before none. */
 const NORMS_BEHIND: Readonly<Record<string, string>> = {
@@ -196,4 +197,5 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   chatglm,
   ...GGUF_MIXTURES,
   ...GGUF_RECURRENT,
+  ...GGUF_SCANS,
 };
