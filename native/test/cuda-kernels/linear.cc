@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "src/backend/activation.h"
 #include "check.h"
 
 namespace svc::cuda {
@@ -7,6 +8,9 @@ namespace {
 
 /// What every GPU gives a block, and what an H100 does.
 constexpr uint32_t kLimits[] = {kLeastSharedLimit, 232448};
+
+constexpr int kSilu = static_cast<int>(GatedActivation::Silu), kRelu = static_cast<int>(GatedActivation::Relu),
+              kRelu2 = static_cast<int>(GatedActivation::Relu2), kClamped = static_cast<int>(GatedActivation::ClampedSwiglu);
 
 struct Shape {
   int n, k;  // of a weight in memory
@@ -130,8 +134,9 @@ struct Product {
   double expected(int row, int col) const {
     if (!isGated()) return (shape.add ? before[row * shape.n + col] : 0) + dot(row, col);
     double gate = dot(row, gateUpRow(col)), up = dot(row, gateUpRow(col) + 8);
-    if (shape.activation == 3) return std::max(gate, 0.0) * up;
-    if (shape.activation == 0) return gate / (1 + std::exp(-gate)) * up;
+    if (shape.activation == kRelu) return std::max(gate, 0.0) * up;
+    if (shape.activation == kRelu2) return std::max(gate, 0.0) * std::max(gate, 0.0) * up;
+    if (shape.activation == kSilu) return gate / (1 + std::exp(-gate)) * up;
     gate = std::min(gate, 7.0), up = std::max(-7.0, std::min(up, 7.0));
     return gate / (1 + std::exp(-1.702 * gate)) * (up + 1);
   }
@@ -206,9 +211,10 @@ void checkLinear(const Kernels& kernels) {
   check(kernels, {70, 331, true, false, -1, 2});
   check(kernels, {20, 70, false, false, -1, 4});  // more segments than units
   checkParts(kernels, 24, 1024);
-  check(kernels, {gateUpRows(36), 520, true, false, 0});
-  check(kernels, {gateUpRows(72), 64, true, false, 4});
-  check(kernels, {gateUpRows(16), 33, false, false, 3});
+  check(kernels, {gateUpRows(36), 520, true, false, kSilu});
+  check(kernels, {gateUpRows(72), 64, true, false, kClamped});
+  check(kernels, {gateUpRows(16), 33, false, false, kRelu});
+  check(kernels, {gateUpRows(40), 64, true, false, kRelu2});
 }
 
 /// What few rows, and many, of weights of a published model are multiplied by on an H100: each way was seen to be the fastest, or within noise of it.
@@ -236,8 +242,8 @@ void checkWide(const Kernels& kernels) {
   checkPlans();
   constexpr int kRows = 300;
   for (const Shape& shape : {Shape{200, 331, true, false, -1}, Shape{64, 40, false, true, -1}, Shape{140, 331, true, true, -1, 4},
-                             Shape{130, 72, false, false, -1, 4}, Shape{150, 330, false, true, -1, 2}, Shape{gateUpRows(70), 331, true, false, 0},
-                             Shape{gateUpRows(16), 64, false, false, 4}}) {
+                             Shape{130, 72, false, false, -1, 4}, Shape{150, 330, false, true, -1, 2}, Shape{gateUpRows(70), 331, true, false, kSilu},
+                             Shape{gateUpRows(16), 64, false, false, kClamped}}) {
     const Product product(shape, kRows);
     const Floats expected = product.run(kernels, 0, kRows, kLimits[0]);
     for (const int tokens : kWideTokens) {

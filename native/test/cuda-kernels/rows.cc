@@ -175,7 +175,8 @@ double activation(int kind, double x) {
     case 0: return x / (1 + std::exp(-x));
     case 1: return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
     case 2: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    default: return std::max(x, 0.0);
+    case 3: return std::max(x, 0.0);
+    default: return std::max(x, 0.0) * std::max(x, 0.0);
   }
 }
 
@@ -189,7 +190,7 @@ void checkElementwise(const Kernels& kernels) {
       for (int i = 0; i < kCols; ++i) use(row * kStride + i);
     }
   };
-  for (p.activation = 0; p.activation < 4; ++p.activation) {
+  for (p.activation = 0; p.activation < 5; ++p.activation) {
     kernels.run(activateLaunch(p), p);
     each([&](int64_t i) { expectNear(out[i], activation(p.activation, x[i]), 1e-6, "svcActivate"); });
     report("svcActivate", out);
