@@ -149,7 +149,11 @@ describe('readModelConfig', () => {
       { num_hidden_layers: 1.5 },
       /num_hidden_layers must be an integer, got 1.5/,
     ],
-    ['an unknown activation', { hidden_act: 'relu6' }, /hidden_act must be one of silu.*relu, relu2, got "relu6"/],
+    [
+      'an unknown activation',
+      { hidden_act: 'relu6' },
+      /hidden_act must be one of silu.*relu, relu2, got "relu6"/,
+    ],
     [
       'quantised weights',
       { quantization_config: { quant_method: 'bitsandbytes' } },
