@@ -11,6 +11,18 @@ function matcherOf(pattern: string, read = parsePattern): (text: string) => bool
   return (text) => dfa !== null && match(dfa, text) >= 0;
 }
 
+/** Of a random pattern; one in some thousands is larger than what is compiled, and is refused: that is another test's. */
+function matchersOf(
+  pattern: string,
+): readonly [somewhere: (text: string) => boolean, whole: (text: string) => boolean] {
+  try {
+    return [matcherOf(pattern), matcherOf(pattern, parseWholePattern)];
+  } catch (error) {
+    fc.pre(!(error instanceof ConstraintError && error.message.includes('needs more than')));
+    throw error;
+  }
+}
+
 const char = fc.constantFrom('a', 'b', 'é', '😀', '0', '_', ' ', '\n', '-');
 const atom = fc.constantFrom(
   'a',
@@ -48,7 +60,7 @@ describe('a pattern', () => {
     const text = fc.array(char, { maxLength: 6 }).map((chars) => chars.join(''));
     fc.assert(
       fc.property(pattern, fc.array(text, { minLength: 5, maxLength: 5 }), (source, texts) => {
-        const [somewhere, whole] = [matcherOf(source), matcherOf(source, parseWholePattern)];
+        const [somewhere, whole] = matchersOf(source);
         for (const one of texts) {
           expect([source, one, somewhere(one)]).toEqual([source, one, new RegExp(source, 'u').test(one)]);
           expect([source, one, whole(one)]).toEqual([
@@ -77,7 +89,7 @@ describe('a pattern', () => {
     const text = fc.array(char, { maxLength: 6 }).map((chars) => chars.join(''));
     fc.assert(
       fc.property(source, fc.array(text, { minLength: 5, maxLength: 5 }), (one, texts) => {
-        const [somewhere, whole] = [matcherOf(one), matcherOf(one, parseWholePattern)];
+        const [somewhere, whole] = matchersOf(one);
         for (const written of texts) {
           expect([one, written, somewhere(written)]).toEqual([
             one,
