@@ -1,8 +1,8 @@
-// What published codes encode: the definition of CodeFormat.
+// What published codes encode, which as a weight is rounded to bf16: the definition of CodeFormat.
 
 import { ModelLoadError } from '../errors.ts';
 import { bitsOf, type CodeKind, groupsOf } from './dtype.ts';
-import { roundToBf16, unpackE4m3 } from './float-formats.ts';
+import { unpackE4m3 } from './float-formats.ts';
 import { readBytes } from './read-tensor.ts';
 import { AWQ_PLACES, type StoredCodes } from './stored-codes.ts';
 import type { CodesWeightSource } from './weights.ts';
@@ -23,7 +23,6 @@ export function decodeCodes(source: CodesWeightSource, stored: StoredCodes, into
       into[row * k + column] = (number - (stored.zeros?.[at] ?? 0)) * stored.scales[at]!;
     }
   }
-  roundToBf16(into);
 }
 
 function notANumber(

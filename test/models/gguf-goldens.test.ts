@@ -6,7 +6,7 @@ import { loadModel } from '../../src/models/load-model.ts';
 import { RankShare } from '../../src/models/rank-share.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
-import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
+import { availableBackends, type Backend, openRoundingBackend } from '../helpers/backends.ts';
 import { expectClose } from '../ops/native-backends.ts';
 import { ModelSession } from './model-session.ts';
 
@@ -21,7 +21,7 @@ const configsOf = (golden: string, file = golden) => {
 
 /** Logits of every token of a prompt that is longer than the models' windows. */
 async function logitsOf(path: string, dtype: 'float32' | 'auto', backend: Backend = 'reference') {
-  const ops = openBackend(backend);
+  const ops = openRoundingBackend(backend);
   const warnings: string[] = [];
   const onWarning = (message: string) => void warnings.push(message);
   const model = await loadModel(openModelSource(path), ops, { dtype, maxModelLen: 64, onWarning });

@@ -12,7 +12,7 @@ import type { BlockDType } from '../../src/ops/dtype.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import { blockFolder, type GgufModelOptions, writeGgufModel } from '../fixtures/gguf-model.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
-import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
+import { availableBackends, type Backend, openRoundingBackend } from '../helpers/backends.ts';
 import { BLOCK_DTYPES } from '../helpers/random-blocks.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { Random } from '../ops/native-backends.ts';
@@ -36,7 +36,7 @@ const IDS = Array.from({ length: 24 }, (_, i) => 5 + ((i * 37) % 320));
 
 /** Logits of every token of a prompt, and the greedy tokens after it. */
 async function answers(path: string, backend: Backend, options: Partial<LoadOptions> = {}, ids = IDS) {
-  const ops = openBackend(backend);
+  const ops = openRoundingBackend(backend);
   const warnings: string[] = [];
   const onWarning = (message: string) => void warnings.push(message);
   const model = await loadModel(openModelSource(path), ops, {

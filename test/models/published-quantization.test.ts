@@ -27,7 +27,7 @@ import {
 import { writeSafetensors } from '../fixtures/safetensors-writer.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
-import { availableBackends, openBackend } from '../helpers/backends.ts';
+import { availableBackends, openBackend, openRoundingBackend } from '../helpers/backends.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { Random } from '../ops/native-backends.ts';
@@ -170,7 +170,7 @@ const ct = packQuantized({ bits: 4, groupSize: 32, isSymmetric: true });
 
 describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
   it.each(SCHEMES)('in %s has the bits of its numbers in bfloat16', async (_, scheme, format) => {
-    const ops = openBackend(backend);
+    const ops = openRoundingBackend(backend);
     const { quantized, plain } = publish(scheme);
     const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
     expect([actual.weightFormat, actual.dtype]).toEqual([format, 'bf16']);
@@ -180,7 +180,7 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
   });
 
   it.each(SCHEMES)('in %s of projections in one tensor has the bits of its numbers', async (_, scheme) => {
-    const ops = openBackend(backend);
+    const ops = openRoundingBackend(backend);
     const { quantized, plain } = publish(scheme, { isFused: true });
     const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
     expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
@@ -203,7 +203,7 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
     ['GPTQ with groups of 64', gptqScheme({ groupSize: 64 })],
     ['AWQ', AWQ],
   ])('of GPT-2 in %s has the bits of its numbers in bfloat16', async (_, scheme) => {
-    const ops = openBackend(backend);
+    const ops = openRoundingBackend(backend);
     const [quantized, plain] = [newFolder(), newFolder()];
     writeGpt2(quantized);
     publishQuantized(quantized, plain, scheme, { isTurned: true });
@@ -233,15 +233,15 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
     ops.close();
   });
 
-  it.each(PERMUTED)(
-    'in %s is as near to its numbers in bfloat16 as another order of sums is',
+  it.each<[string, Scheme, string?]>([...SCHEMES, ...PERMUTED])(
+    'in %s is near to its numbers in bfloat16, where sums have another order or numbers are not rounded',
     async (_, scheme) => {
       const ops = openBackend(backend);
       const { quantized, plain } = publish(scheme);
       const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
       const [a, b] = [actual, expected].map((model) => logitsOf(ops, model).flatMap((logits) => [...logits]));
       const error = Math.hypot(...a!.map((value, i) => value - b![i]!)) / Math.hypot(...b!);
-      expect(error).toBeLessThan(0.01);
+      expect(error).toBeLessThan(0.02);
       ops.close();
     },
   );

@@ -35,6 +35,11 @@ export function openCpu(isa: CpuIsa, threads = 2): NativeOps {
   return new NativeOps(openCpuDevice(native, { numThreads: threads, cpuBind: null, cpuIsa: isa }));
 }
 
+/** Whether products take what codes of whole numbers encode as it is, where their definition rounds it to bf16. */
+export function multipliesUnrounded(isa: CpuIsa): boolean {
+  return isa === 'avx2';
+}
+
 /** Runs `body` once for each instruction set; skipped where the addon is not built. */
 export function describeEachIsa(title: string, body: (isa: CpuIsa) => void): void {
   if (isas.length > 0) describe.each(isas)(`${title} on %s`, body);

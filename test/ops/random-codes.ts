@@ -1,8 +1,9 @@
 // Weights of codes for tests of products.
 
+import { decodeCodes } from '../../src/ops/decode-codes.ts';
 import type { CodeFormat } from '../../src/ops/dtype.ts';
 import { roundToBf16 } from '../../src/ops/float-formats.ts';
-import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
+import { readStoredCodes } from '../../src/ops/stored-codes.ts';
 import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import type { WeightFolder } from '../helpers/weight-file.ts';
 import type { Random } from './native-backends.ts';
@@ -53,12 +54,17 @@ export function randomCodes(
   };
 }
 
-/** The numbers that the codes encode, by their definition. */
+/** The numbers [n, k] that the codes encode, before they are rounded. */
+export function encoded(source: CodesWeightSource): Float32Array {
+  const [n, k] = source.shape;
+  const numbers = new Float32Array(n * k);
+  decodeCodes(source, readStoredCodes(source), numbers);
+  return numbers;
+}
+
+/** The weight of those numbers, rounded to bf16. */
 export function decoded(folder: WeightFolder, source: CodesWeightSource): LinearPart {
-  const reference = new ReferenceOps();
-  const [n] = source.shape;
-  const table = reference.loadLinear([{ weight: source, bias: null }], source.format);
-  const ids = Int32Array.from({ length: n }, (_, row) => row);
-  const numbers = reference.scope(() => reference.read(reference.embedding({ ids, sampled: null }, table)));
+  const numbers = encoded(source);
+  roundToBf16(numbers);
   return plainPart(folder.write(source.shape, numbers));
 }

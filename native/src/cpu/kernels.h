@@ -62,6 +62,17 @@ constexpr size_t codePanelBytes(const CodeFormat& codes, int steps) {
   return headers * codeHeaderBytes(codes) + static_cast<size_t>(steps) * codeStepBytes(codes.kind);
 }
 
+/// 32 numbers of a row of bf16 in fixed point: whole numbers of a unit that is a power of two and a 2^15th of what is above their sizes.
+/// Those within a 128th of the largest keep all their bits. The unit is 0 where all count as zero, since it would be no normal
+/// number, and NaN where one is not finite.
+struct FixedBlock {
+  int16_t numbers[kBf16Depth];
+  float unit;
+  /// Of the first 16 and of the last, in units.
+  float sums[2];
+};
+constexpr int kFixedBits = 15;
+
 struct Range {
   int begin;
   int end;
@@ -282,13 +293,16 @@ struct KernelSet {
   /// A task of a product of many rows has at most so many rows and panels.
   int rowsOfTask;
   int panelsOfTask;
-  /// By WeightFormat; those of Codes take up to kFewRows rows.
+  /// By WeightFormat; those of Codes take up to kFewRows rows where there is an `expand`.
   void (*linear[4])(const LinearJob&, Range rows, Range panels);
   void (*gateUp[4])(const GateUpJob&, Range rows, Range outPanels);
   /// What products of 2 to kFewRows rows with codes of 4 bits take in the place of x: its [rows, steps] words as [steps, 16], with
   /// zeros where there is no row; `steps` is a multiple of 16. Null where they take x as it is.
   void (*turnRows)(const char* x, size_t xStride, int rows, int steps, char* out);
-  /// Panels of codes, one after the other, to panels of bf16.
+  /// What products with codes of whole numbers, all but those of e4m3, take in the place of a row: `blocks` times 32 numbers of bf16 in
+  /// fixed point. Null where they take it as it is.
+  void (*toFixed)(const uint16_t* x, int blocks, FixedBlock* out);
+  /// Panels of codes, one after the other, to panels of bf16. Null where products of codes take any number of rows.
   void (*expand)(const CodeFormat&, const char* panels, int steps, int count, char* out);
   /// By WeightFormat: whether linear and gateUp add what `lowRank` of their job says; the others are given addends in its place.
   bool addsLowRank[4];

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/each_row.h"
+
 namespace svc::cpu {
 namespace {
 
@@ -76,13 +78,9 @@ Input quantized(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, c
   const size_t stride = padded + kStepBytes;
   if (memory.rows.size() < stride * x.rows) memory.rows = Pages(stride * x.rows);
   if (memory.scales.size() < static_cast<size_t>(x.rows)) memory.scales.resize(x.rows);
-  const auto row = [&](int64_t i) {
+  eachRow(pool, x.rows, weight.k, [&](int64_t i) {
     const auto out = reinterpret_cast<uint8_t*>(memory.rows.data() + i * stride);
     memory.scales[i] = quantize(x.data + i * rowBytes, weight.k, padded, out);
-  };
-  const int taskRows = static_cast<int>(std::max<size_t>(1, kSerialBytes / rowBytes));
-  pool.run(ceilDiv(x.rows, taskRows), [&](int task, int) {
-    for (int i = task * taskRows; i < std::min((task + 1) * taskRows, x.rows); ++i) row(i);
   });
   return {memory.rows.data(), stride, {memory.scales.data(), weight.scales.data(), weight.offsets.data()}};
 }
@@ -91,14 +89,11 @@ Input quantized(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, c
 Input reordered(ThreadPool& pool, ProductMemory& memory, const PackedWeight& weight, Rows x) {
   const size_t stride = paddedCols(DType::Bf16, weight.k) * elementBytes(DType::Bf16) + kStepBytes;
   if (memory.rows.size() < stride * x.rows) memory.rows = Pages(stride * x.rows);
-  const int taskRows = std::max(1, static_cast<int>(kSerialBytes / stride));
-  pool.run(ceilDiv(x.rows, taskRows), [&](int task, int) {
-    for (int row = task * taskRows; row < std::min((task + 1) * taskRows, x.rows); ++row) {
-      const auto from = reinterpret_cast<const uint16_t*>(x.data) + row * x.stride;
-      const auto to = reinterpret_cast<uint16_t*>(memory.rows.data() + row * stride);
-      for (int i = 0; i < weight.k; ++i) to[i] = from[weight.columns[i]];
-      std::fill(to + weight.k, to + paddedCols(DType::Bf16, weight.k), uint16_t{0});
-    }
+  eachRow(pool, x.rows, weight.k, [&](int64_t row) {
+    const auto from = reinterpret_cast<const uint16_t*>(x.data) + row * x.stride;
+    const auto to = reinterpret_cast<uint16_t*>(memory.rows.data() + row * stride);
+    for (int i = 0; i < weight.k; ++i) to[i] = from[weight.columns[i]];
+    std::fill(to + weight.k, to + paddedCols(DType::Bf16, weight.k), uint16_t{0});
   });
   return {memory.rows.data(), stride, {}};
 }
@@ -111,19 +106,36 @@ bool takesTurnedRows(const KernelSet& set, const PackedWeight& weight, int rows)
 Input turned(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, const Input& x, int rows) {
   const int steps = stepsOf(weight.format, weight.k);
   const size_t bytes = static_cast<size_t>(steps) * kStepBytes;
-  if (memory.turnedRows.size() < bytes) memory.turnedRows = Pages(bytes);
+  if (memory.rowsForCodes.size() < bytes) memory.rowsForCodes = Pages(bytes);
   const int taskSteps = static_cast<int>(kSerialBytes / kStepBytes);
   pool.run(ceilDiv(steps, taskSteps), [&](int task, int) {
     const int begin = task * taskSteps, end = std::min(begin + taskSteps, steps);
-    set.turnRows(x.x + begin * 4, x.stride, rows, end - begin, memory.turnedRows.data() + begin * kStepBytes);
+    set.turnRows(x.x + begin * 4, x.stride, rows, end - begin, memory.rowsForCodes.data() + begin * kStepBytes);
   });
-  return {memory.turnedRows.data(), kStepBytes, {}};
+  return {memory.rowsForCodes.data(), kStepBytes, {}};
+}
+
+bool takesFixedRows(const KernelSet& set, const PackedWeight& weight) {
+  return set.toFixed != nullptr && weight.format == WeightFormat::Codes && weight.codes.kind != CodeKind::Fp8;
+}
+
+Input fixed(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, const Input& x, int rows) {
+  const int blocks = stepsOf(weight.format, weight.k) / kCodeSteps;
+  // Rows a power of two apart would share a few sets of the first-level cache.
+  const size_t stride = blocks * sizeof(FixedBlock) + kStepBytes;
+  if (memory.rowsForCodes.size() < stride * rows) memory.rowsForCodes = Pages(stride * rows);
+  eachRow(pool, rows, weight.k, [&](int64_t row) {
+    set.toFixed(reinterpret_cast<const uint16_t*>(x.x + row * x.stride), blocks,
+                reinterpret_cast<FixedBlock*>(memory.rowsForCodes.data() + row * stride));
+  });
+  return {memory.rowsForCodes.data(), stride, {}};
 }
 
 Input inputOf(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x) {
   if (weight.format == WeightFormat::Int8) return quantized(pool, set, memory, weight, x);
   Input input{x.data, static_cast<size_t>(x.stride) * elementBytes(inputDType(weight.format)), {}};
   if (!weight.columns.empty()) input = reordered(pool, memory, weight, x);
+  if (takesFixedRows(set, weight)) return fixed(pool, set, memory, weight, input, x.rows);
   return takesTurnedRows(set, weight, x.rows) ? turned(pool, set, memory, weight, input, x.rows) : input;
 }
 
@@ -138,8 +150,8 @@ const char* expanded(const KernelSet& set, ProductMemory& memory, const PackedWe
 }
 
 /// Whether products expand panels of codes before they use them: with many rows that is less work than in each tile.
-bool isExpanded(const PackedWeight& weight, int rows) {
-  return weight.format == WeightFormat::Codes && rows > kFewRows;
+bool isExpanded(const KernelSet& set, const PackedWeight& weight, int rows) {
+  return set.expand != nullptr && weight.format == WeightFormat::Codes && rows > kFewRows;
 }
 
 /// Begins to bring B of some rows and panels from memory.
@@ -211,7 +223,7 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
                       add,
                       input.scales,
                       weight.codes};
-  const bool expands = isExpanded(weight, x.rows);
+  const bool expands = isExpanded(set, weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
   memory.addends.resize(pool.threads());
   const auto kernel = set.linear[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
@@ -238,7 +250,7 @@ void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
                       weight.codes,
                       activation};
   clearPadding(weight, out);
-  const bool expands = isExpanded(weight, x.rows);
+  const bool expands = isExpanded(set, weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
   memory.addends.resize(pool.threads());
   const auto kernel = set.gateUp[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];

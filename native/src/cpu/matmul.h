@@ -11,7 +11,8 @@ struct ProductMemory {
   /// Rows of the input as the product takes them: quantised, or in another order.
   Pages rows;
   std::vector<float> scales;
-  Pages turnedRows;
+  /// The same as products of codes take them.
+  Pages rowsForCodes;
   /// By thread: panels of bf16 that codes were expanded to.
   std::vector<Pages> panels;
   /// By thread: what is added to a part of a product.

@@ -5,6 +5,7 @@ import type { GatedActivation } from '../activation.ts';
 import { decodeCodes } from '../decode-codes.ts';
 import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
 import { expectGateUp, expectHeads, expectParts } from '../expected-weights.ts';
+import { roundToBf16 } from '../float-formats.ts';
 import type { StepLoras, Tensor } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
@@ -62,6 +63,7 @@ function readWeight(
   const { values, scales } = into;
   if (weight.kind === 'codes') {
     decodeCodes(weight, codes!, values);
+    roundToBf16(values);
     return;
   }
   if (weight.kind === 'blocks') {

@@ -1,7 +1,7 @@
 // Products of few rows with codes of 4 bits, the weights as left operands of the tiles: there a row of a tile has 32 numbers
 // of one column, all of one group, so that a table of 16 numbers of bf16 says what each code means. Three operations
 // expand 32 numbers then; a step of 16 columns takes two lookups, shifts and multiplications each, and a rounding. Included
-// inside the namespace, after codes.h and tiles.h.
+// inside the namespace, after pair_codes.h and tiles.h.
 //
 // The sums are those of the weights as right operands: a product does not change when its factors change places.
 

@@ -19,7 +19,6 @@ namespace {
 #include "cpu/kernels_generic/matmul.h"
 #include "cpu/kernels_generic/scales.h"
 #include "cpu/kernels_generic/pair_codes.h"
-#include "cpu/kernels_generic/codes.h"
 #include "cpu/amx/tiles.h"
 #include "cpu/amx/column_codes.h"
 #include "cpu/kernels_generic/low_rank.h"

@@ -1,5 +1,5 @@
 // Matrix products, compiled once for each instruction set: the Makefile gives SVC_ISA, its name, SVC_SIMD, its vectors, and SVC_CODES, how
-// they expand codes.
+// they multiply codes.
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -21,7 +21,6 @@ namespace {
 #include "cpu/kernels_generic/quantize.h"
 #include "cpu/kernels_generic/scales.h"
 #include SVC_CODES
-#include "cpu/kernels_generic/codes.h"
 
 }  // namespace
 
@@ -33,14 +32,12 @@ void addMatmul(KernelSet& set) {
   set.linear[0] = &linear<F32Dot>;
   set.linear[1] = &linear<Bf16Dot>;
   set.linear[2] = &linear<Int8Dot>;
-  set.linear[3] = &linearOfCodes;
   set.gateUp[0] = &gateUp<F32Dot, float>;
   set.gateUp[1] = &gateUp<Bf16Dot, uint16_t>;
   set.gateUp[2] = &gateUp<Int8Dot, uint16_t>;
-  set.gateUp[3] = &gateUpOfCodes;
   set.lowRank[0] = &lowRank<F32Dot>;
   set.lowRank[1] = &lowRank<Bf16Dot>;
-  set.expand = &expandPanels;
+  addCodes(set);
   set.quantizeInt4 = &quantizeInt4;
   set.quantize[0] = &quantize<float>;
   set.quantize[1] = &quantize<uint16_t>;

@@ -1,4 +1,5 @@
-// A panel of codes -> panels of bf16, where vectors multiply pairs. Included inside an instruction set's namespace, after scales.h.
+// Products of codes where vectors multiply pairs of bf16: codes -> panels of bf16, as the products of bf16 read them. Included inside an
+// instruction set's namespace, after matmul.h and scales.h.
 
 /// Reads one panel of codes from its beginning.
 template <class Codes>
@@ -73,3 +74,82 @@ class CodeStream {
   Halves scales_[Codes::kGroups];
   Halves offsets_[Codes::kGroups];
 };
+
+/// use(stream) with a stream of the format's own type.
+template <class Use>
+inline void withStreamOf(const CodeFormat& codes, const Use& use) {
+  withCodesOf(codes, [&]<class Codes>(const Codes&) { use(CodeStream<Codes>()); });
+}
+
+inline void expandPanels(const CodeFormat& codes, const char* panels, int steps, int count, char* out) {
+  withStreamOf(codes, [&]<class Stream>(const Stream&) {
+    for (int panel = 0; panel < count; ++panel) {
+      Stream stream(codes, panels + panel * codePanelBytes(codes, steps));
+      for (int step = 0; step < steps; step += kCodeSteps, out += kCodeSteps * kStepBytes) stream.expandToBf16(out);
+    }
+  });
+}
+
+/// Sums of up to kBlockRows rows against `count` panels of codes, in the order of sumBlock; the steps are expanded into the
+/// first-level cache where they are used.
+template <class Stream>
+void sumCodes(const CodeFormat& codes, int rows, Cut cut, const char* x, size_t xStride, const char* panels, int count,
+              int steps, float* sums) {
+  using Dot = typename Stream::Dot;
+  alignas(64) char expanded[kMostPanels][kCodeSteps * Dot::kStepBytes];
+  const char* const parts[kMostPanels] = {expanded[0], expanded[1]};
+  Stream streams[kMostPanels];
+  for (int p = 0; p < count; ++p) streams[p] = Stream(codes, panels + p * codePanelBytes(codes, steps));
+  for (int begin = 0; begin < steps; begin += kCodeSteps) {
+    for (int p = 0; p < count; ++p) streams[p].expand(expanded[p]);
+    if (rows == 1 && count == 2) {
+      // The steps are in the cache: two chains of sums at once hide how long one takes.
+      sumTile<Dot, 1, 2>(x + begin * 4, xStride, parts, parts, kCodeSteps, begin > 0, sums);
+      continue;
+    }
+    for (int row = 0; row < rows; row += cut.rows) {
+      sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, parts, count,
+                         kCodeSteps, begin > 0, sums + row * count * kLanes);
+    }
+  }
+}
+
+/// Calls use(row, rows, panel, panels, sums) with the sums of each tile of up to kBlockRows rows.
+template <class Use>
+void productOfCodes(const CodeFormat& codes, const char* x, size_t xStride, const char* panels, int steps, Range rows,
+                    Range which, const Use& use) {
+  alignas(64) float sums[kBlockRows * kMostPanels * kLanes];
+  const int numRows = rows.end - rows.begin;
+  const Cut cut = cutFor(numRows);
+  const size_t panelBytes = codePanelBytes(codes, steps);
+  withStreamOf(codes, [&]<class Stream>(const Stream&) {
+    for (int panel = which.begin; panel < which.end; panel += kMostPanels) {
+      const int count = smaller(kMostPanels, which.end - panel);
+      sumCodes<Stream>(codes, numRows, cut, x + rows.begin * xStride, xStride, panels + panel * panelBytes, count, steps,
+                       sums);
+      for (int row = 0; row < numRows; row += cut.rows) {
+        use(rows.begin + row, smaller(cut.rows, numRows - row), panel, count, sums + row * count * kLanes);
+      }
+    }
+  });
+}
+
+inline void linearOfCodes(const LinearJob& job, Range rows, Range panels) {
+  productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, panels,
+                 [&](int row, int taken, int panel, int count, const float* sums) {
+                   storeSums(job, row, taken, panel, count, sums, taken * kLanes);
+                 });
+}
+
+inline void gateUpOfCodes(const GateUpJob& job, Range rows, Range outPanels) {
+  productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, {2 * outPanels.begin, 2 * outPanels.end},
+                 [&](int row, int taken, int panel, int, const float* sums) {
+                   storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
+                 });
+}
+
+inline void addCodes(KernelSet& set) {
+  set.linear[3] = &linearOfCodes;
+  set.gateUp[3] = &gateUpOfCodes;
+  set.expand = &expandPanels;
+}

@@ -1,4 +1,4 @@
-// A row of numbers -> whole numbers and one scale. Included inside an instruction set's namespace, after tile.h.
+// Numbers -> whole numbers: a row, and a group of 16 columns of codes. Included inside an instruction set's namespace, after tile.h.
 
 /// The first numbers of what is left of a row, zeros after its end.
 inline V16 loadRow(const float* x, int left) { return loadFirst(x, smaller(kLanes, left)); }
@@ -44,4 +44,42 @@ float quantize(const void* x, int cols, int paddedCols, uint8_t* out) {
     storeShifted(out + i, quantized(i), quantized(i + kLanes), quantized(i + 2 * kLanes), quantized(i + 3 * kLanes));
   }
   return isZero ? 0.0f : size / kInt8Most;
+}
+
+/// Each column by itself, a lane a column. The number of the largest size has a place between -8 and -7 on the scale of
+/// the codes; of the places that are tried, the one is taken whose codes come closest to the numbers, with the scale
+/// that is best for them.
+inline void quantizeInt4(const float* numbers, int count, uint8_t* codes, float* scales) {
+  constexpr float kLeast = 0x1p-100f;
+  const V16 zero = splat(0.0f), one = splat(1.0f);
+  V16 size = zero, largest = zero;
+  for (int i = 0; i < count; ++i) {
+    const V16 x = load(numbers + i * kLanes);
+    const V16 magnitude = max(x, zero - x);
+    largest = selectLess(size, magnitude, x, largest);
+    size = max(size, magnitude);
+  }
+  const V16 inverse = selectLess(size, splat(kLeast), zero, one / selectLess(size, splat(kLeast), one, largest));
+  V16 bestPlace = zero, bestGain = zero, bestScale = zero;
+  const auto codeAt = [&](int i, V16 place) {
+    const V16 code = nearest(load(numbers + i * kLanes) * inverse * place);
+    return selectLess(splat(7.0f), code, splat(7.0f), code);
+  };
+  for (int step = 0; step < kInt4Places; ++step) {
+    const V16 place = splat(-8.0f + static_cast<float>(step) * kInt4PlaceStep);
+    V16 product = zero, square = zero;
+    for (int i = 0; i < count; ++i) {
+      const V16 code = codeAt(i, place);
+      product = product + load(numbers + i * kLanes) * inverse * code;
+      square = square + code * code;
+    }
+    // Without a number that is not zero there is no code that is not.
+    const V16 scale = product / max(square, one);
+    const V16 gain = product * scale;
+    bestPlace = selectLess(bestGain, gain, place, bestPlace);
+    bestScale = selectLess(bestGain, gain, scale, bestScale);
+    bestGain = max(bestGain, gain);
+  }
+  for (int i = 0; i < count; ++i) storeBytes(codes + i * kLanes, toInteger(codeAt(i, bestPlace) + splat(8.0f)));
+  store(scales, bestScale * largest);
 }
