@@ -31,6 +31,7 @@ export const TOOL_CALL_PARSERS = [
   'qwen3_coder',
   'qwen3_xml',
   'seed_oss',
+  'minimax_m2',
   'llama3_json',
   'llama4_json',
   'pythonic',
@@ -61,6 +62,7 @@ export const REASONING_PARSERS = [
   'granite',
   'mistral',
   'seed_oss',
+  'minimax_m2',
   'openai_gptoss',
   'none',
 ] as const;

@@ -21,6 +21,7 @@ import { cacheLayerOf, keepsKeys, numKvLayers } from './recurrent-layers.ts';
 import type { RopeConfig } from './rope-config.ts';
 import { stateShape } from './state-shape.ts';
 import { wantedRows } from './wanted-rows.ts';
+import { positionRows } from './weights/weight-reader.ts';
 
 /** What the architectures make a decoder from. */
 interface DecoderDesign {
@@ -54,7 +55,7 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const positions =
     isFirst && names.positions
       ? weights.embedding(
-          { name: names.positions, n: config.maxPositionEmbeddings, shared: null },
+          positionRows(names.positions, config.maxPositionEmbeddings, names.positionOffset),
           hiddenSize,
         )
       : null;

@@ -10,11 +10,11 @@ import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
 import { type LoadNorm, layerNormInPlace, type Norm } from './layers/norm.ts';
 import type { Step } from './layers/step.ts';
 import type { CacheSize, ForwardInputs, Model } from './model.ts';
-import type { EncoderConfig, ModelConfig } from './model-config.ts';
+import type { ModelConfig } from './model-config.ts';
 import { loadDense, type PoolingHead } from './pooling/pooling-head.ts';
 import type { RankShare } from './rank-share.ts';
 import { wantedRows } from './wanted-rows.ts';
-import type { Projection } from './weights/weight-reader.ts';
+import { positionRows } from './weights/weight-reader.ts';
 
 /** @param root the names of the model's tensors, but not those of its head, begin with it. */
 export type LoadEncoderHead = (context: LoadContext, root: string) => PoolingHead;
@@ -72,14 +72,12 @@ function loadEmbeddings(
   const types = { name: `${root}embeddings.token_type_embeddings`, n: numTokenTypes, shared: null };
   return {
     words: weights.embedding({ name: names.embedding, n: config.vocabSize }, hiddenSize),
-    positions: positions && weights.embedding(positionRows(names.positions!, positions), hiddenSize),
+    positions:
+      positions &&
+      weights.embedding(positionRows(names.positions!, positions.count, positions.offset), hiddenSize),
     tokenTypes: numTokenTypes > 0 ? weights.embedding(types, hiddenSize) : null,
     norm: layerNormInPlace(layerContext, names.embeddingNorm!, hasNormBias),
   };
-}
-
-function positionRows(name: string, { count, offset }: NonNullable<EncoderConfig['positions']>): Projection {
-  return { name, n: count, within: { rows: offset + count, first: offset }, shared: null };
 }
 
 interface Embeddings {

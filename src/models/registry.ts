@@ -5,6 +5,7 @@ import { ModelLoadError } from '../errors.ts';
 import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import type { Architecture } from './architecture.ts';
+import { afmoe } from './architectures/afmoe.ts';
 import { arcee } from './architectures/arcee.ts';
 import { bert, roberta } from './architectures/bert.ts';
 import { chatGlm } from './architectures/chatglm.ts';
@@ -29,6 +30,7 @@ import { graniteMoe } from './architectures/granite-moe.ts';
 import { hunyuanDense } from './architectures/hunyuan.ts';
 import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { llama } from './architectures/llama.ts';
+import { minimaxM2 } from './architectures/minimax-m2.ts';
 import { mistral } from './architectures/mistral.ts';
 import { mistral3 } from './architectures/mistral3.ts';
 import { mixtral } from './architectures/mixtral.ts';
@@ -36,6 +38,7 @@ import { modernBert } from './architectures/modernbert.ts';
 import { nemotron } from './architectures/nemotron.ts';
 import { nemotronH } from './architectures/nemotron-h.ts';
 import { olmo2, olmo3, olmoe } from './architectures/olmo.ts';
+import { opt } from './architectures/opt.ts';
 import { phi3 } from './architectures/phi3.ts';
 import { qwen2Vl, qwen3Vl, qwen3VlMoe } from './architectures/qwen-vl.ts';
 import { qwen2 } from './architectures/qwen2.ts';
@@ -83,12 +86,15 @@ export const ARCHITECTURES: readonly Architecture[] = [
   glm4Moe,
   chatGlm,
   gpt2,
+  opt,
   gptNeox,
   granite,
   graniteMoe,
+  afmoe,
   arcee,
   falconH1,
   hunyuanDense,
+  minimaxM2,
   nemotron,
   nemotronH,
   olmo2,

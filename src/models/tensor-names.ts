@@ -13,6 +13,8 @@ export interface TensorNames {
   readonly head: string;
   /** Embeddings of positions, [max positions, hidden], where they are learned. */
   readonly positions?: string | undefined;
+  /** Rows of it before that of the first position; left out, none. */
+  readonly positionOffset?: number | undefined;
 }
 
 /** The names that an architecture knows itself by. */
@@ -44,5 +46,6 @@ export function findTensorNames(checkpoint: Checkpoint, names: PublishedNames): 
     embeddingNorm: names.embeddingNorm && root + names.embeddingNorm,
     head: heads.find(has) ?? heads[0]!,
     positions: names.positions && root + names.positions,
+    positionOffset: names.positionOffset,
   };
 }

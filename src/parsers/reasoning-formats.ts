@@ -13,6 +13,7 @@ export const REASONING_FORMATS: Readonly<
   deepseek_r1: tagged({ ...THINK, isImplied: true }),
   qwen3: tagged(THINK),
   glm45: tagged(THINK),
+  minimax_m2: tagged(THINK),
   gemma4: tagged({
     begins: ['<|channel>thought\n', '<|channel>thought', '<|channel>'],
     ends: ['<channel|>'],

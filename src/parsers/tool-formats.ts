@@ -3,6 +3,7 @@
 import type { ToolCallParserName } from '../config/engine-config.ts';
 import type { ToolFormat } from './tool-format.ts';
 import { deepseekV3, deepseekV31 } from './tools/deepseek.ts';
+import { minimaxM2, qwen3Coder, seedOss } from './tools/function-tags.ts';
 import { gemma4 } from './tools/gemma4.ts';
 import { glm45 } from './tools/glm45.ts';
 import { granite, granite20bFc } from './tools/granite.ts';
@@ -15,7 +16,6 @@ import { nemotronJson } from './tools/nemotron-json.ts';
 import { olmo3 } from './tools/olmo3.ts';
 import { phi4Mini, phi4MiniTagged } from './tools/phi4-mini.ts';
 import { pythonic } from './tools/pythonic.ts';
-import { qwen3Coder, seedOss } from './tools/qwen3-coder.ts';
 
 /** Some are read in one way, and written as the template shows it. */
 const FORMATS: Readonly<
@@ -25,6 +25,7 @@ const FORMATS: Readonly<
   qwen3_coder: qwen3Coder,
   qwen3_xml: qwen3Coder,
   seed_oss: seedOss,
+  minimax_m2: minimaxM2,
   llama3_json: llama3Json,
   llama4_json: llama3Json,
   pythonic,
@@ -53,6 +54,7 @@ const MARKS: readonly (readonly [name: ToolCallParserName, ...marks: string[]])[
   ['gemma4', '<|tool_call>call:'],
   ['glm45', '<arg_key>'],
   ['seed_oss', '<seed:tool_call>', '<function='],
+  ['minimax_m2', '<minimax:tool_call>'],
   ['qwen3_coder', '<function='],
   ['olmo3', '<function_calls>'],
   ['lfm2', '<|tool_call_start|>'],

@@ -4,6 +4,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Architecture } from '../../src/models/architecture.ts';
+import { afmoe } from '../../src/models/architectures/afmoe.ts';
 import { cohere, cohere2 } from '../../src/models/architectures/cohere.ts';
 import { deepseekV2 } from '../../src/models/architectures/deepseek.ts';
 import { dots1 } from '../../src/models/architectures/dots1.ts';
@@ -21,11 +22,13 @@ import { granite } from '../../src/models/architectures/granite.ts';
 import { graniteMoe } from '../../src/models/architectures/granite-moe.ts';
 import { hunyuanDense } from '../../src/models/architectures/hunyuan.ts';
 import { llama } from '../../src/models/architectures/llama.ts';
+import { minimaxM2 } from '../../src/models/architectures/minimax-m2.ts';
 import { mistral } from '../../src/models/architectures/mistral.ts';
 import { mistral3 } from '../../src/models/architectures/mistral3.ts';
 import { mixtral } from '../../src/models/architectures/mixtral.ts';
 import { nemotronH } from '../../src/models/architectures/nemotron-h.ts';
 import { olmo3, olmoe } from '../../src/models/architectures/olmo.ts';
+import { opt } from '../../src/models/architectures/opt.ts';
 import { qwen2Vl } from '../../src/models/architectures/qwen-vl.ts';
 import { qwen2 } from '../../src/models/architectures/qwen2.ts';
 import { qwen2Moe } from '../../src/models/architectures/qwen2-moe.ts';
@@ -90,6 +93,8 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   DistilBertForSequenceClassification: DISTILBERT_FIELDS,
   ChatGLMModel: CHATGLM_FIELDS,
   ChatGLMForConditionalGeneration: CHATGLM_FIELDS,
+  OPTForCausalLM: { ...FIELDS, ffn_dim: 96 },
+  AfmoeForCausalLM: { ...FIELDS, num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8 },
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
   Gemma3ForConditionalGeneration: { text_config: FIELDS },
   Gemma4ForConditionalGeneration: { text_config: FIELDS },
@@ -534,6 +539,40 @@ describe('readConfig', () => {
     expect([numKvLayers(config), cacheLayerOf(config, { first: 1, end: 4 }, 2)]).toEqual([4, 1]);
     const normed = reader(falconH1)({ ...scan, mamba_rms_norm: true, mamba_norm_before_gate: false });
     expect(normed.recurrent?.scan).toMatchObject({ normGroups: 2, factors: [1, 1, 1, 1, 1] });
+  });
+
+  it('of MiniMax-M2 rotates as much of a head as it says', () => {
+    const read = (fields: object) =>
+      reader(minimaxM2)({ num_local_experts: 4, num_experts_per_tok: 2, ...fields });
+    expect(read({ head_dim: 32, rotary_dim: 8, num_mtp_modules: 3 })).toMatchObject({
+      rotaryDim: 8,
+      numDraftLayers: 3,
+      layerRopes: Array(4).fill({ kind: 'default', theta: 5_000_000 }),
+      experts: { routing: { topK: 2, scores: 'sigmoid', isNormalized: true } },
+    });
+    expect(read({ head_dim: 32 }).rotaryDim).toBe(32);
+    expect(() => read({ qk_norm_type: 'per_head' })).toThrow(/config\.json: qk_norm_type/);
+  });
+
+  it('of AFMoE knows positions where it has a window, and scales embeddings where it says so', () => {
+    const fields = { num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8, head_dim: 8 };
+    const read = (more: object) => reader(afmoe)({ ...fields, ...more });
+    const rope = { kind: 'default', theta: 10_000 };
+    expect(read({})).toMatchObject({
+      layerWindows: [1024, 1024, 1024, null],
+      layerRopes: [rope, rope, rope, null],
+      embeddingScale: 1,
+      experts: { sharedIntermediateSize: 16, layers: [false, true, true, true], routing: { scale: 1 } },
+    });
+    expect(read({ mup_enabled: true, hidden_size: 64 }).embeddingScale).toBe(8);
+  });
+
+  it('of OPT is refused where words have another width, or norms come behind the blocks', () => {
+    const read = (fields: object) => reader(opt)({ ffn_dim: 96, ...fields });
+    const { intermediateSize, activation, layerRopes } = read({});
+    expect([intermediateSize, activation, layerRopes]).toEqual([96, 'relu', Array(4).fill(null)]);
+    expect(() => read({ word_embed_proj_dim: 16 })).toThrow(/word_embed_proj_dim/);
+    expect(() => read({ do_layer_norm_before: false })).toThrow(/do_layer_norm_before/);
   });
 
   it('of Hunyuan takes a base of rotation that stretches positions as alpha does', () => {

@@ -51,6 +51,8 @@ describe('a GGUF file in the names of the format', () => {
     ['ERNIE 4.5 with experts', 'ernie4-5-moe', 'ernie4-5-moe', 'float32'],
     ['GLM-4.5', 'glm4-moe', 'glm4-moe', 'float32'],
     ['dots.llm1', 'dots1', 'dots1', 'float32'],
+    ['MiniMax-M2', 'minimax-m2', 'minimax-m2', 'float32'],
+    ['AFMoE', 'afmoe', 'afmoe', 'float32'],
     ['Qwen3-VL', 'qwen3-vl', 'qwen3-vl', 'float32'],
     ['Qwen3-VL with experts', 'qwen3-vl-moe', 'qwen3-vl-moe', 'float32'],
     ['Granite with experts', 'granite-moe-shared', 'granite-moe-shared', 'float32'],

@@ -87,6 +87,7 @@ function fits(automaton: TokenAutomaton, text: string): boolean {
 const OTHERWISE_WRITTEN: Readonly<Record<string, readonly string[]>> = {
   qwen3_coder: ['<function=clock><parameter=x>\n1\n</parameter></function>'],
   seed_oss: ['<function=clock><parameter=x>1</parameter></function>'],
+  minimax_m2: ['<invoke name="clock"><parameter name="x">1</parameter></invoke>'],
   llama3_json: [
     '{ "name" : "clock", "parameters": {"x": 1}}',
     '<|python_tag|>{"parameters": {"x": 1}, "name": "clock"}',

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { answerOf, type FunctionTool } from '../../src/parsers/answer-parts.ts';
+import { reasoningParserOf } from '../../src/parsers/reasoning-formats.ts';
 import { toolCallParserOf } from '../../src/parsers/tool-formats.ts';
 import { formatsOf, parse } from './parse.ts';
 import { CLOCK, parserOf, type SampleCall, WEATHER, WRITTEN } from './written-calls.ts';
@@ -332,6 +333,21 @@ describe('what models write besides', () => {
       reasoning: null,
       calls: [{ name: 'f', arguments: '{"a": 1}' }],
     });
+  });
+
+  it('reads several calls of MiniMax-M2 between two tags, and leaves a text as it is', () => {
+    const template =
+      "{%- set toolcall_begin_token = '<minimax:tool_call>' -%}{{ '<invoke name=\"' }}{{ '</think>' }}";
+    expect([toolCallParserOf(template), reasoningParserOf(template)]).toEqual(['minimax_m2', 'qwen3']);
+    const call = '<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n';
+    const text = `Let me see.\n\n<minimax:tool_call>\n${call}${call}</minimax:tool_call>`;
+    expect(answer('minimax_m2', text)).toEqual({
+      content: 'Let me see.',
+      reasoning: null,
+      calls: Array(2).fill({ name: 'f', arguments: '{"a": 1}' }),
+    });
+    const tag = 'It is <minimax:tool_call> and <invoke name=""> that begin one.';
+    expect(answer('minimax_m2', tag)).toEqual({ content: tag, reasoning: null, calls: [] });
   });
 
   it('reads calls of Nemotron Nano 2 in a text, and leaves tags without calls in it', () => {

@@ -40,6 +40,15 @@ export const WRITTEN: Readonly<Record<string, Write>> = {
         return `<seed:tool_call>\n<function=${name}>\n${values.join('')}</function>\n</seed:tool_call>`;
       })
       .join('\n'),
+  minimax_m2: (calls) => {
+    const invokes = calls.map(({ name, arguments: args }) => {
+      const values = Object.entries(args).map(
+        ([key, value]) => `<parameter name="${key}">${bare(value)}</parameter>\n`,
+      );
+      return `<invoke name="${name}">\n${values.join('')}</invoke>\n`;
+    });
+    return `<minimax:tool_call>\n${invokes.join('')}</minimax:tool_call>`;
+  },
   llama3_json: (calls) =>
     calls
       .map(({ name, arguments: args }) => `{"name": ${json(name)}, "parameters": ${json(args)}}`)

@@ -61,10 +61,10 @@ def shared_keys(writer: gguf.GGUFWriter, config: dict) -> None:
             writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
 
 
-def stack_experts(tensors: dict[str, np.ndarray], layer: int, count: int) -> None:
+def stack_experts(tensors: dict[str, np.ndarray], layer: int, count: int, mixture: str = "mlp", kinds: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")) -> None:
     """The matrices of all experts as one tensor, under the name that the package knows."""
-    prefix = f"model.layers.{layer}.mlp.experts"
-    for kind in ("gate_proj", "up_proj", "down_proj"):
+    prefix = f"model.layers.{layer}.{mixture}.experts"
+    for kind in kinds:
         names = [f"{prefix}.{expert}.{kind}.weight" for expert in range(count)]
         if names[0] in tensors:
             tensors[f"{prefix}.{kind}.weight"] = np.stack([tensors.pop(name) for name in names])
@@ -250,6 +250,36 @@ def grouped(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray
         bias = f"model.layers.{layer}.mlp.gate.e_score_correction"
         if f"{bias}_bias" in tensors:
             tensors[f"{bias}.bias"] = tensors.pop(f"{bias}_bias")
+
+
+def minimax_m2(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    writer.add_rope_dimension_count(config["rotary_dim"])
+    writer.add_expert_count(config["num_local_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(config["intermediate_size"])
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    for layer in range(config["num_hidden_layers"]):
+        stack_experts(tensors, layer, config["num_local_experts"], "block_sparse_moe", ("w1", "w2", "w3"))
+        bias = f"model.layers.{layer}.block_sparse_moe.e_score_correction"
+        tensors[f"{bias}.bias"] = tensors.pop(f"{bias}_bias")
+
+
+def afmoe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    writer.add_expert_count(config["num_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    writer.add_expert_shared_count(config["num_shared_experts"])
+    writer.add_leading_dense_block_count(config["num_dense_layers"])
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_weights_scale(config["route_scale"])
+    writer.add_expert_weights_norm(config["route_norm"])
+    for layer in range(config["num_hidden_layers"]):
+        stack_experts(tensors, layer, config["num_experts"])
+        bias = f"model.layers.{layer}.mlp.expert_bias"
+        if bias in tensors:
+            tensors[f"{bias}.bias"] = tensors.pop(bias)
 
 
 def qwen3_vl_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
@@ -655,6 +685,8 @@ MODELS = {
     "ernie4-5-moe": ("ernie4-5-moe", MODEL_ARCH.ERNIE4_5_MOE, ernie_moe),
     "glm4-moe": ("glm4-moe", MODEL_ARCH.GLM4_MOE, grouped),
     "dots1": ("dots1", MODEL_ARCH.DOTS1, grouped),
+    "minimax-m2": ("minimax-m2", MODEL_ARCH.MINIMAXM2, minimax_m2),
+    "afmoe": ("afmoe", MODEL_ARCH.AFMOE, afmoe),
     "qwen3-vl": ("qwen3-vl", MODEL_ARCH.QWEN3VL, plain),
     "qwen3-vl-moe": ("qwen3-vl-moe", MODEL_ARCH.QWEN3VLMOE, qwen3_vl_moe),
     "granite-moe-shared": ("granite-moe-shared", MODEL_ARCH.GRANITE_MOE, granite_moe),

@@ -889,4 +889,40 @@ MODELS = {
         t.FalconH1Config(**COMMON | {"num_hidden_layers": 1}, **FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False, tie_word_embeddings=True),
         publish=falcon_h1,
     ),
+    "opt": Recipe(
+        t.OPTConfig(
+            vocab_size=96, hidden_size=32, ffn_dim=40, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128, word_embed_proj_dim=32, bos_token_id=1, eos_token_id=2, pad_token_id=0
+        ),
+    ),
+    "minimax-m2": Recipe(
+        t.MiniMaxM2Config(
+            **COMMON | {"intermediate_size": 12},
+            head_dim=8,
+            num_local_experts=6,
+            num_experts_per_tok=2,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+        ),
+        publish=lambda c: old_rope(
+            c, rope_theta=10000.0, rotary_dim=4, use_qk_norm=True, qk_norm_type="per_layer", scoring_func="sigmoid", use_routing_bias=True, shared_intermediate_size=0, num_mtp_modules=3
+        ),
+        rename=lambda name: name.replace(".mlp.", ".block_sparse_moe."),
+        reshape=one_by_one(("w1", "w3", "w2")),
+    ),
+    "afmoe": Recipe(
+        t.AfmoeConfig(
+            **COMMON | {"num_hidden_layers": 3},
+            head_dim=8,
+            moe_intermediate_size=12,
+            num_experts=6,
+            num_experts_per_tok=2,
+            num_shared_experts=1,
+            num_dense_layers=1,
+            route_scale=2.5,
+            sliding_window=12,
+            global_attn_every_n_layers=2,
+            mup_enabled=True,
+        ),
+        publish=lambda c: old_rope(c, rope_theta=10000.0, layer_types=c["layer_types"], route_norm=True, score_func="sigmoid", n_group=1, topk_group=1),
+        reshape=USUAL_EXPERTS,
+    ),
 }

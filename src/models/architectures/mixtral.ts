@@ -6,7 +6,7 @@ import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
 import { expectExperts } from '../experts-config.ts';
-import type { LoadLayer } from '../layers/layer.ts';
+import type { LayerContext, LoadLayer } from '../layers/layer.ts';
 import { fusedAt, loadMixture } from '../layers/mixture.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
@@ -16,7 +16,8 @@ const schema = z.object({
   num_experts_per_tok: z.int().positive(),
 });
 
-const names = { gate: 'w1', up: 'w3', down: 'w2' };
+/** Of the projections of an expert. */
+export const MIXTRAL_NAMES = { gate: 'w1', up: 'w3', down: 'w2' };
 
 export const mixtral: Architecture = {
   architectures: ['MixtralForCausalLM'],
@@ -31,14 +32,16 @@ export const mixtral: Architecture = {
   load: (context) => loadDecoder(context, { layer }),
 };
 
-/** Where all experts are one tensor, the mixture has the name of other architectures' MLPs. */
 const layer: LoadLayer = (context, index, prefix) =>
   preNormLayer({
-    feedForwardName: context.weights.hasFusedExperts(fusedAt(`${prefix}.mlp.experts`))
-      ? 'mlp'
-      : 'block_sparse_moe',
-    feedForward: (own, _index, name) => loadMixture(own, name, { names }),
+    feedForwardName: mixtureName(context, prefix),
+    feedForward: (own, _index, name) => loadMixture(own, name, { names: MIXTRAL_NAMES }),
   })(context, index, prefix);
+
+/** Where all experts are one tensor, the mixture of the layer `prefix` has the name of other architectures' MLPs. */
+export function mixtureName({ weights }: LayerContext, prefix: string): string {
+  return weights.hasFusedExperts(fusedAt(`${prefix}.mlp.experts`)) ? 'mlp' : 'block_sparse_moe';
+}
 
 /** `config` with experts as wide as its MLP in each layer; those of a token weigh as the softmax over them says. */
 export function withExpertsInEachLayer({ path, json }: ConfigFile, config: ModelConfig): ModelConfig {

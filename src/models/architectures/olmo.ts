@@ -115,7 +115,8 @@ export function postNormLayer(attention: LoadBlock): LoadLayer {
     );
 }
 
-function olmoAttention(context: LayerContext, layer: number, prefix: string): Block {
+/** Queries and keys are normalised over all heads together. */
+export function olmoAttention(context: LayerContext, layer: number, prefix: string): Block {
   const { numHeads, numKvHeads } = context.config;
   return attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),

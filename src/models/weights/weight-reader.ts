@@ -54,6 +54,11 @@ export interface Projection {
   readonly shared?: readonly number[] | null;
 }
 
+/** The rows of a table of learned positions, behind `offset` others; each rank has all. */
+export function positionRows(name: string, count: number, offset = 0): Projection {
+  return { name, n: count, within: { rows: offset + count, first: offset }, shared: null };
+}
+
 /** Channels, one range after the other, of which ranks share each by itself. */
 export interface ChannelRanges {
   readonly shared: readonly number[];

@@ -199,6 +199,47 @@ const ernieMoe: GgufArchitecture = {
   modules: GROUPED_EXPERTS,
 };
 
+const minimaxM2: GgufArchitecture = {
+  name: () => 'MiniMaxM2ForCausalLM',
+  fields: (keys) => ({
+    num_local_experts: keys.ofModel('expert_count'),
+    num_experts_per_tok: keys.ofModel('expert_used_count'),
+    intermediate_size: keys.ofModel('expert_feed_forward_length'),
+  }),
+  modules: {
+    ffn_gate_inp: 'block_sparse_moe.gate',
+    'exp_probs_b.bias': 'block_sparse_moe.e_score_correction_bias',
+    ffn_gate_exps: 'block_sparse_moe.experts.*.w1',
+    ffn_up_exps: 'block_sparse_moe.experts.*.w3',
+    ffn_down_exps: 'block_sparse_moe.experts.*.w2',
+  },
+};
+
+const afmoe: GgufArchitecture = {
+  name: () => 'AfmoeForCausalLM',
+  fields: (keys) => ({
+    num_experts: keys.ofModel('expert_count'),
+    num_experts_per_tok: keys.ofModel('expert_used_count'),
+    moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
+    num_shared_experts: keys.ofModel('expert_shared_count'),
+    num_dense_layers: keys.ofModel('leading_dense_block_count'),
+    route_norm: keys.flag(`${keys.architecture}.expert_weights_norm`),
+    route_scale: keys.ofModel('expert_weights_scale'),
+    layer_types: keys.layerTypes,
+    // Files do not say so: of all models that they are of it is true.
+    mup_enabled: true,
+  }),
+  modules: {
+    ...GROUPED_EXPERTS,
+    attn_gate: 'self_attn.gate_proj',
+    post_attention_norm: 'post_attention_layernorm',
+    ffn_norm: 'pre_mlp_layernorm',
+    post_ffw_norm: 'post_mlp_layernorm',
+    ffn_gate_inp: 'mlp.router.gate',
+    'exp_probs_b.bias': 'mlp.expert_bias',
+  },
+};
+
 /** By `general.architecture`. */
 export const GGUF_MIXTURES: Readonly<Record<string, GgufArchitecture>> = {
   qwen2moe: {
@@ -222,4 +263,6 @@ export const GGUF_MIXTURES: Readonly<Record<string, GgufArchitecture>> = {
   'ernie4_5-moe': ernieMoe,
   dots1: { name: () => 'Dots1ForCausalLM', fields: groupedExperts, modules: GROUPED_EXPERTS },
   glm4moe: glm4Moe,
+  'minimax-m2': minimaxM2,
+  afmoe,
 };
