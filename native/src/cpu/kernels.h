@@ -62,9 +62,9 @@ constexpr size_t codePanelBytes(const CodeFormat& codes, int steps) {
   return headers * codeHeaderBytes(codes) + static_cast<size_t>(steps) * codeStepBytes(codes.kind);
 }
 
-/// 32 numbers of a row of bf16 in fixed point: whole numbers of a unit that is a power of two and a 2^15th of what is above their sizes.
-/// Those within a 128th of the largest keep all their bits. The unit is 0 where all count as zero, since it would be no normal
-/// number, and NaN where one is not finite.
+/// 32 numbers of a row of bf16 in fixed point: multiples of a unit, the power of two that makes the largest one at least 2^14 and less
+/// than 2^15 units. Down to a 128th of it numbers keep all their bits. The unit is 0 where all count as zero, since it would be no
+/// normal number, and NaN where one is not finite.
 struct FixedBlock {
   int16_t numbers[kBf16Depth];
   float unit;

@@ -24,11 +24,11 @@ inline void turnColumns(const char* columns, __m256i (&words)[4]) {
   turn(words);
 }
 
-/// What a code, as a product has it, is less than itself, and how many times it is what it means.
+/// Products take codes of Int4 as they are, which is so much more than they mean, and those of Fp4 times so much, to be whole numbers.
 constexpr float shiftOf(CodeKind kind) { return kind == CodeKind::Int4 ? 8.0f : 0.0f; }
 constexpr int factorOf(CodeKind kind) { return kind == CodeKind::Fp4 ? 2 : 1; }
 
-/// The codes of 4 bits in eight words, as pairs of whole numbers; here those that are their own numbers, but for a shift.
+/// The codes of 4 bits in eight words, as pairs of whole numbers; here those that mean themselves, but for a shift.
 template <CodeKind kind>
 class CodesOfWord {
  public:
