@@ -36,8 +36,8 @@ constexpr int codeBits(CodeKind kind) { return kind == CodeKind::Int8 || kind ==
 enum class CodeOffset : int { None = 0, Zero = 1, Minimum = 2 };
 
 /// Codes that encode numbers of bf16: each is bf16((meaning of its code - zero) * scale), or bf16(meaning * scale - minimum),
-/// computed in f32, a rounding a step; products may leave out the rounding to bf16 of what whole numbers encode. `groupSize` numbers along k have a scale in common, and a zero or minimum where there are
-/// such: a multiple of 32, or 16 where scales are bytes.
+/// computed in f32, a rounding a step; products may leave out the rounding to bf16 of what whole numbers encode. `groupSize` numbers
+/// along k have a scale in common, and a zero or minimum where there are such: a multiple of 32, or 16 where scales are bytes.
 struct CodeFormat {
   CodeKind kind;
   int groupSize;
