@@ -64,12 +64,13 @@ describeEachIsa('blocks', (isa) => {
     const part: LinearPart = { weight: { kind: 'blocks', format: dtype, tensor: blocks }, bias: null };
 
     it('have the bits of their numbers in products as codes, or are not rounded there, and as rows of a table', () => {
+      const isUnrounded = multipliesUnrounded(isa, dtype);
       for (const rows of ROWS) {
         const x = random.floats(rows * K, 'bf16');
         const [sums, gated] = products(part, dtype, x, rows);
-        const format = multipliesUnrounded(isa) ? 'f32' : 'bf16';
+        const format = isUnrounded ? 'f32' : 'bf16';
         const [wantedSums, wantedGated] = products(plainPart(plain), format, x, rows);
-        if (multipliesUnrounded(isa)) {
+        if (isUnrounded) {
           const size = Math.hypot(...wantedSums!) / Math.sqrt(wantedSums!.length);
           expectClose(sums!, wantedSums!, { absolute: size * 2 ** -15 });
           expectClose(gated!, wantedGated!, { absolute: size * size * 2 ** -13, relative: BF16_ROUNDING });

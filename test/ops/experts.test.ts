@@ -54,7 +54,7 @@ describeEachIsa('mixtures of experts', (isa) => {
           const actual = compute(cpu, own, routing, input, upTo(rows));
           // Numbers between the products are rounded to bf16 on the way, or quantised, which may go the other way; so are those of codes,
           // or not.
-          const isUnrounded = multipliesUnrounded(isa) && typeof format === 'object';
+          const isUnrounded = multipliesUnrounded(isa, format);
           const relative = format === 'f32' ? 1e-4 : isUnrounded ? 2 ** -5 : 2 ** -6;
           const expected = compute(reference, defined, routing, input, upTo(rows));
           const size = Math.sqrt(expected.reduce((sum, value) => sum + value * value, 0) / expected.length);

@@ -3,7 +3,13 @@
 import { describe, expect, it } from 'vitest';
 import { CPU_ISAS, type CpuIsa } from '../../src/config/cpu-isa.ts';
 import { probeNative } from '../../src/native/native.ts';
-import type { CodeFormat, ComputeDType, KvDType, WeightFormat } from '../../src/ops/dtype.ts';
+import {
+  BLOCKS,
+  type CodeFormat,
+  type ComputeDType,
+  type KvDType,
+  type WeightFormat,
+} from '../../src/ops/dtype.ts';
 import { openCpuDevice } from '../../src/ops/native/cpu-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import { needsNative } from '../helpers/needs.ts';
@@ -36,8 +42,9 @@ export function openCpu(isa: CpuIsa, threads = 2): NativeOps {
 }
 
 /** Whether products take what codes of whole numbers encode as it is, where their definition rounds it to bf16. */
-export function multipliesUnrounded(isa: CpuIsa): boolean {
-  return isa === 'avx2';
+export function multipliesUnrounded(isa: CpuIsa, format: WeightFormat): boolean {
+  const isOfWholeNumbers = typeof format === 'object' ? format.kind !== 'fp8' : Object.hasOwn(BLOCKS, format);
+  return isa === 'avx2' && isOfWholeNumbers;
 }
 
 /** Runs `body` once for each instruction set; skipped where the addon is not built. */

@@ -8,11 +8,11 @@ import { loadDecoder } from '../decoder.ts';
 import { expectExperts } from '../experts-config.ts';
 import { attentionOf, headNorms, outputProjection } from '../layers/attention.ts';
 import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
-import { expertsOrMlp, loadMixture, SharedExpert } from '../layers/mixture.ts';
-import { gatedMlp } from '../layers/mlp.ts';
+import { loadMixture } from '../layers/mixture.ts';
 import { rmsNorm } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+import { expertsBesideShared } from './deepseek-experts.ts';
 import { attentionInSandwich } from './gemma2.ts';
 
 const size = z.int().positive();
@@ -83,13 +83,9 @@ const attention: LoadBlock = (context, index, prefix) => {
   });
 };
 
-const experts: LoadBlock = (context, index, prefix) => {
-  const { count, sharedIntermediateSize } = context.config.experts!;
-  const bias = context.weights.vector(`${prefix}.expert_bias`, count);
-  const chosen = loadMixture(context, prefix, { router: `${prefix}.router.gate`, bias });
-  if (!sharedIntermediateSize) return chosen;
-  const config = { ...context.config, intermediateSize: sharedIntermediateSize };
-  return new SharedExpert(chosen, gatedMlp({ ...context, config }, index, `${prefix}.shared_experts`));
+const mixture: LoadBlock = (context, _index, prefix) => {
+  const bias = context.weights.vector(`${prefix}.expert_bias`, context.config.experts!.count);
+  return loadMixture(context, prefix, { router: `${prefix}.router.gate`, bias });
 };
 
 const layer: LoadLayer = (context, index, prefix) =>
@@ -97,7 +93,7 @@ const layer: LoadLayer = (context, index, prefix) =>
     attentionInSandwich(attention, rmsNorm)(context, index, prefix),
     residual({
       before: rmsNorm(context, `${prefix}.pre_mlp_layernorm`),
-      block: expertsOrMlp(experts)(context, index, `${prefix}.mlp`),
+      block: expertsBesideShared(mixture)(context, index, `${prefix}.mlp`),
       after: rmsNorm(context, `${prefix}.post_mlp_layernorm`),
     }),
   );
