@@ -83,7 +83,7 @@ describe('a mixture of experts', () => {
     return folder;
   }
 
-  it.each(['mixtral', 'qwen2-moe', 'qwen3-moe', 'deepseek-v2', 'deepseek-v3'])(
+  it.each(['mixtral', 'minimax-m2', 'qwen2-moe', 'qwen3-moe', 'deepseek-v2', 'deepseek-v3', 'afmoe'])(
     'gives the same bits where all experts of a layer are one tensor: %s',
     async (golden) => {
       const path = fileURLToPath(new URL(`../fixtures/goldens/${golden}`, import.meta.url));
