@@ -36,19 +36,18 @@ inline uint32_t packBf16(float low, float high) { return floatToBf16(low) | stat
 inline char* dynamicShared() { return simt::dynamicShared(); }
 
 inline void syncWarp() {
-  simt::meetWarp({}, [](simt::Lane*) {});
+  simt::meetWarp(nullptr, [](void* const*) {});
 }
 
 /// The words of lane `lane ^ kMask`.
 template <int kMask>
 uint64_t shuffleXorWords(uint64_t value) {
-  simt::Lane mine;
-  mine.longs[0] = value;
-  return simt::meetWarp(mine, [](simt::Lane* lanes) {
-           uint64_t values[32];
-           for (int i = 0; i < 32; ++i) values[i] = lanes[i ^ kMask].longs[0];
-           for (int i = 0; i < 32; ++i) lanes[i].longs[0] = values[i];
-         }).longs[0];
+  simt::meetWarp(value, [](simt::Lanes<uint64_t> lanes) {
+    for (int i = 0; i < 32; ++i) {
+      if (i < (i ^ kMask)) std::swap(lanes[i], lanes[i ^ kMask]);
+    }
+  });
+  return value;
 }
 template <int kMask>
 float shuffleXor(float value) {
@@ -92,83 +91,83 @@ void waitForCopies() {
 /// Lanes 8m to 8m + 7 name the rows of matrix m, of 8 by 8 numbers of 16 bits.
 template <bool kTransposed>
 void loadMatrices(uint32_t (&out)[4], const void* row) {
-  simt::Lane mine;
-  mine.address = row;
-  const simt::Lane got = simt::meetWarp(mine, [](simt::Lane* lanes) {
-    const uint16_t* rows[32];
-    for (int i = 0; i < 32; ++i) rows[i] = static_cast<const uint16_t*>(lanes[i].address);
+  struct Mine {
+    uint32_t (&out)[4];
+    const uint16_t* row;
+  };
+  Mine mine{out, static_cast<const uint16_t*>(row)};
+  simt::meetWarp(mine, [](simt::Lanes<Mine> lanes) {
     for (int i = 0; i < 32; ++i) {
       for (int m = 0; m < 4; ++m) {
         const int outer = i / 4, inner = i % 4 * 2;
-        const uint32_t low = kTransposed ? rows[m * 8 + inner][outer] : rows[m * 8 + outer][inner];
-        const uint32_t high = kTransposed ? rows[m * 8 + inner + 1][outer] : rows[m * 8 + outer][inner + 1];
-        lanes[i].words[m] = low | high << 16;
+        const auto at = [&](int k) { return kTransposed ? lanes[m * 8 + k].row[outer] : lanes[m * 8 + outer].row[k]; };
+        lanes[i].out[m] = at(inner) | static_cast<uint32_t>(at(inner + 1)) << 16;
       }
     }
   });
-  for (int m = 0; m < 4; ++m) out[m] = got.words[m];
 }
+
+/// What a lane brings to a product of matrices.
+template <class Sum>
+struct Fragments {
+  Sum (&c)[4];
+  const uint32_t (&a)[4];
+  const uint32_t b[2];
+};
 
 /// c [16, 8] += a [16, 16] * b [16, 8]: each sum of 17 numbers is rounded once.
 inline void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  simt::Lane mine;
-  for (int i = 0; i < 4; ++i) mine.words[i] = a[i];
-  mine.words[4] = b0;
-  mine.words[5] = b1;
-  for (int i = 0; i < 4; ++i) mine.floats[6 + i] = c[i];
-  const simt::Lane got = simt::meetWarp(mine, [](simt::Lane* lanes) {
-    double left[16][16], right[16][8], sums[16][8] = {};
+  Fragments<float> mine{c, a, {b0, b1}};
+  simt::meetWarp(mine, [](simt::Lanes<Fragments<float>> lanes) {
+    // The compiler keeps sums of such in registers.
+    using Half = double __attribute__((vector_size(32)));
+    double left[16][16];
+    Half right[16][2];
     const auto low = [](uint32_t pair) { return static_cast<double>(bitsAs<float>(pair << 16)); };
     const auto high = [](uint32_t pair) { return static_cast<double>(bitsAs<float>(pair & 0xffff0000u)); };
     for (int lane = 0; lane < 32; ++lane) {
       const int row = lane / 4, k = lane % 4 * 2;
       for (int part = 0; part < 4; ++part) {
-        const uint32_t pair = lanes[lane].words[part];
+        const uint32_t pair = lanes[lane].a[part];
         left[row + part % 2 * 8][k + part / 2 * 8] = low(pair);
         left[row + part % 2 * 8][k + part / 2 * 8 + 1] = high(pair);
       }
       for (int part = 0; part < 2; ++part) {
-        right[k + part * 8][row] = low(lanes[lane].words[4 + part]);
-        right[k + part * 8 + 1][row] = high(lanes[lane].words[4 + part]);
+        right[k + part * 8][row / 4][row % 4] = low(lanes[lane].b[part]);
+        right[k + part * 8 + 1][row / 4][row % 4] = high(lanes[lane].b[part]);
       }
     }
     for (int row = 0; row < 16; ++row) {
+      Half sums[2] = {};
       for (int k = 0; k < 16; ++k) {
-        for (int column = 0; column < 8; ++column) sums[row][column] += left[row][k] * right[k][column];
+        for (int half = 0; half < 2; ++half) sums[half] += left[row][k] * right[k][half];
       }
-    }
-    for (int lane = 0; lane < 32; ++lane) {
-      for (int i = 0; i < 4; ++i) {
-        float& c = lanes[lane].floats[6 + i];
-        c = static_cast<float>(c + sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
+      for (int column = 0; column < 8; ++column) {
+        float& c = lanes[row % 8 * 4 + column / 2].c[row / 8 * 2 + column % 2];
+        c = static_cast<float>(c + sums[column / 4][column % 4]);
       }
     }
   });
-  for (int i = 0; i < 4; ++i) c[i] = got.floats[6 + i];
 }
 
 /// c [16, 8] += a [16, 32] * b [32, 8] of signed bytes, in fragments of which a word has four along k.
 inline void multiplyAdd(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  simt::Lane mine;
-  for (int i = 0; i < 4; ++i) mine.words[i] = a[i];
-  mine.words[4] = b0;
-  mine.words[5] = b1;
-  const simt::Lane got = simt::meetWarp(mine, [](simt::Lane* lanes) {
+  Fragments<int32_t> mine{c, a, {b0, b1}};
+  simt::meetWarp(mine, [](simt::Lanes<Fragments<int32_t>> lanes) {
     int8_t left[16][32], right[8][32];
     for (int lane = 0; lane < 32; ++lane) {
       const int row = lane / 4, k = lane % 4 * 4;
-      for (int part = 0; part < 4; ++part) std::memcpy(&left[row + part % 2 * 8][k + part / 2 * 16], &lanes[lane].words[part], 4);
-      for (int part = 0; part < 2; ++part) std::memcpy(&right[row][k + part * 16], &lanes[lane].words[4 + part], 4);
+      for (int part = 0; part < 4; ++part) std::memcpy(&left[row + part % 2 * 8][k + part / 2 * 16], &lanes[lane].a[part], 4);
+      for (int part = 0; part < 2; ++part) std::memcpy(&right[row][k + part * 16], &lanes[lane].b[part], 4);
     }
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
         int32_t sum = 0;
         for (int k = 0; k < 32; ++k) sum += left[lane / 4 + i / 2 * 8][k] * right[lane % 4 * 2 + i % 2][k];
-        lanes[lane].words[6 + i] = static_cast<uint32_t>(sum);
+        lanes[lane].c[i] += sum;
       }
     }
   });
-  for (int i = 0; i < 4; ++i) c[i] += static_cast<int32_t>(got.words[6 + i]);
 }
 
 #ifdef SVC_EMULATE_WARPGROUPS
@@ -194,11 +193,19 @@ void multiplyAddLater(float (&c)[kTiles][4], const uint16_t* a, const uint16_t* 
     const auto at = [](const uint16_t* tile, int row, int k) {
       return static_cast<double>(bitsAs<float>(static_cast<uint32_t>(tile[row * 64 + ((k / 8 ^ row) & 7) * 8 + k % 8]) << 16));
     };
+    double left[2][16];
+    for (int i = 0; i < 32; ++i) left[i / 16][i % 16] = at(a, row + i / 16 * 8, k + i % 16);
     for (int tile = 0; tile < kTiles; ++tile) {
-      for (int i = 0; i < 4; ++i) {
-        double sum = 0;
-        for (int j = k; j < k + 16; ++j) sum += at(a, row + i / 2 * 8, j) * at(b, tile * 8 + column + i % 2, j);
-        c[tile][i] = static_cast<float>(c[tile][i] + sum);
+      for (int right = 0; right < 2; ++right) {
+        double sums[2] = {};
+        for (int j = 0; j < 16; ++j) {
+          const double factor = at(b, tile * 8 + column + right, k + j);
+          for (int lower = 0; lower < 2; ++lower) sums[lower] += left[lower][j] * factor;
+        }
+        for (int lower = 0; lower < 2; ++lower) {
+          float& sum = c[tile][lower * 2 + right];
+          sum = static_cast<float>(sum + sums[lower]);
+        }
       }
     }
   });

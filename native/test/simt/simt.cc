@@ -21,12 +21,11 @@
 
 namespace svc::simt {
 
-thread_local Place place;
-
 namespace {
 
-constexpr int kLanes = 32, kMaxThreads = 1024;
-constexpr size_t kStackBytes = 64 * 1024;
+constexpr int kMaxThreads = 1024;
+/// The stacks of a warp begin so many bytes apart, each in its own pages, for the reason of `placeAt`.
+constexpr size_t kStackShift = 384;
 
 // ── one stack of execution, that can be left and resumed ──
 
@@ -59,9 +58,9 @@ svcSimtSwitch:
 
 class Context {
  public:
-  void begin(char* stack, void (*body)()) {
+  void begin(char* stack, size_t bytes, void (*body)()) {
     // As if `body` had been called, and had been left at its first instruction with six registers on the stack.
-    auto* top = reinterpret_cast<void**>(stack + kStackBytes);
+    auto* top = reinterpret_cast<void**>(stack + bytes);
     *--top = nullptr;
     *--top = reinterpret_cast<void*>(body);
     at_ = top - 6;
@@ -76,9 +75,9 @@ class Context {
 
 class Context {
  public:
-  void begin(char* stack, void (*body)()) {
+  void begin(char* stack, size_t bytes, void (*body)()) {
     getcontext(&at_);
-    at_.uc_stack = {stack, 0, kStackBytes};
+    at_.uc_stack = {stack, 0, bytes};
     makecontext(&at_, body, 0);
   }
   void switchTo(Context& other) { swapcontext(&at_, &other.at_); }
@@ -92,17 +91,19 @@ class Context {
 class Stacks {
  public:
   Stacks() {
-    void* data = mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* data = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) throw std::bad_alloc();
     data_ = static_cast<char*>(data);
+    first_ = data_ + (kStackBytes - reinterpret_cast<uintptr_t>(data) % kStackBytes);
   }
-  ~Stacks() { munmap(data_, kMaxThreads * kStackBytes); }
+  ~Stacks() { munmap(data_, kBytes); }
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
-  char* of(int thread) const { return data_ + thread * kStackBytes; }
+  char* of(int thread) const { return first_ + static_cast<size_t>(thread) * kStackBytes; }
 
  private:
-  char* data_;
+  static constexpr size_t kBytes = (kMaxThreads + 1) * kStackBytes;
+  char *data_, *first_;
 };
 
 enum class Order { Forward, Backward, Shuffled };
@@ -126,20 +127,49 @@ struct Copy {
   }
 };
 
+/// What a thread leaves to units that work while it goes on, in groups, the oldest first; the last one is still open.
+template <class Action>
+class Groups {
+ public:
+  void clear() {
+    actions_.clear();
+    sizes_.assign(1, 0);
+  }
+  bool isEmpty() const { return actions_.empty() && sizes_.size() == 1; }
+  void add(Action action) {
+    actions_.push_back(std::move(action));
+    ++sizes_.back();
+  }
+  void end() { sizes_.push_back(0); }
+  /// Runs all groups but the open one and the last `groupsLeft` before it.
+  template <class Run>
+  void wait(int groupsLeft, const Run& run) {
+    while (static_cast<int>(sizes_.size()) > groupsLeft + 1) {
+      const auto end = actions_.begin() + sizes_.front();
+      std::for_each(actions_.begin(), end, run);
+      actions_.erase(actions_.begin(), end);
+      sizes_.erase(sizes_.begin());
+    }
+  }
+
+ private:
+  std::vector<Action> actions_;
+  std::vector<int> sizes_;
+};
+
+enum class State : uint8_t { Ready, InWarp, InBlock, InRound, Done };
+
 struct Fiber {
-  enum class State { Ready, InWarp, InBlock, InRound, Done };
   Context context;
-  State state;
-  /// Groups of copies, the oldest first; the last one is still open.
-  std::vector<std::vector<Copy>> copies;
-  std::vector<std::vector<std::function<void()>>> products;
+  Groups<Copy> copies;
+  Groups<std::function<void()>> products;
 };
 
 struct RoundBarrier {
   int arrivals, missing;
   int bytes = 0;
   unsigned rounds = 0;
-  std::vector<Fiber*> waiting = {};
+  std::vector<int> waiting = {};
 };
 
 /// A copy by the unit for boxes of tensors.
@@ -151,8 +181,10 @@ struct BoxCopy {
 
 struct Warp {
   int arrived;
-  Lane lanes[kLanes];
+  void* brought[kLanes];
 };
+
+}  // namespace
 
 /// The block of threads that runs. A warp runs on until it must wait for another one, so that a missing barrier shows; there is one a thread of the process, and it is used again for the next.
 class Block {
@@ -166,8 +198,7 @@ class Block {
       throw std::runtime_error("simt: expected a block of whole warps in one dimension, at most 1024 threads");
     // Not a number, as what a device leaves there may be.
     shared_.assign((sharedBytes + 15) / 16, {~0ull, ~0ull});
-    place = {{}, block, blockSize, grid};
-    begin();
+    begin({{}, block, blockSize, grid, this});
     while (live_ > 0) sweep();
   }
 
@@ -175,47 +206,38 @@ class Block {
 
   void syncBlock() {
     if (++arrived_ == live_) return releaseBlock();
-    leave(Fiber::State::InBlock);
+    leave(State::InBlock);
   }
 
-  Lane meetWarp(const Lane& mine, WarpAct act) {
+  void meetWarp(void* mine, void (*act)(void* const* brought)) {
     const int thread = current_;
     Warp& warp = warps_[thread / kLanes];
-    warp.lanes[thread % kLanes] = mine;
-    if (++warp.arrived == kLanes) {
-      act(warp.lanes);
-      warp.arrived = 0;
-      for (int i = 0; i < kLanes; ++i) fibers_[thread / kLanes * kLanes + i].state = Fiber::State::Ready;
-    } else {
-      leave(Fiber::State::InWarp);
-    }
-    return warp.lanes[thread % kLanes];
+    warp.brought[thread % kLanes] = mine;
+    if (++warp.arrived < kLanes) return leave(State::InWarp);
+    act(warp.brought);
+    warp.arrived = 0;
+    std::fill_n(states_.begin() + thread / kLanes * kLanes, kLanes, State::Ready);
   }
 
   void copyLater(const Copy& copy) {
-    const auto isAligned = [&](const void* address) { return reinterpret_cast<uint64_t>(address) % static_cast<uint64_t>(copy.bytes) == 0; };
+    const auto isAligned = [&](const void* address) { return (reinterpret_cast<uintptr_t>(address) & static_cast<uintptr_t>(copy.bytes - 1)) == 0; };
     if (!isAligned(copy.to) || !isAligned(copy.from)) {
       throw std::runtime_error("simt: a copy of " + std::to_string(copy.bytes) + " bytes must begin at a multiple of them");
     }
     if (order_ == Order::Shuffled && random_() % 2 == 0) copy.land();
-    else fibers_[current_].copies.back().push_back(copy);
+    else fibers_[current_].copies.add(copy);
   }
 
   void productLater(std::function<void()> product) {
-    auto& groups = fibers_[current_].products;
-    const bool isFirst = groups.size() == 1 && groups.front().empty();
-    if (order_ == Order::Shuffled && isFirst && random_() % 2 == 0) product();
-    else groups.back().push_back(std::move(product));
+    auto& products = fibers_[current_].products;
+    if (order_ == Order::Shuffled && products.isEmpty() && random_() % 2 == 0) product();
+    else products.add(std::move(product));
   }
 
-  void endProducts() { fibers_[current_].products.emplace_back(); }
+  void endProducts() { fibers_[current_].products.end(); }
 
   void waitForProducts(int groupsLeft) {
-    auto& groups = fibers_[current_].products;
-    while (static_cast<int>(groups.size()) > groupsLeft + 1) {
-      for (const auto& product : groups.front()) product();
-      groups.erase(groups.begin());
-    }
+    fibers_[current_].products.wait(groupsLeft, [](const auto& product) { product(); });
   }
 
   void beginBarrier(const void* barrier, int arrivals) { barriers_.insert_or_assign(barrier, RoundBarrier{arrivals, arrivals}); }
@@ -231,8 +253,8 @@ class Block {
   void waitForRound(const void* barrier, int parity) {
     RoundBarrier& own = barriers_.at(barrier);
     while (static_cast<int>(own.rounds & 1) == parity) {
-      own.waiting.push_back(&fibers_[current_]);
-      leave(Fiber::State::InRound);
+      own.waiting.push_back(current_);
+      leave(State::InRound);
     }
   }
 
@@ -241,31 +263,30 @@ class Block {
     if (order_ == Order::Shuffled && random_() % 2 == 0) landBox();
   }
 
-  void commitCopies() { fibers_[current_].copies.emplace_back(); }
+  void commitCopies() { fibers_[current_].copies.end(); }
 
   void waitForCopies(int groupsLeft) {
-    auto& groups = fibers_[current_].copies;
-    while (static_cast<int>(groups.size()) > groupsLeft + 1) {
-      for (const Copy& copy : groups.front()) copy.land();
-      groups.erase(groups.begin());
-    }
+    fibers_[current_].copies.wait(groupsLeft, [](const Copy& copy) { copy.land(); });
   }
 
  private:
   static void body();
 
-  void begin() {
+  void begin(const Place& place) {
     live_ = threads_;
     arrived_ = 0;
     fibers_.resize(static_cast<size_t>(threads_));
+    states_.assign(static_cast<size_t>(threads_), State::Ready);
     warps_.resize(static_cast<size_t>(threads_ / kLanes));
     begin(laneTurns_, kLanes);
     begin(warpTurns_, threads_ / kLanes);
     for (int i = 0; i < threads_; ++i) {
-      fibers_[i].state = Fiber::State::Ready;
-      fibers_[i].copies.assign(1, {});
-      fibers_[i].products.assign(1, {});
-      fibers_[i].context.begin(stacks_.of(i), &Block::body);
+      fibers_[i].copies.clear();
+      fibers_[i].products.clear();
+      fibers_[i].context.begin(stacks_.of(i), kStackBytes - static_cast<size_t>(i % kLanes) * kStackShift, &Block::body);
+      Place& own = placeAt(reinterpret_cast<uintptr_t>(stacks_.of(i)));
+      own = place;
+      own.thread.x = static_cast<unsigned>(i);
     }
     for (Warp& warp : warps_) warp.arrived = 0;
     barriers_.clear();
@@ -300,48 +321,56 @@ class Block {
     endRound(barrier);
   }
 
-  static void endRound(RoundBarrier& barrier) {
+  void endRound(RoundBarrier& barrier) {
     if (barrier.missing > 0 || barrier.bytes != 0) return;
     barrier.missing = barrier.arrivals;
     ++barrier.rounds;
-    for (Fiber* const fiber : barrier.waiting) fiber->state = Fiber::State::Ready;
+    for (const int thread : barrier.waiting) states_[thread] = State::Ready;
     barrier.waiting.clear();
   }
 
   /// Runs every lane that waits for no other up to its next meeting; false where there is none.
   bool sweepWarp(int warp) {
     if (order_ == Order::Shuffled) std::shuffle(laneTurns_.begin(), laneTurns_.end(), random_);
-    bool hasRun = false;
-    for (const int lane : laneTurns_) {
-      const int thread = warp * kLanes + lane;
-      if (fibers_[thread].state != Fiber::State::Ready) continue;
-      hasRun = true;
+    warp_ = warp;
+    lanesSwept_ = 0;
+    Context& first = next();
+    if (&first == &scheduler_) return false;
+    scheduler_.switchTo(first);
+    return true;
+  }
+
+  /// The lane of the warp whose turn it is, which is the current one from now on; the scheduler after the last.
+  Context& next() {
+    while (lanesSwept_ < kLanes) {
+      const int thread = warp_ * kLanes + laneTurns_[lanesSwept_++];
+      if (states_[thread] != State::Ready) continue;
       current_ = thread;
-      place.thread = {static_cast<unsigned>(thread), 0, 0};
-      scheduler_.switchTo(fibers_[thread].context);
+      return fibers_[thread].context;
     }
-    return hasRun;
+    return scheduler_;
   }
 
   /// Leaves the fiber until others have made it ready.
-  void leave(Fiber::State state) {
-    Fiber& fiber = fibers_[current_];
-    fiber.state = state;
-    fiber.context.switchTo(scheduler_);
+  void leave(State state) {
+    Context& left = fibers_[current_].context;
+    states_[current_] = state;
+    left.switchTo(next());
   }
 
   void releaseBlock() {
     arrived_ = 0;
-    for (Fiber& fiber : fibers_) {
-      if (fiber.state == Fiber::State::InBlock) fiber.state = Fiber::State::Ready;
-    }
+    std::replace(states_.begin(), states_.end(), State::InBlock, State::Ready);
   }
 
   Kernel kernel_;
   const void* params_;
   Order order_;
   int threads_, live_, arrived_, current_;
+  /// The warp that runs, and how many of its lanes have had their turn.
+  int warp_, lanesSwept_;
   std::vector<Fiber> fibers_;
+  std::vector<State> states_;
   std::vector<Warp> warps_;
   std::vector<int> laneTurns_, warpTurns_;
   std::map<const void*, RoundBarrier> barriers_;
@@ -355,37 +384,35 @@ class Block {
   std::minstd_rand random_;
 };
 
-Block& block() {
-  thread_local Block mine;
-  return mine;
-}
-
 void Block::body() {
-  Block& self = block();
+  Block& self = *place().running;
   self.kernel_(self.params_);
   // A thread that has ended counts as one that has come to every barrier.
   --self.live_;
   if (self.live_ > 0 && self.arrived_ == self.live_) self.releaseBlock();
-  self.leave(Fiber::State::Done);
+  self.leave(State::Done);
 }
 
-}  // namespace
-
-char* dynamicShared() { return block().shared(); }
-void syncBlock() { block().syncBlock(); }
-Lane meetWarp(const Lane& mine, WarpAct act) { return block().meetWarp(mine, act); }
-void copyLater(void* to, const void* from, int bytes, int bytesRead) { block().copyLater({to, from, bytes, bytesRead}); }
-void productLater(std::function<void()> product) { block().productLater(std::move(product)); }
-void endProducts() { block().endProducts(); }
-void waitForProducts(int groupsLeft) { block().waitForProducts(groupsLeft); }
-void beginBarrier(const void* barrier, int arrivals) { block().beginBarrier(barrier, arrivals); }
-void arrive(const void* barrier, int bytesExpected) { block().arrive(barrier, bytesExpected); }
-void waitForRound(const void* barrier, int parity) { block().waitForRound(barrier, parity); }
-void boxLater(std::function<void()> copy, const void* barrier, int bytes) { block().boxLater({std::move(copy), barrier, bytes}); }
-void commitCopies() { block().commitCopies(); }
-void waitForCopies(int groupsLeft) { block().waitForCopies(groupsLeft); }
+char* dynamicShared() { return place().running->shared(); }
+void syncBlock() { place().running->syncBlock(); }
+void meetWarp(void* mine, void (*act)(void* const* brought)) { place().running->meetWarp(mine, act); }
+void copyLater(void* to, const void* from, int bytes, int bytesRead) { place().running->copyLater({to, from, bytes, bytesRead}); }
+void productLater(std::function<void()> product) { place().running->productLater(std::move(product)); }
+void endProducts() { place().running->endProducts(); }
+void waitForProducts(int groupsLeft) { place().running->waitForProducts(groupsLeft); }
+void beginBarrier(const void* barrier, int arrivals) { place().running->beginBarrier(barrier, arrivals); }
+void arrive(const void* barrier, int bytesExpected) { place().running->arrive(barrier, bytesExpected); }
+void waitForRound(const void* barrier, int parity) { place().running->waitForRound(barrier, parity); }
+void boxLater(std::function<void()> copy, const void* barrier, int bytes) { place().running->boxLater({std::move(copy), barrier, bytes}); }
+void commitCopies() { place().running->commitCopies(); }
+void waitForCopies(int groupsLeft) { place().running->waitForCopies(groupsLeft); }
 
 namespace {
+
+Block& block() {
+  thread_local Block mine;
+  return mine;
+}
 
 thread_local bool hasAwaited = false;
 thread_local std::function<void()> before;
@@ -412,14 +439,14 @@ void eachBlock(const unsigned grid[3], const Run& run) {
 void launch(Kernel kernel, const unsigned grid[3], const unsigned block_[3], unsigned sharedBytes, const void* params) {
   const Index size{block_[0], block_[1], block_[2]}, count{grid[0], grid[1], grid[2]};
   endBefore();
-  eachBlock(grid, [&](const Index& place) { block().run(kernel, params, place, size, count, sharedBytes); });
+  eachBlock(grid, [&](const Index& at) { block().run(kernel, params, at, size, count, sharedBytes); });
 }
 
 void launchAhead(Kernel kernel, const unsigned grid[3], const unsigned block_[3], unsigned sharedBytes, const void* params) {
   const Index size{block_[0], block_[1], block_[2]}, count{grid[0], grid[1], grid[2]};
-  eachBlock(grid, [&](const Index& place) {
+  eachBlock(grid, [&](const Index& at) {
     hasAwaited = false;
-    block().run(kernel, params, place, size, count, sharedBytes);
+    block().run(kernel, params, at, size, count, sharedBytes);
     if (!hasAwaited) throw std::runtime_error("simt: a block has not waited for the kernel before it");
   });
 }
@@ -431,4 +458,4 @@ void awaitBefore() {
 
 }  // namespace svc::simt
 
-extern "C" void svcSimtBefore(void (*write)(void* of), void* of) { svc::simt::before = [=] { write(of); }; }
+extern "C" SVC_SIMT_EXPORT void svcSimtBefore(void (*write)(void* of), void* of) { svc::simt::before = [=] { write(of); }; }

@@ -11,34 +11,49 @@
 #include <cstring>
 #include <functional>
 
+#define SVC_SIMT_EXPORT __attribute__((visibility("default")))
+
 namespace svc::simt {
 
 struct Index {
   unsigned x, y, z;
 };
 
+constexpr int kLanes = 32;
+
 /// What a kernel's code asks about itself.
-struct Place {
+struct alignas(64) Place {
   Index thread, block, blockSize, grid;
+  class Block* running;
 };
 
-extern thread_local Place place;
+/// Of each fiber; it begins at a multiple of them.
+constexpr uintptr_t kStackBytes = 64 * 1024;
+
+/// Of the fiber that has this stack, near its foot: caches have few places for addresses that differ by powers of two alone.
+inline Place& placeAt(uintptr_t stack) { return *reinterpret_cast<Place*>(stack + stack / kStackBytes % kLanes * sizeof(Place)); }
+
+/// Of the fiber that asks. A variable of the thread would cost a call each time.
+inline Place& place() { return placeAt(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) & ~(kStackBytes - 1)); }
 
 /// Of the block, as it was asked for at the launch.
 char* dynamicShared();
 
 void syncBlock();
 
-/// An action of a whole warp, done once all its lanes have arrived: `act` reads what each lane left and leaves what each takes.
-union Lane {
-  uint32_t words[12];
-  float floats[12];
-  uint64_t longs[6];
-  const void* address;
+/// What each lane of a warp has brought to a meeting.
+template <class Mine>
+struct Lanes {
+  void* const* brought;
+  Mine& operator[](int lane) const { return *static_cast<Mine*>(brought[lane]); }
 };
-using WarpAct = void (*)(Lane* lanes);
-/// Leaves `mine` for the warp's action, and returns what the action leaves for this lane.
-Lane meetWarp(const Lane& mine, WarpAct act);
+
+void meetWarp(void* mine, void (*act)(void* const* brought));
+/// An action of a whole warp, done by one of its lanes once all have arrived: `act` reads and changes what they have brought.
+template <class Mine, class Act>
+void meetWarp(Mine& mine, const Act&) {
+  meetWarp(&mine, [](void* const* brought) { Act{}(Lanes<Mine>{brought}); });
+}
 
 /// Of a matrix unit that works while its warps go on: in their order, at the latest when the group that `endProducts` ends is waited for.
 void productLater(std::function<void()> product);
@@ -81,16 +96,16 @@ using SetBefore = void (*)(void (*write)(void* of), void* of);
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static thread_local
-#define threadIdx (::svc::simt::place.thread)
-#define blockIdx (::svc::simt::place.block)
-#define blockDim (::svc::simt::place.blockSize)
-#define gridDim (::svc::simt::place.grid)
+#define threadIdx (::svc::simt::place().thread)
+#define blockIdx (::svc::simt::place().block)
+#define blockDim (::svc::simt::place().blockSize)
+#define gridDim (::svc::simt::place().grid)
 #define __syncthreads() ::svc::simt::syncBlock()
 
 #define SVC_EMULATED_KERNEL(launch, name, Params, threads)                                                          \
   static void name##Body(const Params& p);                                                                          \
   extern "C" {                                                                                                      \
-  extern const ::svc::simt::EmulatedKernel name##_emulated;                                                         \
+  extern SVC_SIMT_EXPORT const ::svc::simt::EmulatedKernel name##_emulated;                                         \
   const ::svc::simt::EmulatedKernel name##_emulated{                                                                \
       sizeof(Params), threads,                                                                                      \
       [](const unsigned* grid, const unsigned* block, unsigned sharedBytes, const void* params) {                   \
