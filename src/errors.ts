@@ -141,6 +141,9 @@ export class ModelOutputError extends SvcError {}
 /** The engine thread has ended; nothing that it held will be answered. */
 export class EngineDeadError extends SvcError {}
 
+/** The engine does not come to the end of a step: its thread may never end, nor what waits for its device. */
+export class EngineHangsError extends EngineDeadError {}
+
 /** An option, environment variable or config-file key that is wrong or contradicts another. */
 export class ConfigError extends SvcError {}
 

@@ -325,6 +325,11 @@ export const SERVE_OPTIONS = new OptionTable({
     enforceEager: option(flag(), false, {
       help: 'with --device cuda: launch the ops of each step one by one, and make no CUDA graphs of steps that come again',
     }),
+    executeModelTimeoutSeconds: optional(seconds(), {
+      help: 'how long a step may take before the engine counts as hung, and the process ends; 0 is no limit',
+      defaultText: '300 with --device cuda, else 1800',
+      env: 'SVC_EXECUTE_MODEL_TIMEOUT_SECONDS',
+    }),
     tensorParallelSize: option(oneOf(TENSOR_PARALLEL_SIZES), 1, {
       help: 'ranks that the model is cut over, each with threads and memory of its own, or with --device cuda a GPU; the answers are the same',
       aliases: ['-tp'],

@@ -3,23 +3,30 @@
 
 import { type MessagePort, receiveMessageOnPort, type Worker } from 'node:worker_threads';
 import type { EngineConfig } from '../config/engine-config.ts';
-import { EngineDeadError } from '../errors.ts';
+import { EngineDeadError, EngineHangsError } from '../errors.ts';
 import type { KvMemoryPart, KvTransferCommand, KvTransferEvent } from '../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { EngineInfo } from '../runner/executor.ts';
 import type { NewRequest } from '../scheduler/request.ts';
 import type { TokenOutput } from '../scheduler/scheduler.ts';
 import { unpackError } from '../util/packed-error.ts';
+import { within } from '../util/within.ts';
 import { TurnShare } from '../util/yield-turn.ts';
 import { Calls } from './calls.ts';
 import type { CoreStats, FromEngine, ToEngine } from './messages.ts';
 import { unpackOutputs } from './packed-outputs.ts';
+import type { Pulse } from './pulse.ts';
 import { type EngineThread, spawnEngineThread } from './spawn-engine.ts';
 
 /** Weights of any size load within this time or the disk is broken. */
 const START_DEADLINE_MS = 600_000;
 /** The engine closes between two steps; a step that takes longer hangs. */
 const CLOSE_DEADLINE_MS = 30_000;
+const TERMINATE_DEADLINE_MS = 5000;
+/** The longest steps there are: of 2048 tokens of large models. Processors compute a hundredth of what GPUs do. */
+const STEP_DEADLINE_SECONDS = { gpu: 300, processor: 1800 };
+/** So often the engine is looked at in the time that a step may take. */
+const LOOKS_A_STEP = 20;
 /** Milliseconds of each turn of the event loop in which requests are handed their tokens. */
 const MAX_DELIVERY_MS = 2;
 
@@ -58,6 +65,7 @@ export class EngineClient {
   readonly #onWarning: (message: string) => void;
   #ready: Ready | null = null;
   readonly #port: MessagePort;
+  readonly #pulse: Pulse;
   readonly #worker: Worker;
   readonly #ended: Promise<Error>;
   readonly #listeners = new Map<number, RequestListener>();
@@ -76,10 +84,11 @@ export class EngineClient {
     config: EngineConfig,
     { thread = spawnEngineThread(), name = 'the engine', onWarning = () => {} }: EngineClientOptions,
   ) {
-    const { worker, port, ended } = thread;
+    const { worker, port, pulse, ended } = thread;
     this.#name = name;
     this.#onWarning = onWarning;
     this.#port = port;
+    this.#pulse = pulse;
     this.#worker = worker;
     this.#ended = ended;
     worker.ref();
@@ -115,6 +124,7 @@ export class EngineClient {
       client.#takeLastWords(receive);
       client.#inOrder(() => client.#die(reason));
     });
+    client.#watchSteps(config);
     client.#holdProcess();
     return client;
   }
@@ -204,9 +214,11 @@ export class EngineClient {
       this.#failAll(new EngineDeadError('the engine has been closed'));
     }
     this.#worker.ref();
-    const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_DEADLINE_MS);
-    await this.#ended;
-    clearTimeout(timer);
+    const ended = this.#ended.then(() => {});
+    if (this.#deadWith === null && (await within(CLOSE_DEADLINE_MS, ended))) return;
+    void this.#worker.terminate();
+    // A thread that is stuck in native code never ends: whoever closes it goes on.
+    if (!(await within(TERMINATE_DEADLINE_MS, ended))) this.#worker.unref();
   }
 
   #waitUntilReady({ onProgress }: EngineClientOptions, signal?: AbortSignal): Promise<Ready> {
@@ -247,6 +259,27 @@ export class EngineClient {
       signal?.addEventListener('abort', aborted, { once: true });
       this.#port.on('message', receive);
     });
+  }
+
+  /** Ends an engine that does not come to the end of a step. */
+  #watchSteps({ executeModelTimeoutSeconds: limit }: EngineConfig): void {
+    const { gpu, processor } = STEP_DEADLINE_SECONDS;
+    const seconds = limit ?? (this.info.backend === 'cuda' ? gpu : processor);
+    if (seconds === 0) return;
+    let last = this.#pulse.last;
+    // Looks are counted, for a process that was stopped has not computed meanwhile.
+    let looks = 0;
+    const look = (): void => {
+      const current = this.#pulse.last;
+      looks = current === null || current !== last ? 0 : looks + 1;
+      last = current;
+      if (looks < LOOKS_A_STEP) return;
+      const why = `a step has taken longer than ${seconds} seconds (--execute-model-timeout-seconds)`;
+      this.end(new EngineHangsError(`${this.#name} hangs: ${why}`));
+    };
+    const timer = setInterval(look, (seconds * 1000) / LOOKS_A_STEP).unref();
+    const stop = () => clearInterval(timer);
+    void Promise.race([this.died, this.#ended]).then(stop);
   }
 
   /** The end of a thread may be heard before what it said last. */

@@ -9,9 +9,11 @@ import { packError } from '../util/packed-error.ts';
 import { EngineCore } from './engine-core.ts';
 import type { EngineThreadData, FromEngine, ToEngine } from './messages.ts';
 import { packOutputs } from './packed-outputs.ts';
+import { Pulse } from './pulse.ts';
 
 // Our own main thread is the only one that starts this file.
-const { port }: EngineThreadData = workerData.data;
+const { port, pulse: memory }: EngineThreadData = workerData.data;
+const pulse = new Pulse(memory);
 const config = await new Promise<EngineConfig>((resolve) => parentPort?.once('message', resolve));
 
 /** Ends the sleep of `serve`. */
@@ -60,10 +62,12 @@ async function serve(core: EngineCore, channel: MessagePort): Promise<void> {
   while (true) {
     if (!isIdle) core.awaitPlanPoint();
     else if (failure === null && delivered.length === 0) {
+      pulse.rest();
       await new Promise<void>((resolve) => {
         wake = resolve;
       });
     }
+    pulse.beat();
     if (failure !== null) throw failure;
     for (const message of [...delivered.splice(0), ...undelivered(channel)]) {
       if (message.type === 'close') return;

@@ -2,6 +2,7 @@
 // computed here as if there were no other instances.
 
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
+import { EngineHangsError } from '../errors.ts';
 import type { KvTransferStats, RequestTransfer } from '../kv-transfer/connector.ts';
 import type { P2pConnector } from '../kv-transfer/p2p/p2p-connector.ts';
 import { within } from '../util/within.ts';
@@ -52,7 +53,10 @@ export class KvTransfers {
     const transfers = new KvTransfers(connector, onError);
     client.kvConsumer = connector.consumer;
     // Peers are told at once, not when their deadlines end.
-    void client.died.then(() => transfers.close());
+    void client.died.then((death) => {
+      // What waits for a device that hangs would let this thread hang as well; the others hear of the end from their connections.
+      if (!(death instanceof EngineHangsError)) transfers.close();
+    });
     return transfers;
   }
 

@@ -61,4 +61,6 @@ export type FromEngine =
 /** What the engine thread is started with; its configuration follows as a message. */
 export interface EngineThreadData {
   readonly port: MessagePort;
+  /** Of its `Pulse`. */
+  readonly pulse: SharedArrayBuffer;
 }

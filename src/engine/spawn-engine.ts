@@ -2,10 +2,14 @@
 
 import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
 import { startThread } from '../util/start-thread.ts';
+import type { EngineThreadData } from './messages.ts';
+import { Pulse } from './pulse.ts';
 
 export interface EngineThread {
   readonly worker: Worker;
   readonly port: MessagePort;
+  /** Of the thread, from when it is ready. */
+  readonly pulse: Pulse;
   /** Resolves when the thread has ended, with the reason: heard of however early that is. */
   readonly ended: Promise<Error>;
 }
@@ -13,13 +17,14 @@ export interface EngineThread {
 /** It waits for its configuration, a message to the worker, and does not keep the process alive. */
 export function spawnEngineThread(): EngineThread {
   const { port1, port2 } = new MessageChannel();
+  const pulse = new Pulse();
   const worker = startThread(new URL('./engine-thread', import.meta.url), {
     name: 'svc-engine',
-    data: { port: port2 },
+    data: { port: port2, pulse: pulse.memory } satisfies EngineThreadData,
     transferList: [port2],
   });
   worker.unref();
-  return { worker, port: port1, ended: endOf(worker) };
+  return { worker, port: port1, pulse, ended: endOf(worker) };
 }
 
 function endOf(worker: Worker): Promise<Error> {

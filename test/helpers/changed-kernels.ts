@@ -55,7 +55,16 @@ export function compileChanged(
     const objects = readdirSync(join(native, 'build/simt'))
       .filter((name) => name.endsWith('.o') && !replaced.includes(name))
       .map((name) => join(native, 'build/simt', name));
-    const flags = ['-std=c++20', '-O1', '-march=native', '-fPIC', '-fvisibility=hidden', '-shared', '-ffp-contract=off', '-Wno-unknown-pragmas'];
+    const flags = [
+      '-std=c++20',
+      '-O1',
+      '-march=native',
+      '-fPIC',
+      '-fvisibility=hidden',
+      '-shared',
+      '-ffp-contract=off',
+      '-Wno-unknown-pragmas',
+    ];
     const include = ['-I', join(native, 'cuda'), '-I', join(native, 'test/simt')];
     const args = [
       ...flags,

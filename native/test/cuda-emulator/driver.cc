@@ -737,6 +737,14 @@ void flipSome(const CopyPiecesParams& params) {
   *params.sums ^= 1;
 }
 
+/// No launch of this process ends while the file <SVC_EMULATED_HANG>.<process id> is there.
+void hangWhileAsked() {
+  const char* const prefix = std::getenv("SVC_EMULATED_HANG");
+  if (prefix == nullptr) return;
+  const std::string path = std::string(prefix) + '.' + std::to_string(getpid());
+  while (access(path.c_str(), F_OK) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 /// One that runs nothing where the device refuses it, or fails where it is that of SVC_EMULATED_BROKEN. The arguments are copied now, and what they point to is looked for when it runs.
 CopiedLaunch launchOf(const KernelNode& node) {
   const auto& [function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, extra, unused, context] = node;
@@ -748,6 +756,7 @@ CopiedLaunch launchOf(const KernelNode& node) {
   auto addresses = addressesIn(params);
   const bool isBroken = setting("SVC_EMULATED_BROKEN", -1) == function->device - emulator().devices;
   return {function->device, std::move(addresses), [node, isBroken, params = std::move(params)] {
+    hangWhileAsked();
     std::vector<ParamLine> lines;
     ContextState& device = *node.function->device;
     if (device.failure != kSuccess) return;
