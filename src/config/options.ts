@@ -327,7 +327,7 @@ export const SERVE_OPTIONS = new OptionTable({
     }),
     executeModelTimeoutSeconds: optional(seconds(), {
       help: 'how long a step may take before the engine counts as hung, and the process ends; 0 is no limit',
-      defaultText: '300 with --device cuda, else 1800',
+      defaultText: '300 with --device cuda, else 7200',
       env: 'SVC_EXECUTE_MODEL_TIMEOUT_SECONDS',
     }),
     tensorParallelSize: option(oneOf(TENSOR_PARALLEL_SIZES), 1, {

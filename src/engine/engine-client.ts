@@ -23,8 +23,8 @@ const START_DEADLINE_MS = 600_000;
 /** The engine closes between two steps; a step that takes longer hangs. */
 const CLOSE_DEADLINE_MS = 30_000;
 const TERMINATE_DEADLINE_MS = 5000;
-/** The longest steps there are: of 2048 tokens of large models. Processors compute a hundredth of what GPUs do. */
-const STEP_DEADLINE_SECONDS = { gpu: 300, processor: 1800 };
+/** Longer than steps of thousands of tokens of the largest models. Processors compute a hundredth of what GPUs do. */
+const STEP_DEADLINE_SECONDS = { gpu: 300, processor: 7200 };
 /** So often the engine is looked at in the time that a step may take. */
 const LOOKS_A_STEP = 20;
 /** Milliseconds of each turn of the event loop in which requests are handed their tokens. */
