@@ -22,6 +22,7 @@ import { type EngineThread, spawnEngineThread } from './spawn-engine.ts';
 const START_DEADLINE_MS = 600_000;
 /** The engine closes between two steps; a step that takes longer hangs. */
 const CLOSE_DEADLINE_MS = 30_000;
+/** A thread that is not stuck in native code ends sooner. */
 const TERMINATE_DEADLINE_MS = 5000;
 /** Longer than steps of thousands of tokens of the largest models. Processors compute a hundredth of what GPUs do. */
 const STEP_DEADLINE_SECONDS = { gpu: 300, processor: 7200 };

@@ -8,7 +8,7 @@ export class Pulse {
   readonly #word: Int32Array;
   #beats = 0;
 
-  /** @param memory of the one that beats; left out for that one */
+  /** @param memory of the one in the other thread; left out for the first of the two */
   constructor(memory = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)) {
     this.memory = memory;
     this.#word = new Int32Array(memory);
