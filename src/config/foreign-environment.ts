@@ -26,7 +26,7 @@ export const FOREIGN_VARIABLES: ReadonlyMap<string, string> = new Map([
   ['SVC_DO_NOT_TRACK', 'nothing is reported to anybody'],
   ['SVC_ENABLE_RESPONSES_API_STORE', 'responses are kept unless a request says store: false'],
   ['SVC_ENABLE_V1_MULTIPROCESSING', ONE_ENGINE],
-  ['SVC_ENGINE_ITERATION_TIMEOUT_S', 'use --execute-model-timeout-seconds'],
+  ['SVC_ENGINE_ITERATION_TIMEOUT_S', 'use --execute-model-timeout'],
   ['SVC_ENGINE_READY_TIMEOUT_S', 'a model may take any time to load'],
   ['SVC_HTTP_TIMEOUT_KEEP_ALIVE', 'the time for which idle connections are kept is fixed'],
   ['SVC_KEEP_ALIVE_ON_ENGINE_DEATH', 'the process ends with its engine, so that it can be started again'],

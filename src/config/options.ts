@@ -325,7 +325,7 @@ export const SERVE_OPTIONS = new OptionTable({
     enforceEager: option(flag(), false, {
       help: 'with --device cuda: launch the ops of each step one by one, and make no CUDA graphs of steps that come again',
     }),
-    executeModelTimeoutSeconds: optional(seconds(), {
+    executeModelTimeout: optional(seconds(), {
       help: 'how long a step may take before the engine counts as hung, and the process ends; 0 is no limit',
       defaultText: '300 with --device cuda, else 7200',
       env: 'SVC_EXECUTE_MODEL_TIMEOUT_SECONDS',

@@ -275,7 +275,7 @@ export class EngineClient {
       looks = current === null || current !== last ? 0 : looks + 1;
       last = current;
       if (looks < LOOKS_A_STEP) return;
-      const why = `a step has taken longer than ${seconds} seconds (--execute-model-timeout-seconds)`;
+      const why = `a step has taken longer than ${seconds} seconds (--execute-model-timeout)`;
       this.end(new EngineHangsError(`${this.#name} hangs: ${why}`));
     };
     const timer = setInterval(look, (seconds * 1000) / LOOKS_A_STEP).unref();

@@ -34,7 +34,7 @@ describe('an instance whose GPU hangs', needsCudaEmulators, () => {
       producers: 2,
       consumers: 2,
       kvTransfer: { kv_buffer_size: 4e6 },
-      serveArgs: [...cuda, '--execute-model-timeout-seconds', '4'],
+      serveArgs: [...cuda, '--execute-model-timeout', '4'],
       env: { SVC_EMULATED_HANG: join(folder, 'hang') },
     });
     expected = await answersOf(cluster.url, REQUESTS, 2);
