@@ -150,8 +150,8 @@ export interface EngineConfig {
   readonly attention: AttentionChoice;
   /** Whether a GPU gets the ops of each step one by one, never as a CUDA graph. */
   readonly enforceEager: boolean;
-  /** A step that takes longer hangs; 0 is no limit, null what the device needs at most. */
-  readonly executeModelTimeoutSeconds: number | null;
+  /** Seconds after which a step hangs; 0 is no limit, null what the device needs at most. */
+  readonly executeModelTimeout: number | null;
   /** Seed of requests without one. */
   readonly seed: number;
   readonly skipTokenizerInit: boolean;

@@ -125,7 +125,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     cpuIsa: values.cpuIsa,
     attention: chooseAttention(values),
     enforceEager: values.enforceEager,
-    executeModelTimeoutSeconds: values.executeModelTimeout,
+    executeModelTimeout: values.executeModelTimeout,
     seed: values.seed,
     skipTokenizerInit: values.skipTokenizerInit,
     chatTemplate: chatTemplate(values),

@@ -263,7 +263,7 @@ export class EngineClient {
   }
 
   /** Ends an engine that does not come to the end of a step. */
-  #watchSteps({ executeModelTimeoutSeconds: limit }: EngineConfig): void {
+  #watchSteps({ executeModelTimeout: limit }: EngineConfig): void {
     const { gpu, processor } = STEP_DEADLINE_SECONDS;
     const seconds = limit ?? (this.info.backend === 'cuda' ? gpu : processor);
     if (seconds === 0) return;
