@@ -79,6 +79,8 @@ async function compileInto(folder, generations, definitions) {
   writeFileSync(all, kernels.map((name) => `#include "${join(sources, name)}"\n`).join(''));
   const targets = [...generations.map((name) => [name.replace('sm', 'compute'), name]), [PTX, PTX]];
   const codes = targets.flatMap(([arch, code]) => ['-gencode', `arch=${arch},code=${code}`]);
+  // Packages and archives compress the whole file, and what is compressed already as if it were noise.
+  const plain = '--no-compress';
   const kept = ['--keep', '--keep-dir', folder];
   const output = join(folder, 'kernels.fatbin');
   const spilled = spills(
@@ -87,6 +89,7 @@ async function compileInto(folder, generations, definitions) {
       '-Xptxas',
       '-v',
       ...codes,
+      plain,
       ...kept,
       '--threads',
       '0',
