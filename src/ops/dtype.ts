@@ -41,7 +41,7 @@ export type CodeKind = 'int4' | 'fp4' | 'int8' | 'fp8';
  */
 export interface CodeFormat {
   readonly kind: CodeKind;
-  /** So many numbers along k have a scale, and a zero, in common: a multiple of 32. Null is all of k. */
+  /** So many numbers along k have a scale, and a zero, in common: a multiple of 32, or 16 of `fp4`. Null is all of k. */
   readonly groupSize: number | null;
   /** Whether groups have zeros, in units of the codes' meanings. Only whole numbers may. */
   readonly hasZeros: boolean;
@@ -83,11 +83,12 @@ export function inputDTypeOf(format: WeightFormat): ComputeDType {
   return format === 'f32' ? 'f32' : 'bf16';
 }
 
-/** One name for each format: `bf16`, `int8`, `int4-g128-zp`, `w8a16-g128`, `fp8`, `mxfp4`, `q4_k`. */
+/** One name for each format: `bf16`, `int8`, `int4-g128-zp`, `w8a16-g128`, `fp8`, `mxfp4`, `nvfp4`, `q4_k`. */
 export function formatName(format: WeightFormat): string {
   if (typeof format === 'string') return format;
   const { kind, groupSize, hasZeros } = format;
   if (kind === 'fp4' && groupSize === 32) return 'mxfp4';
+  if (kind === 'fp4' && groupSize === 16) return 'nvfp4';
   // `int8` is taken by the format whose products quantise their input.
   const name = kind === 'int8' ? 'w8a16' : kind;
   return `${name}${groupSize === null ? '' : `-g${groupSize}`}${hasZeros ? '-zp' : ''}`;

@@ -3,11 +3,12 @@
 
 import { ModelLoadError } from '../errors.ts';
 import { bitsOf, type CodeKind, groupsOf } from './dtype.ts';
+import { unpackE4m3 } from './float-formats.ts';
 import { readBytes, readTensor } from './read-tensor.ts';
-import type { CodesWeightSource, LinearPart, TensorSource } from './weights.ts';
+import type { CodesWeightSource, LinearPart, StoredScales, TensorSource } from './weights.ts';
 
 export interface StoredCodes {
-  /** [n, groups] above 0; the largest code times its scale is a number of bf16. */
+  /** [n, groups] 0 or more; the largest code times its scale is a number of bf16. */
   readonly scales: Float32Array;
   /** [n, groups] in units of the codes' meanings; null where there are none. */
   readonly zeros: Float32Array | null;
@@ -51,7 +52,9 @@ export function readCodesOfParts(parts: readonly LinearPart[]): (StoredCodes | n
 
 function readScales({ scales, format, shape }: CodesWeightSource, n: number, groups: number): Float32Array {
   const { tensor, isTransposed, outputs, before = 0 } = scales;
-  const stored = tensor.dtype === 'u8' ? readPowers(tensor) : readTensor(tensor, 'f32');
+  const stored = readNumbers(scales);
+  // Those of the smallest numbers are 0 in 8 bits.
+  const mayBeZero = tensor.dtype === 'f8';
   const most = BF16_MOST / MOST[format.kind];
   const rows = Math.ceil((before + n) / outputs);
   const values = new Float32Array(n * groups);
@@ -59,7 +62,7 @@ function readScales({ scales, format, shape }: CodesWeightSource, n: number, gro
     const storedRow = Math.floor((before + row) / outputs);
     for (let group = 0; group < groups; group += 1) {
       const scale = stored[isTransposed ? group * rows + storedRow : storedRow * groups + group]!;
-      if (scale > 0 && scale <= most) values[row * groups + group] = scale;
+      if ((scale > 0 || (mayBeZero && scale === 0)) && scale <= most) values[row * groups + group] = scale;
       else throw wrongScale(tensor, scale, storedRow, group, shape);
     }
   }
@@ -78,6 +81,28 @@ function wrongScale(
     `tensor ${name} of ${path} must be ${why}, row ${row}, group ${group} of the weight [${shape.join(', ')}] is ${scale}; ` +
       'fetch the file again',
   );
+}
+
+function readNumbers({ tensor, ofAll }: StoredScales): Float32Array {
+  const numbers = readEach(tensor);
+  if (ofAll === undefined) return numbers;
+  const { name, path } = ofAll.tensor;
+  const factor = readTensor(ofAll.tensor, 'f32')[0]!;
+  if (factor <= 0) {
+    throw new ModelLoadError(
+      `tensor ${name} of ${path} must be above 0, it is ${factor}; fetch the file again`,
+    );
+  }
+  return numbers.map((number) => (ofAll.divides ? number / factor : number * factor));
+}
+
+function readEach(tensor: TensorSource): Float32Array {
+  if (tensor.dtype === 'u8') return readPowers(tensor);
+  if (tensor.dtype !== 'f8') return readTensor(tensor, 'f32');
+  const codes = readBytes(tensor);
+  const numbers = new Float32Array(codes.length);
+  unpackE4m3(codes, numbers);
+  return numbers;
 }
 
 /** Powers of 2 by their exponents (e8m0); 255 is NaN there. */

@@ -94,14 +94,21 @@ export interface BlocksWeightSource {
   readonly tensor: TensorSource;
 }
 
-/** One scale for each group of `outputs` outputs, of which the first group may be cut; above 0. */
+/** One scale for each group of `outputs` outputs, of which the first group may be cut; above 0, or 0 where scales are `f8`. */
 export interface StoredScales {
-  /** [ceil((before + n) / outputs), groups], or [groups, n]. A number of `u8` stands for that power of 2, less 127. */
+  /** [ceil((before + n) / outputs), groups], or [groups, n]. A number of `u8` stands for that power of 2, less 127; `f8` are e4m3. */
   readonly tensor: TensorSource;
   readonly isTransposed: boolean;
   readonly outputs: number;
   /** How many outputs of the first group come before those of the weight; left out, none. */
   readonly before?: number;
+  readonly ofAll?: ScaleOfAll;
+}
+
+/** A number above 0 that all scales of a weight are multiplied by, or divided. */
+export interface ScaleOfAll {
+  readonly tensor: TensorSource;
+  readonly divides: boolean;
 }
 
 interface StoredZeros {

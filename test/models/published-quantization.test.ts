@@ -8,6 +8,8 @@ import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
+import { readSafetensors } from '../../src/models/source/safetensors.ts';
+import type { StorageDType } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import type { Damage, StoredTensor } from '../fixtures/compressed-model.ts';
@@ -17,7 +19,9 @@ import {
   floatQuantized,
   gptqScheme,
   MODELOPT_FP8,
+  MODELOPT_NVFP4,
   MXFP4,
+  NVFP4,
   packQuantized,
   publishedFp8,
   publishQuantized,
@@ -55,6 +59,28 @@ function publish(
   if (isFused) fuseProjections(quantized);
   publishQuantized(quantized, plain, scheme, options);
   return { quantized, plain };
+}
+
+const STORED: Readonly<Record<string, StorageDType>> = { F32: 'f32', F16: 'f16', U8: 'u8', F8_E4M3: 'f8' };
+
+/** Puts the tensors of a name like `names` of one folder into the place of those of another. */
+function takeTensors(from: string, into: string, names: RegExp): void {
+  const tensorsOf = (folder: string): StoredTensor[] => {
+    const path = join(folder, 'model.safetensors');
+    const file = readFileSync(path);
+    return [...readSafetensors(path)].map(([name, { shape, dtype, byteOffset, byteLength }]) => ({
+      name,
+      shape,
+      dtype: STORED[dtype]!,
+      bytes: new Uint8Array(file.subarray(byteOffset, byteOffset + byteLength)),
+    }));
+  };
+  const tensors = [
+    ...tensorsOf(into).filter(({ name }) => !names.test(name)),
+    ...tensorsOf(from).filter(({ name }) => names.test(name)),
+  ];
+  const bytesOf = new Map(tensors.map(({ name, bytes }) => [name, bytes]));
+  writeSafetensors(join(into, 'model.safetensors'), tensors, 'f32', ({ name }) => [bytesOf.get(name)!]);
 }
 
 /** A random GPT-2, whose matrices are [inputs, outputs]. */
@@ -129,6 +155,7 @@ const SCHEMES: readonly [string, Scheme, string][] = [
   ['compressed-tensors FP8, a scale a channel', floatQuantized('channel'), 'fp8'],
   ['compressed-tensors FP8, a scale a block', floatQuantized('block'), 'fp8-g128'],
   ['compressed-tensors MXFP4', MXFP4, 'mxfp4'],
+  ['compressed-tensors NVFP4', NVFP4, 'nvfp4'],
   ['GPTQ in 4 bits', gptqScheme({}), 'int4-g32-zp'],
   ['GPTQ in 8 bits, groups of 128', gptqScheme({ bits: 8, groupSize: 128 }), 'w8a16-g128-zp'],
   ['GPTQ, one group', gptqScheme({ groupSize: null }), 'int4-zp'],
@@ -137,6 +164,7 @@ const SCHEMES: readonly [string, Scheme, string][] = [
   ['FP8 in blocks', publishedFp8(true), 'fp8-g128'],
   ['FP8, a scale a tensor', publishedFp8(false), 'fp8'],
   ['FP8 of ModelOpt', MODELOPT_FP8, 'fp8'],
+  ['NVFP4 of ModelOpt', MODELOPT_NVFP4, 'nvfp4'],
   ['FP8, a scale a tensor in its newer name', publishedFp8(false, 'weight_scale_inv'), 'fp8'],
 ];
 
@@ -296,6 +324,18 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
       /self_attn\.q_proj\.weight_scale of .* must be above 0, row 0, group 0 .* is NaN/,
     ],
     [
+      'with a negative scale in 8 bits',
+      MODELOPT_NVFP4,
+      changed('self_attn.q_proj.weight_scale', withBytes(9, 0xb8)),
+      /self_attn\.q_proj\.weight_scale of .* must be above 0, row 1, group 1 .* is -0\.003/,
+    ],
+    [
+      'with a scale of all scales that is zero',
+      NVFP4,
+      changed('self_attn.q_proj.weight_global_scale', withBytes(0, 0, 0, 0, 0)),
+      /self_attn\.q_proj\.weight_global_scale of .* must be above 0, it is 0; fetch/,
+    ],
+    [
       'with scales that leave the range of bfloat16',
       MXFP4,
       changed('self_attn.q_proj.weight_scale', withBytes(4, 253)),
@@ -427,9 +467,9 @@ describe('quantization_config', () => {
       /fp8 is served as .* only: .*weight_block_size/,
     ],
     [
-      'numbers of 4 bits of ModelOpt',
-      MODELOPT_FP8,
-      { quant_method: 'modelopt', quant_algo: 'NVFP4' },
+      'inputs that ModelOpt has scaled',
+      MODELOPT_NVFP4,
+      { quant_method: 'modelopt', quant_algo: 'NVFP4_AWQ' },
       /modelopt is served as quant_algo FP8, .* only: .*quant_algo/,
     ],
     [
@@ -444,6 +484,15 @@ describe('quantization_config', () => {
     await expect(load(quantized, ops)).rejects.toThrow(message);
   });
 
+  it('may be a mixture of FP8 and NVFP4, which only the tensors tell apart', async () => {
+    const mixture = { ...MODELOPT_NVFP4.config, quant_algo: 'MIXED_PRECISION' };
+    const [fp4, fp8] = [publish(MODELOPT_NVFP4, { config: mixture }), publish(MODELOPT_FP8)];
+    for (const kind of ['quantized', 'plain'] as const) takeTensors(fp8[kind], fp4[kind], /\.mlp\./);
+    const [actual, expected] = [await load(fp4.quantized, ops), await load(fp4.plain, ops)];
+    expect(actual.weightFormat).toBe('fp8+nvfp4');
+    expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
+  });
+
   it('may say how only in the file of ModelOpt', async () => {
     const { quantized, plain } = publish(MODELOPT_FP8);
     const path = join(quantized, 'config.json');
@@ -455,7 +504,7 @@ describe('quantization_config', () => {
     const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
     expect(actual.weightFormat).toBe('fp8');
     expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
-    say({ quant_algo: 'NVFP4' });
+    say({ quant_algo: 'NVFP4_AWQ' });
     await expect(load(quantized, ops)).rejects.toThrow(/modelopt is served as quant_algo FP8/);
     // What config.json says counts.
     writeFileSync(path, JSON.stringify({ ...config, quantization_config: MODELOPT_FP8.config }));

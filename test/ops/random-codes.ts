@@ -15,6 +15,7 @@ export const CODE_FORMATS: readonly CodeFormat[] = [
   { kind: 'int8', groupSize: null, hasZeros: false },
   { kind: 'int8', groupSize: 64, hasZeros: true },
   { kind: 'fp4', groupSize: 32, hasZeros: false },
+  { kind: 'fp4', groupSize: 16, hasZeros: false },
   { kind: 'fp8', groupSize: null, hasZeros: false },
   { kind: 'fp8', groupSize: 128, hasZeros: false },
 ];

@@ -169,8 +169,9 @@ CodeKind codeKindFrom(const std::string& text) {
 CodeFormat codeFormatFrom(const Napi::Object& object) {
   const CodeFormat codes{codeKindFrom(object.Get("kind").ToString()), object.Get("groupSize").ToNumber().Int32Value(),
                          object.Get("hasZeros").ToBoolean() ? CodeOffset::Zero : CodeOffset::None, false};
-  if (codes.groupSize < kBf16Depth || codes.groupSize % kBf16Depth != 0) {
-    throw ArgumentError("load", "a groupSize that is a multiple of 32", std::to_string(codes.groupSize));
+  const bool isHalf = codes.kind == CodeKind::Fp4 && codes.groupSize == kBf16Depth / 2;
+  if (!isHalf && (codes.groupSize < kBf16Depth || codes.groupSize % kBf16Depth != 0)) {
+    throw ArgumentError("load", "a groupSize that is a multiple of 32, or 16 for fp4", std::to_string(codes.groupSize));
   }
   const bool isFloat = codes.kind == CodeKind::Fp4 || codes.kind == CodeKind::Fp8;
   if (isFloat && codes.offset == CodeOffset::Zero) throw ArgumentError("load", "no zeros for codes of floats", "zeros");

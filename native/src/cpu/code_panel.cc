@@ -50,7 +50,7 @@ CodePanel::CodePanel(const CodeFormat& format, int k)
       headers_(piecesOf(k, headedSize(format))),
       groups_(piecesOf(k, format.groupSize)),
       codes_(static_cast<size_t>(kLanes) * paddedK_),
-      scales_(static_cast<size_t>(headers_) * kLanes),
+      scales_(static_cast<size_t>(headers_) * headerFloats(format) * kLanes),
       offsets_(scales_.size()),
       scaleBytes_(static_cast<size_t>(groups_) * kLanes),
       offsetBytes_(scaleBytes_.size()),

@@ -34,11 +34,11 @@ class CodePanel {
   /// One code a byte; those past k mean zero.
   const uint8_t* codes(int lane) const { return &codes_[static_cast<size_t>(lane) * paddedK_]; }
   int paddedK() const { return paddedK_; }
-  /// Of each header, the scales of 16 lanes.
   int headers() const { return headers_; }
-  const float* scales(int header) const { return &scales_[static_cast<size_t>(header) * kLanes]; }
+  /// Of each piece of floatSize numbers, the scales of 16 lanes; those of a header are one behind the other.
+  const float* scales(int piece) const { return &scales_[static_cast<size_t>(piece) * kLanes]; }
   /// Zeros or minimums.
-  const float* offsets(int header) const { return &offsets_[static_cast<size_t>(header) * kLanes]; }
+  const float* offsets(int piece) const { return &offsets_[static_cast<size_t>(piece) * kLanes]; }
   /// Of each group, where scales are bytes.
   int groups() const { return groups_; }
   const int8_t* scaleBytes(int group) const { return &scaleBytes_[static_cast<size_t>(group) * kLanes]; }
@@ -61,7 +61,7 @@ class CodePanel {
   int headers_;
   int groups_;
   std::vector<uint8_t> codes_;      // [16, paddedK]
-  std::vector<float> scales_;       // [headers, 16]
+  std::vector<float> scales_;       // [pieces, 16]
   std::vector<float> offsets_;      // likewise: zeros or minimums
   std::vector<int8_t> scaleBytes_;  // [groups, 16]
   std::vector<int8_t> offsetBytes_;

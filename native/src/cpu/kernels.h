@@ -24,7 +24,7 @@ constexpr int stepsOf(WeightFormat format, int k) {
   return static_cast<int>(roundUp(k, kInt8Depth) / 4);
 }
 
-/// Steps of bf16 that codes are expanded to at once: those of a matrix tile. A group of codes has a multiple of it.
+/// Steps of bf16 that codes are expanded to at once: those of a matrix tile. A group of codes has half of it, or a multiple.
 constexpr int kCodeSteps = kBf16Depth / 2;
 
 /// Bytes of the codes of one step: 32 codes.
@@ -42,18 +42,24 @@ alignas(64) inline constexpr float kMeanings[][16] = {
 };
 constexpr int meaningsOf(CodeKind kind) { return static_cast<int>(kind) - static_cast<int>(CodeKind::Int4); }
 
-/// Numbers along k whose codes follow one header: a super-block where scales are bytes, else a group.
-constexpr int headedSize(const CodeFormat& codes) { return codes.hasByteScales ? kSuperBlock : codes.groupSize; }
+/// Numbers along k that a float is for: a super-block where scales are bytes, else a group.
+constexpr int floatSize(const CodeFormat& codes) { return codes.hasByteScales ? kSuperBlock : codes.groupSize; }
 
-/// What a header has of each: scales, and zeros or minimums where there are any.
+/// Numbers along k whose codes follow one header: those of a float, or all that are expanded at once.
+constexpr int headedSize(const CodeFormat& codes) { return floatSize(codes) < kBf16Depth ? kBf16Depth : floatSize(codes); }
+
+/// What a header has: scales, and zeros or minimums where there are any.
 constexpr int headerRows(const CodeFormat& codes) { return codes.offset == CodeOffset::None ? 1 : 2; }
+
+/// The floats that a header has of each, 16 times.
+constexpr int headerFloats(const CodeFormat& codes) { return headedSize(codes) / floatSize(codes); }
 
 /// The bytes that a header has of each behind its floats, 16 a group.
 constexpr int scaleBytes(const CodeFormat& codes) {
   return codes.hasByteScales ? kSuperBlock / codes.groupSize * kLanes : 0;
 }
 
-constexpr int codeHeaderBytes(const CodeFormat& codes) { return headerRows(codes) * (kStepBytes + scaleBytes(codes)); }
+constexpr int codeHeaderBytes(const CodeFormat& codes) { return headerRows(codes) * (headerFloats(codes) * kStepBytes + scaleBytes(codes)); }
 
 /// Bytes of a panel of `steps` steps.
 constexpr size_t codePanelBytes(const CodeFormat& codes, int steps) {

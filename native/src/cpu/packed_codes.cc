@@ -22,14 +22,19 @@ float roundToBf16(float value) {
 
 /// Returns where the codes begin.
 char* writeHeader(const CodeFormat& format, const CodePanel& rows, int header, char* out) {
-  const size_t bytes = scaleBytes(format), count = headerRows(format);
-  std::memcpy(out, rows.scales(header), kStepBytes);
-  if (count == 2) std::memcpy(out + kStepBytes, rows.offsets(header), kStepBytes);
-  if (bytes == 0) return out + codeHeaderBytes(format);
-  const int group = header * (kSuperBlock / format.groupSize);
-  std::memcpy(out + count * kStepBytes, rows.scaleBytes(group), bytes);
-  if (count == 2) std::memcpy(out + count * kStepBytes + bytes, rows.offsetBytes(group), bytes);
-  return out + codeHeaderBytes(format);
+  const bool hasOffsets = format.offset != CodeOffset::None;
+  const auto put = [&](const void* from, size_t bytes) {
+    std::memcpy(out, from, bytes);
+    out += bytes;
+  };
+  const int piece = header * headerFloats(format), group = header * (headedSize(format) / format.groupSize);
+  const size_t floats = static_cast<size_t>(headerFloats(format)) * kStepBytes, bytes = scaleBytes(format);
+  put(rows.scales(piece), floats);
+  if (hasOffsets) put(rows.offsets(piece), floats);
+  if (bytes == 0) return out;
+  put(rows.scaleBytes(group), bytes);
+  if (hasOffsets) put(rows.offsetBytes(group), bytes);
+  return out;
 }
 
 void interleaveNibbles(const CodePanel& rows, int first, char* out) {
@@ -65,7 +70,9 @@ void interleave(const CodeFormat& format, const CodePanel& rows, char* panel) {
 class HeaderOfLane {
  public:
   HeaderOfLane(const CodeFormat& format, const char* header, int lane)
-      : format_(format), floats_(reinterpret_cast<const float*>(header) + lane), bytes_(header + headerRows(format) * kStepBytes + lane) {}
+      : format_(format),
+        floats_(reinterpret_cast<const float*>(header) + lane),
+        bytes_(header + headerRows(format) * headerFloats(format) * kStepBytes + lane) {}
 
   /// What a code of the group encodes.
   float number(int group, float meaning) const {
@@ -80,8 +87,8 @@ class HeaderOfLane {
  private:
   /// Of row 0 the scale, of row 1 the zero or minimum.
   float valueOf(int row, int group) const {
-    const float value = floats_[row * kLanes];
-    return format_.hasByteScales ? static_cast<float>(static_cast<int8_t>(bytes_[row * scaleBytes(format_) + group * kLanes])) * value : value;
+    if (!format_.hasByteScales) return floats_[(row * headerFloats(format_) + group) * kLanes];
+    return static_cast<float>(static_cast<int8_t>(bytes_[row * scaleBytes(format_) + group * kLanes])) * floats_[row * kLanes];
   }
 
   const CodeFormat& format_;

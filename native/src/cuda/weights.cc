@@ -82,7 +82,7 @@ class RowReader {
 
 /// What the kernels read of a weight of `format`, but for its address, and the bytes of a panel.
 CodedWeight codedWeight(const CodeFormat& format, int k) {
-  const int headers = cpu::piecesOf(k, cpu::headedSize(format)), fours = cpu::piecesOf(cpu::piecesOf(k, format.groupSize), 4);
+  const int floats = cpu::piecesOf(k, cpu::floatSize(format)), fours = cpu::piecesOf(cpu::piecesOf(k, format.groupSize), 4);
   const bool hasOffsets = format.offset != CodeOffset::None;
   CodedWeight coded{};
   coded.meaning = static_cast<Meaning>(format.kind);
@@ -94,8 +94,8 @@ CodedWeight codedWeight(const CodeFormat& format, int k) {
     bytes += words * kPanelRows * 4;
     return begin;
   };
-  coded.scales = take(headers);
-  if (hasOffsets) coded.offsets = take(headers);
+  coded.scales = take(floats);
+  if (hasOffsets) coded.offsets = take(floats);
   if (format.hasByteScales) coded.scaleBytes = take(fours);
   if (format.hasByteScales && hasOffsets) coded.offsetBytes = take(fours);
   coded.panelBytes = bytes;
@@ -106,7 +106,11 @@ CodedWeight codedWeight(const CodeFormat& format, int k) {
 class PanelWriter {
  public:
   PanelWriter(const CodeFormat& format, const CodedWeight& coded, int k, char* panel)
-      : format_(format), coded_(coded), pieces_(cpu::piecesOf(k, kPieceNumbers)), panel_(panel) {}
+      : format_(format),
+        coded_(coded),
+        pieces_(cpu::piecesOf(k, kPieceNumbers)),
+        floats_(cpu::piecesOf(k, cpu::floatSize(format))),
+        panel_(panel) {}
 
   void write(const cpu::CodePanel& rows, int lane, int row) const {
     const int pieceBytes = kPieceNumbers * codeBits(format_.kind) / 8;
@@ -117,9 +121,9 @@ class PanelWriter {
         to[i] = static_cast<char>(codeBits(format_.kind) == 8 ? codes[i] : codes[2 * i] | codes[2 * i + 1] << 4);
       }
     }
-    for (int header = 0; header < rows.headers(); ++header) {
-      at<float>(coded_.scales, header, row) = rows.scales(header)[lane];
-      if (coded_.offsets != 0) at<float>(coded_.offsets, header, row) = rows.offsets(header)[lane];
+    for (int i = 0; i < floats_; ++i) {
+      at<float>(coded_.scales, i, row) = rows.scales(i)[lane];
+      if (coded_.offsets != 0) at<float>(coded_.offsets, i, row) = rows.offsets(i)[lane];
     }
     if (coded_.scaleBytes == 0) return;
     for (int group = 0; group < rows.groups(); ++group) {
@@ -138,6 +142,7 @@ class PanelWriter {
   const CodeFormat& format_;
   const CodedWeight& coded_;
   const int pieces_;
+  const int floats_;
   char* const panel_;
 };
 

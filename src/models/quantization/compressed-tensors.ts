@@ -8,6 +8,7 @@ import type { Checkpoint } from '../source/checkpoint.ts';
 import { blockScales, float8Weight } from './float8-weight.ts';
 import { groupSizeFor } from './group-size.ts';
 import type { FindWeight, QuantizationMethod, QuantizedProjection } from './method.ts';
+import { nvfp4Weight } from './nvfp4.ts';
 
 const weights = z.object({
   num_bits: z.int(),
@@ -60,19 +61,23 @@ const float8 = z.object({
   }),
   input_activations: anyInputs,
 });
+const float4 = weights.extend({ num_bits: z.literal(4), type: z.literal('float') });
 const mxfp4 = z.object({
   format: z.literal('mxfp4-pack-quantized'),
-  weights: weights.extend({
-    num_bits: z.literal(4),
-    type: z.literal('float'),
-    strategy: z.literal('group'),
-    group_size: z.literal(32),
-  }),
+  weights: float4.extend({ strategy: z.literal('group'), group_size: z.literal(32) }),
+  input_activations: anyInputs,
+});
+const nvfp4 = z.object({
+  format: z.literal('nvfp4-pack-quantized'),
+  weights: float4.extend({ strategy: z.enum(['group', 'tensor_group']), group_size: z.literal(16) }),
   input_activations: anyInputs,
 });
 
-const scheme = z.union([w8a8, w8a16, packed, float8, mxfp4]);
+const scheme = z.union([w8a8, w8a16, packed, float8, mxfp4, nvfp4]);
 type Scheme = z.output<typeof scheme>;
+
+const FORMATS =
+  'int-quantized, pack-quantized, float-quantized, mxfp4-pack-quantized or nvfp4-pack-quantized';
 
 /** Null where the format is not served. */
 function schemaOf({ format, input_activations: inputs }: Record<string, unknown>): z.ZodType<Scheme> | null {
@@ -85,6 +90,8 @@ function schemaOf({ format, input_activations: inputs }: Record<string, unknown>
       return float8;
     case 'mxfp4-pack-quantized':
       return mxfp4;
+    case 'nvfp4-pack-quantized':
+      return nvfp4;
     default:
       return null;
   }
@@ -105,7 +112,7 @@ export const compressedTensors: QuantizationMethod<Config> = {
       const format = own ?? config.format;
       const served = schemaOf({ ...fields, format });
       if (served === null) {
-        const message = `must be int-quantized, pack-quantized, float-quantized or mxfp4-pack-quantized, it is ${format}`;
+        const message = `must be ${FORMATS}, it is ${format}`;
         context.addIssue({ code: 'custom', path: ['format'], message });
       }
       for (const { path, message } of served?.safeParse({ ...fields, format }).error?.issues ?? []) {
@@ -113,7 +120,7 @@ export const compressedTensors: QuantizationMethod<Config> = {
       }
     }
   }),
-  served: 'W8A8 with one scale a channel and token, W8A16, W4A16, FP8 and MXFP4',
+  served: 'W8A8 with one scale a channel and token, W8A16, W4A16, FP8, MXFP4 and NVFP4',
   finder({ format, config_groups, ignore }, path) {
     const groups = Object.values(config_groups).map(({ targets, format: own, ...fields }) => ({
       targets: targets.filter((text) => text !== ALL),
@@ -176,10 +183,13 @@ function finderOf(fields: object): FindWeight {
   switch (found.format) {
     case 'pack-quantized':
     case 'mxfp4-pack-quantized':
-      return (checkpoint, projection) =>
-        checkpoint.has(`${projection.name}.weight_packed`)
-          ? packedWeight(checkpoint, projection, found)
-          : null;
+      return ifPacked((checkpoint, projection) => packedWeight(checkpoint, projection, found));
+    case 'nvfp4-pack-quantized':
+      return ifPacked((checkpoint, projection) => {
+        const tensor = checkpoint.findNumber(`${projection.name}.weight_global_scale`);
+        const ofAll = { tensor, divides: true };
+        return nvfp4Weight(checkpoint, projection, `${projection.name}.weight_packed`, ofAll);
+      });
     case 'float-quantized':
       return (checkpoint, projection) =>
         checkpoint.dtypeOf(`${projection.name}.weight`) === 'f8'
@@ -194,6 +204,11 @@ function finderOf(fields: object): FindWeight {
           : int8Weight(checkpoint, projection, found);
       };
   }
+}
+
+function ifPacked(find: FindWeight): FindWeight {
+  return (checkpoint, projection) =>
+    checkpoint.has(`${projection.name}.weight_packed`) ? find(checkpoint, projection) : null;
 }
 
 function w8a8Weight(checkpoint: Checkpoint, { name, n, k }: QuantizedProjection): LinearWeightSource {

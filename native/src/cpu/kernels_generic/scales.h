@@ -31,6 +31,7 @@ inline void withCodesOf(const CodeFormat& codes, const Use& use) {
       if (isHalved) return use(CodesOf<CodeKind::Uint4, kMinimum, 2>());
       return use(CodesOf<CodeKind::Uint4, kMinimum, 1>());
     case CodeKind::Fp4:
+      if (isHalved) return use(CodesOf<CodeKind::Fp4, kNone, 2>());
       return use(CodesOf<CodeKind::Fp4, kNone, 1>());
     case CodeKind::Iq4:
       return use(CodesOf<CodeKind::Iq4, kNone, 1>());
@@ -69,8 +70,8 @@ class GroupScales {
   }
 
   /// [16] of one of the groups of 32 numbers.
-  const float* scales(int group) const { return scaleBytes_ == 0 ? floats() : scales_[first_ + group]; }
-  const float* offsets(int group) const { return scaleBytes_ == 0 ? floats() + kLanes : offsets_[first_ + group]; }
+  const float* scales(int group) const { return scaleBytes_ == 0 ? floats() + group * kLanes : scales_[first_ + group]; }
+  const float* offsets(int group) const { return scaleBytes_ == 0 ? floats() + (Codes::kGroups + group) * kLanes : offsets_[first_ + group]; }
 
  private:
   static constexpr bool kHasOffset = Codes::kOffset != CodeOffset::None;
