@@ -114,10 +114,11 @@ struct StoreKvParams {
   int32_t rows;
 };
 
-/// Heads of q, which `rope` has as its x, of k and of v: norms of those of q and k with weights [headDim], their turns where `rope` has a
-/// table, then what `store` does. q is changed in place, k is not. Weights are null where there are no norms.
+/// Heads of q, which `rope` has as its x, of k and of v: norms of those of q and k with weights [headDim], their turns where there are
+/// tables, that of q in `rope`, then what `store` does. q is changed in place, k is not. Weights are null where there are no norms.
 struct PrepareHeadsParams {
   RopeParams rope;
+  const float* keyTable;
   StoreKvParams store;
   const float* queryWeight;
   const float* keyWeight;

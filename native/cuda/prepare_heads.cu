@@ -38,8 +38,8 @@ struct Angles {
   Head cosines, sines;
 
   __device__ __forceinline__ Angles() {}
-  __device__ __forceinline__ Angles(const RopeParams& p, int row) {
-    const float* const table = p.table + static_cast<int64_t>(p.positions[row]) * p.rotaryDim;
+  __device__ __forceinline__ Angles(const RopeParams& p, const float* ofPositions, int row) {
+    const float* const table = ofPositions + static_cast<int64_t>(p.positions[row]) * p.rotaryDim;
     Head::each(0, p.headDim, [&](int j, int column) {
       const Turn turn(p, column);
       if (!turn.isTurned) return;
@@ -89,10 +89,11 @@ __device__ __forceinline__ void prepareHead(const PrepareHeadsParams& p) {
   float* const query = rope.x + row * rope.xStride + int64_t{index} * kv.headDim;
   const float* const keyOrValue = (isValue ? store.v + row * store.vStride : store.k + row * store.kStride) + int64_t{kvHead} * kv.headDim;
   const float* const weight = isValue ? nullptr : isQuery ? p.queryWeight : p.keyWeight;
-  const bool isTurned = !isValue && rope.table != nullptr;
+  const float* const table = isValue ? nullptr : isQuery ? rope.table : p.keyTable;
+  const bool isTurned = table != nullptr;
   const int slot = store.slots[row];
   const Head<kWidth> weights(weight, 0, weight == nullptr ? 0 : kv.headDim);
-  const Angles<Head<kWidth>> angles = isTurned ? Angles<Head<kWidth>>(rope, row) : Angles<Head<kWidth>>();
+  const Angles<Head<kWidth>> angles = isTurned ? Angles<Head<kWidth>>(rope, table, row) : Angles<Head<kWidth>>();
   awaitBefore();
   Head<kWidth> head(isQuery ? query : keyOrValue, 0, kv.headDim);
   if (weight != nullptr) normalise(head, weights, p.eps, kv.headDim);

@@ -4,13 +4,13 @@
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import { roundToBf16 } from '../ops/float-formats.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
-import type { LinearWeight, Vector } from '../ops/weights.ts';
+import type { LinearWeight } from '../ops/weights.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
 import type { LoadContext } from './architecture.ts';
-import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
+import type { Layer, LayerContext, LoadLayer, RopeTables } from './layers/layer.ts';
 import type { LayerInputs } from './layers/layer-inputs.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
-import { ropeTables, shortContext } from './layers/rope.ts';
+import { grownTable, ropeTables, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { CacheSize, ForwardInputs, Model } from './model.ts';
 import { layerHeadsOf, type ModelConfig } from './model-config.ts';
@@ -98,14 +98,17 @@ function loadPoolingHead(
 export function makeRopeTables(
   { config, ops, maxModelLen: limit }: LoadContext,
   length: number,
-  tables = new Map<RopeConfig, Vector>(),
-): Map<RopeConfig, Vector> {
-  const { layerRopes } = config;
+  tables = new Map<RopeConfig, RopeTables>(),
+): Map<RopeConfig, RopeTables> {
+  const { layerRopes, queryGrowth } = config;
   const short = shortContext(layerRopes, limit);
   for (const [layer, rope] of layerRopes.entries()) {
     if (rope === null || tables.has(rope)) continue;
     const { rotaryDim } = layerHeadsOf(config, layer);
-    tables.set(rope, ops.makeVector(ropeTables(rope, rotaryDim, { length, limit }, short)));
+    const table = ropeTables(rope, rotaryDim, { length, limit }, short);
+    const grown = queryGrowth && grownTable(table, rotaryDim, queryGrowth);
+    const keys = ops.makeVector(table);
+    tables.set(rope, { keys, queries: grown ? ops.makeVector(grown) : keys });
   }
   return tables;
 }

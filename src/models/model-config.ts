@@ -46,6 +46,8 @@ export interface ModelConfig {
   readonly layerRopes: readonly (RopeConfig | null)[];
   /** Whether neighbours are rotated against each other (2i, 2i + 1), rather than the halves of a head (i, i + rotaryDim / 2). */
   readonly ropeIsInterleaved: boolean;
+  /** Of models whose queries count more at later positions; null where all count alike. */
+  readonly queryGrowth: QueryGrowth | null;
   /** [numLayers] factor on q·k. */
   readonly attentionScales: readonly number[];
   /** Bound of the logits of attention, see `ops.attention`; null is none. */
@@ -102,6 +104,13 @@ export interface LayerHeads extends KvHeads {
   readonly rotaryDim: number;
   /** Whether values are made of what keys are made of, by norms of their own. */
   readonly valuesAreKeys: boolean;
+}
+
+/** Queries at position p are multiplied by 1 + beta * log(1 + floor(p / original)). */
+export interface QueryGrowth {
+  readonly beta: number;
+  /** The context that the model was first trained on, in tokens: up to there the factor is 1. */
+  readonly original: number;
 }
 
 export interface BlockFactors {
@@ -266,6 +275,7 @@ export function readDecoderConfig(
     eosTokenIds: [fields.eos_token_id ?? []].flat(),
     checkpointDType: resolveDType(path, fields.dtype ?? fields.torch_dtype),
     quantization: readQuantization(path, fields.quantization_config),
+    queryGrowth: null,
     experts: null,
     latent: null,
     sharedKeys: null,

@@ -32,7 +32,7 @@ import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { llama } from './architectures/llama.ts';
 import { minimaxM2 } from './architectures/minimax-m2.ts';
 import { mistral } from './architectures/mistral.ts';
-import { mistral3 } from './architectures/mistral3.ts';
+import { ministral3, mistral3 } from './architectures/mistral3.ts';
 import { mixtral } from './architectures/mixtral.ts';
 import { modernBert } from './architectures/modernbert.ts';
 import { nemotron } from './architectures/nemotron.ts';
@@ -59,6 +59,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   llama,
   mistral,
   mistral3,
+  ministral3,
   mixtral,
   qwen2,
   qwen2Moe,

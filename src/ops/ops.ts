@@ -159,8 +159,10 @@ export interface HeadPreparation {
   readonly layer: number;
   /** As by `qkNorm`; left out, none. */
   readonly norms?: HeadNorms | undefined;
-  /** As by `rope`; left out, none. */
-  readonly rotation?: { readonly table: Vector; readonly heads: RopeHeads } | undefined;
+  /** As by `rope`, with a table for queries and one for keys, which may be the same; left out, none. */
+  readonly rotation?:
+    | { readonly queries: Vector; readonly keys: Vector; readonly heads: RopeHeads }
+    | undefined;
 }
 
 /** What the tokens of a step bring to a delta rule, all f32. */

@@ -24,7 +24,7 @@ import { hunyuanDense } from '../../src/models/architectures/hunyuan.ts';
 import { llama } from '../../src/models/architectures/llama.ts';
 import { minimaxM2 } from '../../src/models/architectures/minimax-m2.ts';
 import { mistral } from '../../src/models/architectures/mistral.ts';
-import { mistral3 } from '../../src/models/architectures/mistral3.ts';
+import { ministral3, mistral3 } from '../../src/models/architectures/mistral3.ts';
 import { mixtral } from '../../src/models/architectures/mixtral.ts';
 import { nemotronH } from '../../src/models/architectures/nemotron-h.ts';
 import { olmo3, olmoe } from '../../src/models/architectures/olmo.ts';
@@ -598,21 +598,28 @@ describe('readConfig', () => {
     expect(read({ text_config: tied, tie_word_embeddings: false }).tieWordEmbeddings).toBe(false);
   });
 
-  it('of Ministral 3 serves contexts whose queries all count alike', () => {
+  it.each([
+    ['within a whole', mistral3, (fields: object) => ({ text_config: fields })],
+    ['by itself', ministral3, (fields: object) => fields],
+  ] as const)('of Ministral 3 %s says how its queries grow', (_, architecture, publish) => {
     const rope_parameters = {
       rope_type: 'yarn',
       factor: 16,
       original_max_position_embeddings: 500,
       llama_4_scaling_beta: 0.1,
     };
-    const json = { text_config: { ...FIELDS, model_type: 'ministral3', rope_parameters } };
-    const file = { path: 'config.json', architecture: 'Mistral3ForConditionalGeneration', json };
-    expect(mistral3.readConfig(file)).toMatchObject({
-      maxPositionEmbeddings: 500,
-      longestContext: 500,
+    const read = (rope: object) => {
+      const json = publish({ ...FIELDS, model_type: 'ministral3', rope_parameters: rope });
+      return architecture.readConfig({ path: 'config.json', architecture: 'Any', json });
+    };
+    expect(read(rope_parameters)).toMatchObject({
+      maxPositionEmbeddings: 8000,
+      longestContext: 8000,
       headDim: 128,
       slidingWindow: null,
+      queryGrowth: { beta: 0.1, original: 500 },
     });
+    expect(read({ ...rope_parameters, llama_4_scaling_beta: 0 }).queryGrowth).toBe(null);
   });
 
   it.each([

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { ropeTable, ropeTables, shortContext } from '../../src/models/layers/rope.ts';
+import { grownTable, ropeTable, ropeTables, shortContext } from '../../src/models/layers/rope.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import type { RopeConfig } from '../../src/models/rope-config.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
@@ -89,6 +89,26 @@ describe('ropeTable', () => {
     expect(shortContext([null, dynamic], 33)).toBe(16);
     expect(shortContext([longrope], 32)).toBe(null);
     expect(shortContext([{ kind: 'linear', theta: 500, factor: 2 }, null], 1000)).toBe(null);
+  });
+
+  it('lets queries grow with each length of the first training that they are behind', () => {
+    const growth = { beta: 0.1, original: 8 };
+    const table = ropeTable({ kind: 'default', theta: 500 }, HEAD_DIM, 20);
+    const grown = grownTable(table, HEAD_DIM, growth)!;
+    const factors = [0, 7, 8, 15, 16, 19].map(
+      (position) => grown[position * HEAD_DIM]! / table[position * HEAD_DIM]!,
+    );
+    expectClose(factors, [
+      1,
+      1,
+      1 + 0.1 * Math.log(2),
+      1 + 0.1 * Math.log(2),
+      1 + 0.1 * Math.log(3),
+      1 + 0.1 * Math.log(3),
+    ]);
+    // Shorter contexts have the same numbers, and no table of their own.
+    expect(grown.subarray(0, 8 * HEAD_DIM)).toEqual(table.subarray(0, 8 * HEAD_DIM));
+    expect(grownTable(table.subarray(0, 8 * HEAD_DIM), HEAD_DIM, growth)).toBe(null);
   });
 
   it('gives a position the same numbers whatever the length of the table', () => {

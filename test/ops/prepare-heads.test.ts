@@ -53,7 +53,8 @@ function bitsOf(ops: Ops, one: Case, dtype: KvDType, prepare: Prepare): Float32A
     const vector = (length: number) => ops.makeVector(random.floats(length));
     const norms = hasNorms ? { query: vector(headDim), key: vector(headDim), eps: 1e-5 } : undefined;
     const turned = rope?.rotaryDim ?? headDim;
-    const rotation = rope === null ? undefined : { table: vector(16 * turned), heads: { headDim, ...rope } };
+    const [queries, keys] = [vector(16 * turned), vector(16 * turned)];
+    const rotation = rope === null ? undefined : { queries, keys, heads: { headDim, ...rope } };
     const step = beginStep(ops, cache, ROWS, { positions: POSITIONS, slotMapping: SLOTS });
     prepare(ops, [q!, k!, v!], step, { layer: 1, norms, rotation });
     return Float32Array.from([...ops.read(q!), ...seen(ops, cache, q!.cols)]);
@@ -91,7 +92,10 @@ const oneByOne: Prepare = (ops, [q, k, v], step, { layer, norms, rotation }) => 
     ops.qkNorm(q, norms.query, norms.eps);
     ops.qkNorm(k, norms.key, norms.eps);
   }
-  if (rotation) for (const x of [q, k]) ops.rope(x, step, rotation.table, rotation.heads);
+  if (rotation) {
+    ops.rope(q, step, rotation.queries, rotation.heads);
+    ops.rope(k, step, rotation.keys, rotation.heads);
+  }
   ops.storeKv(k, v, step, layer);
 };
 
@@ -131,7 +135,7 @@ describeEachIsa('prepareHeads', (isa) => {
     expect(() => prepare(x(), x(), { layer: 1 })).toThrow(/a layer from 0 to 0, got 1/);
     const norms = { query: vector(8), key: vector(4), eps: 1 };
     expect(() => prepare(x(), x(), { norms })).toThrow(/weights of heads of 8, got 4/);
-    const rotation = { table: vector(8), heads: { headDim: 4 } };
+    const rotation = { queries: vector(8), keys: vector(8), heads: { headDim: 4 } };
     expect(() => prepare(x(), x(), { rotation })).toThrow(/headDim 8, got 4/);
   });
 });

@@ -58,7 +58,9 @@ def shared_keys(writer: gguf.GGUFWriter, config: dict) -> None:
         writer.add_rope_scaling_factor(rope["factor"])
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         if "mscale_all_dim" in rope:
-            writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+            # What DeepSeek's factor is a multiple of.
+            unit = 1.0 if config["model_type"] == "ministral3" else 0.1
+            writer.add_rope_scaling_yarn_log_mul(unit * rope["mscale_all_dim"])
 
 
 def stack_experts(tensors: dict[str, np.ndarray], layer: int, count: int, mixture: str = "mlp", kinds: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")) -> None:
@@ -331,6 +333,11 @@ def granite_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.nda
 def arcee(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
     usual(writer, config)
     paired(tensors, {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]})
+
+
+def mistral3(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    arcee(writer, config, tensors)
+    writer.add_attn_temperature_scale(config["rope_parameters"]["llama_4_scaling_beta"])
 
 
 def hunyuan(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
@@ -694,6 +701,7 @@ MODELS = {
     # As the small releases, which have no experts; a converter calls a model without scans by another name.
     "granite-hybrid-dense": ("granite4", MODEL_ARCH.GRANITE_HYBRID, granite_hybrid),
     "arcee": ("arcee", MODEL_ARCH.ARCEE, arcee),
+    "mistral3": ("mistral3", MODEL_ARCH.MISTRAL3, mistral3),
     "falcon-h1": ("falcon-h1", MODEL_ARCH.FALCON_H1, falcon_h1),
     "hunyuan": ("hunyuan", MODEL_ARCH.HUNYUAN_DENSE, hunyuan),
     "nemotron": ("nemotron", MODEL_ARCH.NEMOTRON, nemotron),

@@ -689,7 +689,7 @@ MODELS = {
         publish=lambda c: {key: value for key, value in c.items() if key != "time_step_limit"} | {"layer_types": ["attention", "attention"]},
     ),
     "mistral3": Recipe(
-        t.Ministral3Config(**COMMON, head_dim=8, rope_parameters=YARN | {"original_max_position_embeddings": 64, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}),
+        t.Ministral3Config(**COMMON, head_dim=8, rope_parameters=YARN | {"original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5}),
         publish=whole("Mistral3ForConditionalGeneration", "mistral3"),
         rename=lambda name: f"language_model.{name}",
     ),

@@ -165,8 +165,9 @@ struct HeadPreparation {
   const Vector* queryNorm;
   const Vector* keyNorm;
   float eps;
-  /// Of their rotation; null is none.
-  const Vector* table;
+  /// Of their rotation; both null are none.
+  const Vector* queryTable;
+  const Vector* keyTable;
   RopeHeads rope;
 };
 
@@ -296,9 +297,9 @@ class Backend {
       qkNorm(*how.queryNorm, how.eps, q, cols);
       qkNorm(*how.keyNorm, how.eps, k, keyCols);
     }
-    if (how.table != nullptr) {
-      rope(step, *how.table, how.rope, q, cols);
-      rope(step, *how.table, how.rope, k, keyCols);
+    if (how.queryTable != nullptr) {
+      rope(step, *how.queryTable, how.rope, q, cols);
+      rope(step, *how.keyTable, how.rope, k, keyCols);
     }
     return storeKv(step, how.layer, k, v);
   }

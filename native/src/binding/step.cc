@@ -211,7 +211,8 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   return recorded(info, a, stored(layer, backend().storeKv(step, layer, k, v)));
 }
 
-/// prepareHeads(step, layer, queryNorm or -1, keyNorm or -1, eps, table or -1, headDim, first, rotaryDim, isInterleaved, q[4], k[4], v[4])
+/// prepareHeads(step, layer, queryNorm or -1, keyNorm or -1, eps, queryTable or -1, keyTable or -1, headDim, first, rotaryDim, isInterleaved,
+/// q[4], k[4], v[4])
 Napi::Value BackendObject::prepareHeads(const Info& info) {
   Args a = args("prepareHeads", info);
   const Backend::Step& step = stepAt(a);
@@ -221,7 +222,8 @@ Napi::Value BackendObject::prepareHeads(const Info& info) {
   how.queryNorm = vectorOrNullAt(a);
   how.keyNorm = vectorOrNullAt(a);
   how.eps = static_cast<float>(a.real());
-  how.table = vectorOrNullAt(a);
+  how.queryTable = vectorOrNullAt(a);
+  how.keyTable = vectorOrNullAt(a);
   how.rope = ropeHeadsAt(a);
   const KvHeads heads = shape.headsOf(how.layer);
   const int64_t cols = a.peekCols(), width = heads.width();
@@ -232,9 +234,12 @@ Napi::Value BackendObject::prepareHeads(const Info& info) {
   for (const Vector* norm : {how.queryNorm, how.keyNorm}) {
     if (norm != nullptr) a.expectEqual("weights of heads of", heads.dim, norm->length);
   }
+  if ((how.queryTable == nullptr) != (how.keyTable == nullptr)) a.fail("tables of queries and keys", "one of the two");
   a.expectEqual("headDim", heads.dim, how.rope.headDim);
   if (cols % heads.dim != 0) a.fail("whole heads of " + std::to_string(heads.dim), std::to_string(cols));
-  if (how.table != nullptr) checkRope(a, how.rope, *how.table, cols);
+  for (const Vector* table : {how.queryTable, how.keyTable}) {
+    if (table != nullptr) checkRope(a, how.rope, *table, cols);
+  }
   return recorded(info, a, stored(how.layer, backend().prepareHeads(step, how, q, cols, k, v)));
 }
 

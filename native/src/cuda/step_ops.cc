@@ -128,7 +128,7 @@ StreamPosition CudaBackend::storeKv(const Step& step, int layer, Rows k, Rows v)
 
 StreamPosition CudaBackend::prepareHeads(const Step& step, const HeadPreparation& how, Rows q, int64_t cols, Rows k, Rows v) {
   if (step->cache->shape.headsOf(how.layer).dim > kPreparedMaxHeadDim) return Backend::prepareHeads(step, how, q, cols, k, v);
-  const PrepareHeadsParams params{ropeParams(how.table, how.rope, q, cols), storeParams(step, how.layer, k, v),
+  const PrepareHeadsParams params{ropeParams(how.queryTable, how.rope, q, cols), numbersOf(how.keyTable), storeParams(step, how.layer, k, v),
                                   numbersOf(how.queryNorm), numbersOf(how.keyNorm), how.eps};
   return run(launchOf(params), params);
 }

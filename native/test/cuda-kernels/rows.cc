@@ -100,7 +100,7 @@ void checkPreparedHeads(const Kernels& kernels) {
     const KvRow kv{reinterpret_cast<char*>(memory.data()), blockBytes, kBlockSize, kKvHeads, kHeadDim, 0, KvForm::Bf16};
     const RopeParams rope{q.data(), kQueryHeads * kHeadDim, positions.data(), table.data(), rows, kQueryHeads, kHeadDim, 0, kHeadDim, 0};
     const StoreKvParams store{k.data(), kKvHeads * kHeadDim, v.data(), kKvHeads * kHeadDim, slots.data(), kv, rows};
-    const PrepareHeadsParams p{rope, store, weight.data(), weight.data(), 1e-5f};
+    const PrepareHeadsParams p{rope, table.data(), store, weight.data(), weight.data(), 1e-5f};
     if (!isLate) {
       kernels.run(launchOf(p), p);
       report("svcPrepareHeads", q);

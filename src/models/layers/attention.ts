@@ -127,10 +127,10 @@ class AttentionHeads {
     const rotation = rotationOf(this.#context, this.#layer);
     const layer = this.#kvLayer;
     if (rotatesFirst && norms && rotation) {
-      for (const [x, weight] of [[q, norms.query] as const, [k, norms.key] as const]) {
-        ops.rope(x, inputs, rotation.table, rotation.heads);
-        ops.qkNorm(x, weight, norms.eps);
-      }
+      ops.rope(q, inputs, rotation.queries, rotation.heads);
+      ops.rope(k, inputs, rotation.keys, rotation.heads);
+      ops.qkNorm(q, norms.query, norms.eps);
+      ops.qkNorm(k, norms.key, norms.eps);
       ops.storeKv(k, v, inputs, layer);
     } else {
       ops.prepareHeads(q, k, v, inputs, { layer, norms, rotation });
@@ -148,7 +148,7 @@ function rotationOf({ config, ropeTables }: LayerContext, layer: number): HeadPr
   if (rope === null) return undefined;
   const { headDim, rotaryDim } = layerHeadsOf(config, layer);
   return {
-    table: ropeTables.get(rope)!,
+    ...ropeTables.get(rope)!,
     heads: { headDim, rotaryDim, isInterleaved: config.ropeIsInterleaved },
   };
 }
@@ -184,7 +184,7 @@ export function sharedKeyAttention(
       const q = queries.apply(step, h);
       ops.qkNorm(q, norm.weight, norm.eps);
       const rotation = rotationOf(context, layer);
-      if (rotation) ops.rope(q, inputs, rotation.table, rotation.heads);
+      if (rotation) ops.rope(q, inputs, rotation.queries, rotation.heads);
       return ops.attention(q, inputs, sightOf(context, layer));
     },
     output,

@@ -131,7 +131,7 @@ class LatentHeads {
 
   #rotate({ ops, inputs }: Step, x: Tensor, heads: Pick<RopeHeads, 'headDim' | 'first'>): void {
     const { rotaryDim, layerRopes, ropeIsInterleaved: isInterleaved } = this.#config;
-    const table = this.#ropeTables.get(layerRopes[this.#layer]!)!;
+    const table = this.#ropeTables.get(layerRopes[this.#layer]!)!.keys;
     ops.rope(x, inputs, table, { ...heads, rotaryDim, isInterleaved });
   }
 }

@@ -12,10 +12,16 @@ import type { Step } from './step.ts';
 export interface LayerContext {
   readonly config: ModelConfig;
   readonly weights: WeightReader;
-  /** One table for each kind of rotation that the layers have, before the first step. */
-  readonly ropeTables: ReadonlyMap<RopeConfig, Vector>;
+  /** For each kind of rotation that the layers have, before the first step. */
+  readonly ropeTables: ReadonlyMap<RopeConfig, RopeTables>;
   /** Which layer of the cache has the keys and values, or the state, of a layer. */
   readonly cacheLayerOf: (layer: number) => number;
+}
+
+/** The tables of `ops.rope` of one kind of rotation; the same one where queries are turned as keys are. */
+export interface RopeTables {
+  readonly queries: Vector;
+  readonly keys: Vector;
 }
 
 /** One layer: x [tokens, hidden] f32, the residual stream, is updated in place. */

@@ -1,5 +1,6 @@
 // Cosines and sines of every position, for each kind of rotary embedding that models are published with.
 
+import type { QueryGrowth } from '../model-config.ts';
 import type { Llama3Rope, LongRope, RopeConfig, YarnRope } from '../rope-config.ts';
 
 /**
@@ -50,6 +51,19 @@ export function ropeTables(
   both.set(ropeTable(rope, rotaryDim, shortContext));
   both.set(long, shortContext * rotaryDim);
   return both;
+}
+
+/**
+ * What turns queries in the place of `table` [length, rotaryDim], which turns keys: turned by it, whole heads count as many times as much as
+ * `growth` says of their position. Null where no position is so far on.
+ */
+export function grownTable(table: Float32Array, rotaryDim: number, growth: QueryGrowth): Float32Array | null {
+  const { beta, original } = growth;
+  if (table.length <= original * rotaryDim) return null;
+  return table.map((number, at) => {
+    const position = Math.floor(at / rotaryDim);
+    return number * (1 + beta * Math.log(1 + Math.floor(position / original)));
+  });
 }
 
 /**

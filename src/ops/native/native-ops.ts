@@ -416,7 +416,8 @@ export class NativeOps implements Ops {
       rotaryDim = headDim - first,
       isInterleaved = false,
     } = rotation?.heads ?? { headDim: own };
-    const rope = [index(rotation?.table), headDim, first, rotaryDim, isInterleaved] as const;
+    const tables = [index(rotation?.queries), index(rotation?.keys)] as const;
+    const rope = [...tables, headDim, first, rotaryDim, isInterleaved] as const;
     const expected = { rows, cols: kvHeads * own, dtype: 'f32' } as const;
     const tensors = [
       ...argsOf(expectTensor('prepareHeads', 'q', q, { rows, dtype: 'f32' })),

@@ -263,7 +263,8 @@ export class ReferenceOps implements Ops {
       qkNorm(k, norms.key, norms.eps);
     }
     if (rotation !== undefined) {
-      for (const x of [q, k]) this.rope(x, step, rotation.table, rotation.heads);
+      this.rope(q, step, rotation.queries, rotation.heads);
+      this.rope(k, step, rotation.keys, rotation.heads);
     }
     this.storeKv(k, v, step, layer);
   }

@@ -111,9 +111,24 @@ const cohere = (name: string): GgufArchitecture => ({
   }),
 });
 
+/** Mistral Small 3.1 and later, and Ministral 3; the part that reads text. */
+const mistral3: GgufArchitecture = {
+  name: () => 'Ministral3ForCausalLM',
+  yarn: (keys) => {
+    const scale = keys.ofModel('rope.scaling.yarn_log_multiplier') ?? undefined;
+    return {
+      mscale: scale,
+      mscale_all_dim: scale,
+      llama_4_scaling_beta: keys.ofModel('attention.temperature_scale'),
+    };
+  },
+  hasPairedHeads: true,
+};
+
 /** By `general.architecture`. */
 export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   llama,
+  mistral3,
   qwen2: { name: () => 'Qwen2ForCausalLM' },
   qwen3: { name: () => 'Qwen3ForCausalLM' },
   // The part that reads text; what sees images is a file of its own.
