@@ -10,12 +10,13 @@ import type { LoadContext } from './architecture.ts';
 import type { Layer, LayerContext, LoadLayer, RopeTables } from './layers/layer.ts';
 import type { LayerInputs } from './layers/layer-inputs.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
-import { grownTable, ropeTables, shortContext } from './layers/rope.ts';
+import { ropeTables, scaledTable, scalingTable, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { CacheSize, ForwardInputs, Model } from './model.ts';
 import { layerHeadsOf, type ModelConfig } from './model-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
+import { growthFactors } from './query-growth.ts';
 import { type RankShare, WHOLE } from './rank-share.ts';
 import { cacheLayerOf, keepsKeys, numKvLayers } from './recurrent-layers.ts';
 import type { RopeConfig } from './rope-config.ts';
@@ -100,15 +101,19 @@ export function makeRopeTables(
   length: number,
   tables = new Map<RopeConfig, RopeTables>(),
 ): Map<RopeConfig, RopeTables> {
-  const { layerRopes, queryGrowth } = config;
+  const { layerRopes, queryGrowth, latent } = config;
   const short = shortContext(layerRopes, limit);
   for (const [layer, rope] of layerRopes.entries()) {
     if (rope === null || tables.has(rope)) continue;
     const { rotaryDim } = layerHeadsOf(config, layer);
     const table = ropeTables(rope, rotaryDim, { length, limit }, short);
-    const grown = queryGrowth && grownTable(table, rotaryDim, queryGrowth);
     const keys = ops.makeVector(table);
-    tables.set(rope, { keys, queries: grown ? ops.makeVector(grown) : keys });
+    const factors = queryGrowth && growthFactors(queryGrowth, length);
+    tables.set(rope, {
+      keys,
+      queries: factors ? ops.makeVector(scaledTable(table, factors)) : keys,
+      unturned: factors && latent ? ops.makeVector(scalingTable(factors, latent.nopeDim)) : null,
+    });
   }
   return tables;
 }

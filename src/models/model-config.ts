@@ -11,6 +11,7 @@ import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
 import type { PooledRows, PoolingConfig } from './pooling/pooling-config.ts';
 import { type PublishedQuantization, readQuantization } from './quantization/published-quantization.ts';
+import type { QueryGrowth } from './query-growth.ts';
 import type { RecurrentConfig } from './recurrent-config.ts';
 import { contextLengths, type RopeConfig, type RopeFields, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
@@ -104,13 +105,6 @@ export interface LayerHeads extends KvHeads {
   readonly rotaryDim: number;
   /** Whether values are made of what keys are made of, by norms of their own. */
   readonly valuesAreKeys: boolean;
-}
-
-/** Queries at position p are multiplied by 1 + beta * log(1 + floor(p / original)). */
-export interface QueryGrowth {
-  readonly beta: number;
-  /** The context that the model was first trained on, in tokens: up to there the factor is 1. */
-  readonly original: number;
 }
 
 export interface BlockFactors {

@@ -33,6 +33,7 @@ import { llama } from './architectures/llama.ts';
 import { minimaxM2 } from './architectures/minimax-m2.ts';
 import { mistral } from './architectures/mistral.ts';
 import { ministral3, mistral3 } from './architectures/mistral3.ts';
+import { mistral4 } from './architectures/mistral4.ts';
 import { mixtral } from './architectures/mixtral.ts';
 import { modernBert } from './architectures/modernbert.ts';
 import { nemotron } from './architectures/nemotron.ts';
@@ -60,6 +61,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   mistral,
   mistral3,
   ministral3,
+  mistral4,
   mixtral,
   qwen2,
   qwen2Moe,

@@ -598,6 +598,23 @@ describe('readConfig', () => {
     expect(read({ text_config: tied, tie_word_embeddings: false }).tieWordEmbeddings).toBe(false);
   });
 
+  it('of Mistral Small 4 turns all of what queries have to be turned, whatever share of heads that is', () => {
+    const rope_parameters = {
+      rope_type: 'yarn',
+      factor: 4,
+      original_max_position_embeddings: 500,
+      llama_4_scaling_beta: 0.1,
+      partial_rotary_factor: 0.5,
+    };
+    const text = { ...EXPERT_FIELDS, model_type: 'mistral4', rope_parameters };
+    const json = { text_config: text };
+    expect(mistral3.readConfig({ path: 'config.json', architecture: 'Any', json })).toMatchObject({
+      rotaryDim: EXPERT_FIELDS.qk_rope_head_dim,
+      queryGrowth: { beta: 0.1, original: 500 },
+      experts: { routing: { scores: 'softmax', isNormalized: true } },
+    });
+  });
+
   it.each([
     ['within a whole', mistral3, (fields: object) => ({ text_config: fields })],
     ['by itself', ministral3, (fields: object) => fields],

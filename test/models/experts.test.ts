@@ -9,16 +9,17 @@ import { loadModel } from '../../src/models/load-model.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
+import { writeFloat8Experts } from '../fixtures/float8-experts.ts';
 import { fuseExperts } from '../fixtures/fuse-experts.ts';
 import { publishedTensors } from '../fixtures/published-tensors.ts';
 import { writeSafetensors } from '../fixtures/safetensors-writer.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { availableBackends, openBackend } from '../helpers/backends.ts';
+import { availableBackends, openBackend, openRoundingBackend } from '../helpers/backends.ts';
 import { cosine } from '../helpers/compare.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
 import { needsShared } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { mxfp4Golden } from './golden-cases.ts';
+import { goldenFolder, mxfp4Golden } from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
 
 const newFolder = temporaryFolders();
@@ -44,6 +45,33 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
       expect(Float32Array.from(parts)).toEqual(whole);
     }
   });
+
+  it.each([1, 2] as const)(
+    'experts in one tensor of 8-bit floats, scales %i, have the bits of their numbers',
+    async (parts) => {
+      const rounding = openRoundingBackend(backend);
+      const folders = { quantized: newFolder(), plain: newFolder() };
+      writeFloat8Experts(goldenFolder('mistral4'), folders, parts);
+      const warnings: string[] = [];
+      const options = {
+        dtype: 'auto',
+        maxModelLen: null,
+        onWarning: (text: string) => void warnings.push(text),
+      } as const;
+      const ids = Array.from({ length: 20 }, (_, i) => 3 + ((i * 7) % 40));
+      const [expected, got] = await Promise.all(
+        [folders.plain, folders.quantized].map((folder) =>
+          loadModel(openModelSource(folder), rounding, options),
+        ),
+      );
+      expect(got!.weightFormat).toBe('bf16+fp8');
+      expect(new ModelSession(rounding, got!, 20).run(ids, 20)).toEqual(
+        new ModelSession(rounding, expected!, 20).run(ids, 20),
+      );
+      expect(warnings).toEqual([]);
+      rounding.close();
+    },
+  );
 
   it.each([
     ['int8', 'int8'],

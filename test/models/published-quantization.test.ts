@@ -8,8 +8,6 @@ import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
-import { readSafetensors } from '../../src/models/source/safetensors.ts';
-import type { StorageDType } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import type { Damage, StoredTensor } from '../fixtures/compressed-model.ts';
@@ -29,6 +27,7 @@ import {
   W8A16,
 } from '../fixtures/quantized-model.ts';
 import { writeSafetensors } from '../fixtures/safetensors-writer.ts';
+import { readStoredTensors, writeStoredTensors } from '../fixtures/stored-tensors.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { TINY_VOCAB_SIZE } from '../fixtures/tiny-tokenizer.ts';
 import { availableBackends, openBackend, openRoundingBackend } from '../helpers/backends.ts';
@@ -61,26 +60,13 @@ function publish(
   return { quantized, plain };
 }
 
-const STORED: Readonly<Record<string, StorageDType>> = { F32: 'f32', F16: 'f16', U8: 'u8', F8_E4M3: 'f8' };
-
 /** Puts the tensors of a name like `names` of one folder into the place of those of another. */
 function takeTensors(from: string, into: string, names: RegExp): void {
-  const tensorsOf = (folder: string): StoredTensor[] => {
-    const path = join(folder, 'model.safetensors');
-    const file = readFileSync(path);
-    return [...readSafetensors(path)].map(([name, { shape, dtype, byteOffset, byteLength }]) => ({
-      name,
-      shape,
-      dtype: STORED[dtype]!,
-      bytes: new Uint8Array(file.subarray(byteOffset, byteOffset + byteLength)),
-    }));
-  };
-  const tensors = [
-    ...tensorsOf(into).filter(({ name }) => !names.test(name)),
-    ...tensorsOf(from).filter(({ name }) => names.test(name)),
-  ];
-  const bytesOf = new Map(tensors.map(({ name, bytes }) => [name, bytes]));
-  writeSafetensors(join(into, 'model.safetensors'), tensors, 'f32', ({ name }) => [bytesOf.get(name)!]);
+  const path = join(into, 'model.safetensors');
+  writeStoredTensors(path, [
+    ...readStoredTensors(path).filter(({ name }) => !names.test(name)),
+    ...readStoredTensors(join(from, 'model.safetensors')).filter(({ name }) => names.test(name)),
+  ]);
 }
 
 /** A random GPT-2, whose matrices are [inputs, outputs]. */

@@ -1,7 +1,14 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { grownTable, ropeTable, ropeTables, shortContext } from '../../src/models/layers/rope.ts';
+import {
+  ropeTable,
+  ropeTables,
+  scaledTable,
+  scalingTable,
+  shortContext,
+} from '../../src/models/layers/rope.ts';
 import { loadModel } from '../../src/models/load-model.ts';
+import { growthFactors } from '../../src/models/query-growth.ts';
 import type { RopeConfig } from '../../src/models/rope-config.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
@@ -93,22 +100,20 @@ describe('ropeTable', () => {
 
   it('lets queries grow with each length of the first training that they are behind', () => {
     const growth = { beta: 0.1, original: 8 };
-    const table = ropeTable({ kind: 'default', theta: 500 }, HEAD_DIM, 20);
-    const grown = grownTable(table, HEAD_DIM, growth)!;
-    const factors = [0, 7, 8, 15, 16, 19].map(
-      (position) => grown[position * HEAD_DIM]! / table[position * HEAD_DIM]!,
+    const factors = growthFactors(growth, 20)!;
+    const [second, third] = [2, 3].map((lengths) => 1 + 0.1 * Math.log(lengths));
+    expectClose(
+      [0, 7, 8, 15, 16, 19].map((position) => factors[position]!),
+      [1, 1, second!, second!, third!, third!],
     );
-    expectClose(factors, [
-      1,
-      1,
-      1 + 0.1 * Math.log(2),
-      1 + 0.1 * Math.log(2),
-      1 + 0.1 * Math.log(3),
-      1 + 0.1 * Math.log(3),
-    ]);
-    // Shorter contexts have the same numbers, and no table of their own.
+    expect(growthFactors(growth, 8)).toBe(null);
+    const table = ropeTable({ kind: 'default', theta: 500 }, HEAD_DIM, 20);
+    const grown = scaledTable(table, factors);
     expect(grown.subarray(0, 8 * HEAD_DIM)).toEqual(table.subarray(0, 8 * HEAD_DIM));
-    expect(grownTable(table.subarray(0, 8 * HEAD_DIM), HEAD_DIM, growth)).toBe(null);
+    expectClose([grown[17 * HEAD_DIM + 1]!], [table[17 * HEAD_DIM + 1]! * third!]);
+    const [cosine, cosines, ...sines] = scalingTable(factors, 4).subarray(8 * 4, 9 * 4);
+    expectClose([cosine!, cosines!], [second!, second!]);
+    expect(sines).toEqual([0, 0]);
   });
 
   it('gives a position the same numbers whatever the length of the table', () => {

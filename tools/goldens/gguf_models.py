@@ -154,6 +154,13 @@ def deepseek(is_apart: bool):
     return convert
 
 
+def mistral4(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    deepseek(is_apart=True)(writer, config, tensors)
+    writer.add_attn_temperature_scale(config["rope_parameters"]["llama_4_scaling_beta"])
+    for name in [name for name in tensors if name.endswith((".experts.gate_up_proj", ".experts.down_proj"))]:
+        tensors[f"{name}.weight"] = tensors.pop(name)
+
+
 def gpt_neox(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
     heads, width = config["num_attention_heads"], config["hidden_size"]
     writer.add_rope_dimension_count(int(config["rotary_pct"] * (width // heads)))
@@ -702,6 +709,7 @@ MODELS = {
     "granite-hybrid-dense": ("granite4", MODEL_ARCH.GRANITE_HYBRID, granite_hybrid),
     "arcee": ("arcee", MODEL_ARCH.ARCEE, arcee),
     "mistral3": ("mistral3", MODEL_ARCH.MISTRAL3, mistral3),
+    "mistral4": ("mistral4", MODEL_ARCH.MISTRAL4, mistral4),
     "falcon-h1": ("falcon-h1", MODEL_ARCH.FALCON_H1, falcon_h1),
     "hunyuan": ("hunyuan", MODEL_ARCH.HUNYUAN_DENSE, hunyuan),
     "nemotron": ("nemotron", MODEL_ARCH.NEMOTRON, nemotron),

@@ -96,7 +96,8 @@ def make_model(folder: Path, name: str) -> None:
     torch.manual_seed(seed)
     config = recipe.config
     config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager")
+    make = recipe.kind._from_config if recipe.kind else transformers.AutoModelForCausalLM.from_config
+    model = make(config, dtype=torch.float32, attn_implementation="eager")
     model.eval()
     random_weights(model, recipe)
     codes = recipe.quantise(model)

@@ -37,6 +37,8 @@ NOISE = (
 @dataclass(frozen=True)
 class Recipe:
     config: t.PreTrainedConfig
+    kind: type[t.PreTrainedModel] | None = None
+    """The model's class, where transformers does not find it by the config."""
     spread: float = 0.2
     """Standard deviation of the matrices."""
     embeddings: float | None = None
@@ -924,5 +926,18 @@ MODELS = {
         ),
         publish=lambda c: old_rope(c, rope_theta=10000.0, layer_types=c["layer_types"], route_norm=True, score_func="sigmoid", n_group=1, topk_group=1),
         reshape=USUAL_EXPERTS,
+    ),
+    "mistral4": Recipe(
+        t.Mistral4Config(
+            **DEEPSEEK,
+            n_shared_experts=1,
+            q_lora_rank=24,
+            routed_scaling_factor=1.5,
+            norm_topk_prob=True,
+            rope_parameters=YARN | {"original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5, "partial_rotary_factor": 0.4},
+        ),
+        kind=t.Mistral4ForCausalLM,
+        publish=whole("Mistral3ForConditionalGeneration", "mistral3"),
+        rename=lambda name: f"language_model.{name}",
     ),
 }

@@ -31,11 +31,23 @@ const schema = z.object({
   num_nextn_predict_layers: z.int().nonnegative().nullish(),
 });
 
-/** @param scores what the router's logits become */
+/** How a token's experts are chosen, where config.json does not say it. */
+export interface ExpertChoice {
+  /** What the router's logits become. */
+  readonly scores: 'softmax' | 'sigmoid';
+  /** So many of its best experts are what a group is chosen by. */
+  readonly best: number;
+  /** Whether the scores of the chosen are brought to a sum of 1, unless config.json denies it. */
+  readonly isNormalized: boolean;
+}
+
+/** As DeepSeek V3 does. */
+export const BY_SIGMOIDS: ExpertChoice = { scores: 'sigmoid', best: 2, isNormalized: true };
+
 export function readGroupedExperts(
   { path, json }: ConfigFile,
   { layerWindows }: ModelConfig,
-  scores: 'softmax' | 'sigmoid',
+  { scores, best, isNormalized }: ExpertChoice = BY_SIGMOIDS,
 ): Pick<ModelConfig, 'experts' | 'numDraftLayers'> {
   const fields = checkModelJson(path, json, schema);
   const numDraftLayers = fields.num_nextn_predict_layers ?? 0;
@@ -44,7 +56,6 @@ export function readGroupedExperts(
   const { topk_method, moe_intermediate_size: intermediateSize, mlp_layer_types: types } = fields;
   const [n_group, topk_group] = [fields.n_group ?? 1, fields.topk_group ?? 1];
   const hasGroups = n_group > 1 && topk_method !== 'greedy';
-  const best = scores === 'softmax' ? 1 : 2;
   const isSparse = (layer: number) =>
     layer >= (fields.first_k_dense_replace ?? 0) && layer % (fields.moe_layer_freq ?? 1) === 0;
   const experts = expectExperts(path, {
@@ -54,7 +65,7 @@ export function readGroupedExperts(
       topK: fields.num_experts_per_tok,
       scores,
       groups: hasGroups ? { count: n_group, kept: topk_group, best } : null,
-      isNormalized: scores === 'sigmoid' && (fields.norm_topk_prob ?? true),
+      isNormalized: isNormalized && (fields.norm_topk_prob ?? true),
       scale: fields.routed_scaling_factor ?? 1,
     },
     sharedIntermediateSize: intermediateSize * (fields.n_shared_experts ?? 0),

@@ -12,7 +12,13 @@ import type { LoadBlock } from '../layers/layer.ts';
 import { loadMixture } from '../layers/mixture.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
 import { type ConfigFile, MAX_HEAD_DIM, type ModelConfig, readDecoderConfig } from '../model-config.ts';
-import { biasedMixture, expertsBesideShared, readGroupedExperts } from './deepseek-experts.ts';
+import {
+  BY_SIGMOIDS,
+  biasedMixture,
+  type ExpertChoice,
+  expertsBesideShared,
+  readGroupedExperts,
+} from './deepseek-experts.ts';
 
 const size = z.int().positive();
 const headWidth = size.max(MAX_HEAD_DIM);
@@ -32,18 +38,18 @@ const layers = (mixture: LoadBlock) =>
 
 export const deepseekV2: Architecture = {
   architectures: ['DeepseekV2ForCausalLM'],
-  readConfig: (file) => readConfig(file, 'softmax'),
+  readConfig: (file) => readLatentConfig(file, { scores: 'softmax', best: 1, isNormalized: false }),
   load: (context) =>
     loadDecoder(context, { layer: layers((layer, _index, prefix) => loadMixture(layer, prefix)) }),
 };
 
 export const deepseekV3: Architecture = {
   architectures: ['DeepseekV3ForCausalLM', 'Glm4MoeLiteForCausalLM'],
-  readConfig: (file) => readConfig(file, 'sigmoid'),
+  readConfig: (file) => readLatentConfig(file, BY_SIGMOIDS),
   load: (context) => loadDecoder(context, { layer: layers(biasedMixture) }),
 };
 
-function readConfig(file: ConfigFile, scores: 'softmax' | 'sigmoid'): ModelConfig {
+export function readLatentConfig(file: ConfigFile, choice: ExpertChoice): ModelConfig {
   const fields = checkModelJson(file.path, file.json, schema);
   const latent = {
     rank: fields.kv_lora_rank,
@@ -67,6 +73,6 @@ function readConfig(file: ConfigFile, scores: 'softmax' | 'sigmoid'): ModelConfi
     numKvHeads: 1,
     headDim: latent.rank + latent.ropeDim,
     attentionScales: config.attentionScales.map(() => scale),
-    ...readGroupedExperts(file, config, scores),
+    ...readGroupedExperts(file, config, choice),
   };
 }

@@ -16,7 +16,7 @@ export const dots1: Architecture = {
       slidingWindow: sliding_window === undefined ? 4096 : sliding_window,
       slides: (layer) => layer >= (max_window_layers ?? 62),
     }));
-    return { ...config, ...readGroupedExperts(file, config, 'sigmoid') };
+    return { ...config, ...readGroupedExperts(file, config) };
   },
   load: (context) =>
     loadDecoder(context, { layer: preNormLayer({ feedForward: expertsBesideShared(biasedMixture) }) }),

@@ -21,7 +21,7 @@ export const glm4Moe: Architecture = {
       qkvBias: attention_bias,
       hasHeadNorms: use_qk_norm ?? false,
     }));
-    return { ...config, ...readGroupedExperts(file, config, 'sigmoid') };
+    return { ...config, ...readGroupedExperts(file, config) };
   },
   load: (context) =>
     loadDecoder(context, { layer: preNormLayer({ feedForward: expertsBesideShared(biasedMixture) }) }),

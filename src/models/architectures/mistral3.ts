@@ -1,17 +1,19 @@
 // Mistral Small 3.1 and later, Magistral, Devstral and Ministral 3: of models that see images, too, the part that reads text; and that
-// part published by itself.
+// part published by itself. Mistral Small 4 is published under the same name, and its text part is another architecture.
 
 import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
-import type { ConfigFile, ModelConfig, QueryGrowth } from '../model-config.ts';
+import type { ConfigFile, ModelConfig } from '../model-config.ts';
+import { readQueryGrowth } from '../query-growth.ts';
 import { IN_WHOLE, textPart } from '../text-part.ts';
 import { mistral, readMistral } from './mistral.ts';
+import { mistral4 } from './mistral4.ts';
 
 export const mistral3: Architecture = {
   architectures: ['Mistral3ForConditionalGeneration'],
-  readConfig: readWhole,
-  load: mistral.load,
+  readConfig: (file) => ({ ...readTextPart(file), tensorNames: IN_WHOLE }),
+  load: (context) => (context.config.latent === null ? mistral : mistral4).load(context),
 };
 
 export const ministral3: Architecture = {
@@ -25,32 +27,21 @@ const anyFields = z.record(z.string(), z.unknown());
 const wholeFields = z.object({
   text_config: z.object({ model_type: z.string().nullish() }),
 });
-const growth = z
-  .object({
-    llama_4_scaling_beta: z.number().nonnegative().nullish(),
-    original_max_position_embeddings: z.int().positive().nullish(),
-  })
-  .nullish();
-const growthFields = z.object({ rope_parameters: growth, rope_scaling: growth });
 
 /** What Ministral 3 has where config.json does not say it. */
 const USUAL = { sliding_window: null, head_dim: 128 };
 
-function readWhole(file: ConfigFile): ModelConfig {
-  const { model_type } = checkModelJson(file.path, file.json, wholeFields).text_config;
-  return { ...readText(textPart(file, model_type === 'ministral3' ? USUAL : {})), tensorNames: IN_WHOLE };
+function readTextPart(file: ConfigFile): ModelConfig {
+  switch (checkModelJson(file.path, file.json, wholeFields).text_config.model_type) {
+    case 'mistral4':
+      return mistral4.readConfig(textPart(file));
+    case 'ministral3':
+      return readText(textPart(file, USUAL));
+    default:
+      return readText(textPart(file));
+  }
 }
 
 function readText(file: ConfigFile): ModelConfig {
-  return { ...readMistral(file), queryGrowth: readGrowth(file) };
-}
-
-/** Of Ministral 3. */
-function readGrowth({ path, json }: ConfigFile): QueryGrowth | null {
-  const { rope_parameters, rope_scaling } = checkModelJson(path, json, growthFields);
-  const { llama_4_scaling_beta: beta, original_max_position_embeddings: original } = {
-    ...rope_scaling,
-    ...rope_parameters,
-  };
-  return beta && original ? { beta, original } : null;
+  return { ...readMistral(file), queryGrowth: readQueryGrowth(file) };
 }

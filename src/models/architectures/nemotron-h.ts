@@ -137,7 +137,7 @@ function readExperts(
   layers: readonly boolean[],
 ): Pick<ModelConfig, 'experts' | 'numDraftLayers'> {
   const fields = checkModelJson(file.path, file.json, expertFields);
-  const { experts, numDraftLayers } = readGroupedExperts(file, config, 'sigmoid');
+  const { experts, numDraftLayers } = readGroupedExperts(file, config);
   if (experts === null)
     throw new ModelLoadError(`${file.path}: n_routed_experts must be the number of experts of a layer`);
   return {

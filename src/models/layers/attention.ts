@@ -147,8 +147,10 @@ function rotationOf({ config, ropeTables }: LayerContext, layer: number): HeadPr
   const rope = config.layerRopes[layer] ?? null;
   if (rope === null) return undefined;
   const { headDim, rotaryDim } = layerHeadsOf(config, layer);
+  const { queries, keys } = ropeTables.get(rope)!;
   return {
-    ...ropeTables.get(rope)!,
+    queries,
+    keys,
     heads: { headDim, rotaryDim, isInterleaved: config.ropeIsInterleaved },
   };
 }

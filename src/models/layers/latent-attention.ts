@@ -10,7 +10,7 @@ import type { ComputeDType } from '../../ops/dtype.ts';
 import type { RopeHeads, Tensor } from '../../ops/ops.ts';
 import type { LinearWeight, Vector } from '../../ops/weights.ts';
 import type { LatentConfig, ModelConfig } from '../model-config.ts';
-import type { LayerContext, LoadBlock } from './layer.ts';
+import type { LayerContext, LoadBlock, RopeTables } from './layer.ts';
 import type { ColumnParallelLinear } from './linear.ts';
 import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
@@ -117,7 +117,7 @@ class LatentHeads {
     const key = compress.apply(step, h);
     const [latent, rotated] = ops.split(key, [rank, ropeDim]);
     ops.qkNorm(latent!, latentNorm, LATENT_EPS);
-    this.#rotate(step, rotated!, { headDim: ropeDim });
+    this.#rotate(step, rotated!, this.#tables.keys, { headDim: ropeDim });
     return key;
   }
 
@@ -125,13 +125,24 @@ class LatentHeads {
   #query(step: Step, h: Tensor, keyWeights: readonly LinearWeight[]): Tensor {
     const { nopeDim, ropeDim } = this.#latent;
     const q = this.#parts.queries.apply(step, h);
-    this.#rotate(step, q, { headDim: nopeDim + ropeDim, first: nopeDim });
+    const { queries, unturned } = this.#tables;
+    const headDim = nopeDim + ropeDim;
+    this.#rotate(step, q, queries, { headDim, first: nopeDim });
+    if (unturned) step.ops.rope(q, step.inputs, unturned, { headDim, rotaryDim: nopeDim });
     return step.ops.headLinear(q, keyWeights, true);
   }
 
-  #rotate({ ops, inputs }: Step, x: Tensor, heads: Pick<RopeHeads, 'headDim' | 'first'>): void {
-    const { rotaryDim, layerRopes, ropeIsInterleaved: isInterleaved } = this.#config;
-    const table = this.#ropeTables.get(layerRopes[this.#layer]!)!.keys;
+  #rotate(
+    { ops, inputs }: Step,
+    x: Tensor,
+    table: Vector,
+    heads: Pick<RopeHeads, 'headDim' | 'first'>,
+  ): void {
+    const { rotaryDim, ropeIsInterleaved: isInterleaved } = this.#config;
     ops.rope(x, inputs, table, { ...heads, rotaryDim, isInterleaved });
+  }
+
+  get #tables(): RopeTables {
+    return this.#ropeTables.get(this.#config.layerRopes[this.#layer]!)!;
   }
 }

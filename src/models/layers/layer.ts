@@ -22,6 +22,8 @@ export interface LayerContext {
 export interface RopeTables {
   readonly queries: Vector;
   readonly keys: Vector;
+  /** Of what is not turned of the queries of latent attention, where they grow: it only multiplies. */
+  readonly unturned: Vector | null;
 }
 
 /** One layer: x [tokens, hidden] f32, the residual stream, is updated in place. */

@@ -1,6 +1,5 @@
 // Cosines and sines of every position, for each kind of rotary embedding that models are published with.
 
-import type { QueryGrowth } from '../model-config.ts';
 import type { Llama3Rope, LongRope, RopeConfig, YarnRope } from '../rope-config.ts';
 
 /**
@@ -53,17 +52,19 @@ export function ropeTables(
   return both;
 }
 
-/**
- * What turns queries in the place of `table` [length, rotaryDim], which turns keys: turned by it, whole heads count as many times as much as
- * `growth` says of their position. Null where no position is so far on.
- */
-export function grownTable(table: Float32Array, rotaryDim: number, growth: QueryGrowth): Float32Array | null {
-  const { beta, original } = growth;
-  if (table.length <= original * rotaryDim) return null;
-  return table.map((number, at) => {
-    const position = Math.floor(at / rotaryDim);
-    return number * (1 + beta * Math.log(1 + Math.floor(position / original)));
-  });
+/** `table` [length, rotaryDim], with which what is turned is multiplied by the factor of its position, too. */
+export function scaledTable(table: Float32Array, factors: Float64Array): Float32Array {
+  const rotaryDim = table.length / factors.length;
+  return table.map((number, at) => number * factors[Math.floor(at / rotaryDim)]!);
+}
+
+/** The table that turns nothing, and multiplies by the factor of the position: [length, width]. */
+export function scalingTable(factors: Float64Array, width: number): Float32Array {
+  const table = new Float32Array(factors.length * width);
+  for (const [position, factor] of factors.entries()) {
+    table.fill(factor, position * width, position * width + width / 2);
+  }
+  return table;
 }
 
 /**

@@ -1,7 +1,15 @@
 // The experts of a layer where they are published in one tensor. GPT-OSS has them with biases, gate and up taking turns output by output; in
 // floats input by input, in MXFP4 output by output. In others, as transformers 5 keeps them, the rows of gate are before those of up.
 
-import { type LinearPart, narrow, reshape, storedPart, type TensorSource } from '../../ops/weights.ts';
+import {
+  type CodesWeightSource,
+  type LinearPart,
+  narrow,
+  narrowOutputs,
+  reshape,
+  storedPart,
+  type TensorSource,
+} from '../../ops/weights.ts';
 import { mxfp4Expert, type StackedProjections } from '../quantization/mxfp4.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 
@@ -74,6 +82,10 @@ function fusedMatrix(
   [n, k]: readonly [number, number],
   expert: number,
 ): (first: number, rows: number) => LinearPart {
+  if (checkpoint.dtypeOf(name) === 'f8') {
+    const matrix = float8Matrix(checkpoint, name, count, [n, k], expert);
+    return (first, rows) => ({ weight: narrowOutputs(matrix, first, rows)!, bias: null });
+  }
   const isTransposed = n !== k && checkpoint.shapeOf(name)?.[1] === k;
   const [height, width] = isTransposed ? [k, n] : [n, k];
   const stack = reshape(checkpoint.find(name, [count, height, width]), [count * height, width]);
@@ -83,6 +95,37 @@ function fusedMatrix(
     weight: { kind: 'transposed', shape: [rows, k], tensor: narrow(matrix, 1, first, rows) },
     bias: null,
   });
+}
+
+/**
+ * In 8-bit floats (e4m3), with one scale for each expert, or one for its gate and one for its up, as Mistral Small 4 is published. Inputs
+ * stay in bfloat16.
+ */
+function float8Matrix(
+  checkpoint: Checkpoint,
+  name: string,
+  count: number,
+  [n, k]: readonly [number, number],
+  expert: number,
+): CodesWeightSource {
+  checkpoint.leaveUnread(`${name}_activation_scale`);
+  const codes = reshape(checkpoint.findAs(name, [count, n, k], ['f8']), [count * n, k]);
+  const parts = n % 2 === 0 && checkpoint.shapeOf(`${name}_scale_inv`)?.[1] === 2 ? 2 : 1;
+  const scales = reshape(checkpoint.find(`${name}_scale_inv`, [count, parts, 1]), [count * parts, 1]);
+  return {
+    kind: 'codes',
+    format: { kind: 'fp8', groupSize: null, hasZeros: false },
+    shape: [n, k],
+    tensor: narrow(codes, 0, expert * n, n),
+    order: 'rows',
+    scales: {
+      tensor: narrow(scales, 0, expert * parts, parts),
+      isTransposed: false,
+      outputs: n / parts,
+    },
+    zeros: null,
+    inputGroups: null,
+  };
 }
 
 function partOf(

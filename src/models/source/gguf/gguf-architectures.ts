@@ -128,7 +128,6 @@ const mistral3: GgufArchitecture = {
 /** By `general.architecture`. */
 export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   llama,
-  mistral3,
   qwen2: { name: () => 'Qwen2ForCausalLM' },
   qwen3: { name: () => 'Qwen3ForCausalLM' },
   // The part that reads text; what sees images is a file of its own.
@@ -156,6 +155,7 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
     hasNormsFrom0: true,
   },
   gemma4,
+  mistral3,
   phi3: {
     name: () => 'Phi3ForCausalLM',
     modules: { attn_qkv: 'self_attn.qkv_proj', ffn_up: 'mlp.gate_up_proj' },

@@ -129,6 +129,21 @@ const deepseek: GgufArchitecture = {
   },
 };
 
+/** Mistral Small 4, all experts of a layer in two tensors as the original has them. */
+const mistral4: GgufArchitecture = {
+  ...deepseek,
+  name: () => 'Mistral4ForCausalLM',
+  yarn: (keys) => ({
+    ...deepseek.yarn!(keys),
+    llama_4_scaling_beta: keys.ofModel('attention.temperature_scale'),
+  }),
+  modules: {
+    ...deepseek.modules,
+    'ffn_gate_up_exps.weight': 'mlp.experts.gate_up_proj',
+    'ffn_down_exps.weight': 'mlp.experts.down_proj',
+  },
+};
+
 const qwen3moe: GgufArchitecture = {
   name: () => 'Qwen3MoeForCausalLM',
   fields: (keys) => ({ ...qwenExperts(keys), norm_topk_prob: true }),
@@ -251,6 +266,7 @@ export const GGUF_MIXTURES: Readonly<Record<string, GgufArchitecture>> = {
   qwen3vlmoe: qwen3moe,
   'gpt-oss': gptOss,
   deepseek2: deepseek,
+  mistral4,
   granitemoe: graniteMoe,
   olmoe: {
     name: () => 'OlmoeForCausalLM',
