@@ -14,6 +14,7 @@ import { deepseekV2, deepseekV3 } from './architectures/deepseek.ts';
 import { distilbert } from './architectures/distilbert.ts';
 import { dots1 } from './architectures/dots1.ts';
 import { ernie45, ernie45Moe } from './architectures/ernie4-5.ts';
+import { exaoneMoe } from './architectures/exaone-moe.ts';
 import { exaone4 } from './architectures/exaone4.ts';
 import { falconH1 } from './architectures/falcon-h1.ts';
 import { gemma } from './architectures/gemma.ts';
@@ -21,13 +22,14 @@ import { gemma2 } from './architectures/gemma2.ts';
 import { gemma3 } from './architectures/gemma3.ts';
 import { gemma4 } from './architectures/gemma4.ts';
 import { glm, glm4 } from './architectures/glm.ts';
-import { glm4Moe } from './architectures/glm4-moe.ts';
+import { glm4Moe, solarOpen } from './architectures/glm4-moe.ts';
 import { gptNeox } from './architectures/gpt-neox.ts';
 import { gptOss } from './architectures/gpt-oss.ts';
 import { gpt2 } from './architectures/gpt2.ts';
 import { granite } from './architectures/granite.ts';
 import { graniteMoe } from './architectures/granite-moe.ts';
-import { hunyuanDense } from './architectures/hunyuan.ts';
+import { graniteMoeSwa, graniteSwa } from './architectures/granite-swa.ts';
+import { hunyuanDense, hunyuanMoe } from './architectures/hunyuan.ts';
 import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { llama } from './architectures/llama.ts';
 import { minimaxM2 } from './architectures/minimax-m2.ts';
@@ -87,16 +89,20 @@ export const ARCHITECTURES: readonly Architecture[] = [
   glm,
   glm4,
   glm4Moe,
+  solarOpen,
   chatGlm,
   gpt2,
   opt,
   gptNeox,
   granite,
   graniteMoe,
+  graniteSwa,
+  graniteMoeSwa,
   afmoe,
   arcee,
   falconH1,
   hunyuanDense,
+  hunyuanMoe,
   minimaxM2,
   nemotron,
   nemotronH,
@@ -106,6 +112,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   ernie45,
   ernie45Moe,
   exaone4,
+  exaoneMoe,
   seedOss,
   dots1,
   phi3,
@@ -121,6 +128,10 @@ export const ARCHITECTURES: readonly Architecture[] = [
 const ENCODERS: readonly Architecture[] = [bert, roberta, distilbert, modernBert];
 
 export const ARCHITECTURE_NAMES = ARCHITECTURES.flatMap(({ architectures }) => architectures);
+/** For messages: without what they are for, as `Llama` of `LlamaForCausalLM`. */
+const ARCHITECTURE_FAMILIES = [
+  ...new Set(ARCHITECTURE_NAMES.map((name) => name.replace(/(For[A-Z]\w*|LMHeadModel|Model)$/, ''))),
+];
 
 /** The name is looked at first: the fields of an unknown architecture may be anything. */
 const named = z.object({ architectures: z.array(z.string()).nullish() });
@@ -149,7 +160,7 @@ export function readModelConfig(files: ModelFiles, choice: PoolingChoice = BY_FI
   }
   const got = names.length > 0 ? names.join(', ') : 'none';
   throw new ModelLoadError(
-    `${path}: architecture ${got} is not supported; supported are ${ARCHITECTURE_NAMES.join(', ')}`,
+    `${path}: architecture ${got} is not supported; supported are those of ${ARCHITECTURE_FAMILIES.join(', ')}`,
   );
 }
 

@@ -15,12 +15,14 @@ import { gemma } from '../../src/models/architectures/gemma.ts';
 import { gemma2 } from '../../src/models/architectures/gemma2.ts';
 import { gemma3 } from '../../src/models/architectures/gemma3.ts';
 import { gemma4 } from '../../src/models/architectures/gemma4.ts';
+import { solarOpen } from '../../src/models/architectures/glm4-moe.ts';
 import { gptNeox } from '../../src/models/architectures/gpt-neox.ts';
 import { gptOss } from '../../src/models/architectures/gpt-oss.ts';
 import { gpt2 } from '../../src/models/architectures/gpt2.ts';
 import { granite } from '../../src/models/architectures/granite.ts';
 import { graniteMoe } from '../../src/models/architectures/granite-moe.ts';
-import { hunyuanDense } from '../../src/models/architectures/hunyuan.ts';
+import { graniteSwa } from '../../src/models/architectures/granite-swa.ts';
+import { hunyuanDense, hunyuanMoe } from '../../src/models/architectures/hunyuan.ts';
 import { llama } from '../../src/models/architectures/llama.ts';
 import { minimaxM2 } from '../../src/models/architectures/minimax-m2.ts';
 import { mistral } from '../../src/models/architectures/mistral.ts';
@@ -60,6 +62,8 @@ const FIELDS = {
 const EXPERT_FIELDS = {
   ...FIELDS,
   num_local_experts: 4,
+  num_experts: 4,
+  moe_topk: 2,
   num_experts_per_tok: 2,
   moe_intermediate_size: 32,
   shared_expert_intermediate_size: 32,
@@ -596,6 +600,39 @@ describe('readConfig', () => {
     const tied = { ...text_config, tie_word_embeddings: true };
     expect(read({ text_config: tied }).tieWordEmbeddings).toBe(true);
     expect(read({ text_config: tied, tie_word_embeddings: false }).tieWordEmbeddings).toBe(false);
+  });
+
+  it('of Granite with windows rotates each layer by its own base, or not at all', () => {
+    const granite = (fields: object) => reader(graniteSwa)({ num_hidden_layers: 4, ...fields });
+    const { layerRopes, layerWindows } = granite({ layer_rope_theta: [0, 500, 500, 0], sliding_window: 8 });
+    expect(layerRopes.map((rope) => rope && 'theta' in rope && rope.theta)).toEqual([null, 500, 500, null]);
+    expect(layerRopes[2]).toBe(layerRopes[1]);
+    expect(layerWindows).toEqual([null, 8, 8, 8]);
+    expect(granite({ rope_theta: 7 }).layerRopes[3]).toMatchObject({ theta: 7 });
+    expect(() => granite({ layer_rope_theta: [1] })).toThrow(
+      /layer_rope_theta must have a number for each of 4 layers, got 1/,
+    );
+  });
+
+  it('of Hunyuan with experts is served where all layers have as many', () => {
+    const read = (fields: object) => reader(hunyuanMoe)({ num_experts: 4, moe_topk: 2, ...fields });
+    expect(read({ moe_topk: [2, 2], moe_intermediate_size: [32, 32] }).experts).toMatchObject({
+      intermediateSize: 32,
+      sharedIntermediateSize: 32,
+      routing: { topK: 2 },
+    });
+    expect(read({}).experts?.intermediateSize).toBe(FIELDS.intermediate_size);
+    expect(() => read({ moe_topk: [2, 1] })).toThrow(/moe_topk must be the same in all layers/);
+    expect(() => read({ num_shared_expert: [2, 2] })).toThrow(/num_shared_expert/);
+  });
+
+  it('of Solar Open needs no width of MLPs, which it does not have', () => {
+    const { intermediate_size: _, ...fields } = EXPERT_FIELDS;
+    const file = { path: 'config.json', architecture: 'Any', json: fields };
+    expect(solarOpen.readConfig(file)).toMatchObject({
+      rotaryDim: 16,
+      layerRopes: Array(4).fill({ theta: 1_000_000 }),
+    });
   });
 
   it('of Mistral Small 4 turns all of what queries have to be turned, whatever share of heads that is', () => {

@@ -7,7 +7,6 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
-import { ARCHITECTURE_NAMES } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type TinyModelOptions, writeTinyModel } from '../fixtures/tiny-model.ts';
@@ -51,7 +50,7 @@ describe('loadModel', () => {
     const folder = tinyModel();
     setConfig(folder, { architectures: ['MambaForCausalLM'] });
     await expect(load(folder)).rejects.toThrow(
-      /architecture MambaForCausalLM is not supported; supported are LlamaForCausalLM, .*GptOssForCausalLM/,
+      /architecture MambaForCausalLM is not supported; supported are those of Llama, .*GptOss/,
     );
   });
 
@@ -342,7 +341,7 @@ it('an error about a file is of a bounded length, whatever the file names things
   const error: unknown = await load(folder).catch((cause: unknown) => cause);
   const { message } = error instanceof ModelLoadError ? error : new Error();
   expect(message).toMatch(/^.*config\.json: architecture StrangeStrange.*… /);
-  expect(message.endsWith(ARCHITECTURE_NAMES.slice(-3).join(', '))).toBe(true);
+  expect(message.endsWith('DistilBert, ModernBert')).toBe(true);
   expect(message.length).toBeLessThan(2000);
 });
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ModelLoadError } from '../../src/errors.ts';
 import type { ModelConfig } from '../../src/models/model-config.ts';
-import { ARCHITECTURE_NAMES, readModelConfig } from '../../src/models/registry.ts';
+import { readModelConfig } from '../../src/models/registry.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
 import { needsShared } from '../helpers/needs.ts';
@@ -210,7 +210,7 @@ describe('readModelConfig', () => {
     [
       'an unknown architecture',
       { architectures: ['UnknownForCausalLM'] },
-      new RegExp(ARCHITECTURE_NAMES.join(', ')),
+      /UnknownForCausalLM is not supported; supported are those of Llama, Mistral, .*, GPT2, .*, ModernBert$/,
     ],
     ['no architecture', { architectures: null }, /architecture none is not supported/],
   ])('refuses %s', (_, fields, message) => {

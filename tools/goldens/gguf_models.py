@@ -358,6 +358,16 @@ def hunyuan(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray
     writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
 
 
+def hunyuan_moe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    writer.add_expert_count(config["num_experts"])
+    writer.add_expert_used_count(config["moe_topk"][0])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"][0])
+    writer.add_expert_shared_count(config["num_shared_expert"][0])
+    for layer in range(config["num_hidden_layers"]):
+        stack_experts(tensors, layer, config["num_experts"])
+
+
 def nemotron(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_layer_norm_eps(config["norm_eps"])
@@ -712,6 +722,7 @@ MODELS = {
     "mistral4": ("mistral4", MODEL_ARCH.MISTRAL4, mistral4),
     "falcon-h1": ("falcon-h1", MODEL_ARCH.FALCON_H1, falcon_h1),
     "hunyuan": ("hunyuan", MODEL_ARCH.HUNYUAN_DENSE, hunyuan),
+    "hunyuan-moe": ("hunyuan-moe", MODEL_ARCH.HUNYUAN_MOE, hunyuan_moe),
     "nemotron": ("nemotron", MODEL_ARCH.NEMOTRON, nemotron),
     "nemotron-h": ("nemotron-h", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),
     "nemotron-h-latent": ("nemotron-h-latent", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),

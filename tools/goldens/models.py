@@ -940,4 +940,28 @@ MODELS = {
         publish=whole("Mistral3ForConditionalGeneration", "mistral3"),
         rename=lambda name: f"language_model.{name}",
     ),
+    "granite-swa": Recipe(
+        t.GraniteSWAConfig(**COMMON | {"num_hidden_layers": 3}, **GRANITE_FACTORS, sliding_window=8, layer_types=["full_attention", "sliding_attention", "sliding_attention"], layer_rope_theta=[0, 10000.0, 500000.0]),
+    ),
+    "granite-moe-swa": Recipe(
+        t.GraniteMoeSWAConfig(
+            **COMMON | {"intermediate_size": 16}, **GRANITE_FACTORS, num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=24, sliding_window=8, layer_types=["full_attention", "sliding_attention"], layer_rope_theta=[0, 10000.0]
+        ),
+    ),
+    "hunyuan-moe": Recipe(
+        t.HunYuanMoEV1Config(**COMMON | {"intermediate_size": 16}, head_dim=8, num_experts=5, moe_topk=2),
+        publish=lambda c: c | {"moe_topk": [2, 2], "moe_intermediate_size": [16, 16], "num_shared_expert": [1, 1], "use_cla": False},
+        reshape=USUAL_EXPERTS,
+    ),
+    "solar-open": Recipe(
+        t.SolarOpenConfig(**{k: v for k, v in COMMON.items() if k != "intermediate_size"}, head_dim=8, **{k: v for k, v in GLM_EXPERTS.items() if k != "first_k_dense_replace"}),
+        reshape=USUAL_EXPERTS,
+    ),
+    "exaone-moe": Recipe(
+        t.ExaoneMoeConfig(
+            **COMMON | {"num_hidden_layers": 3}, head_dim=8, sliding_window=8, layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+            moe_intermediate_size=12, num_experts=6, num_experts_per_tok=2, num_shared_experts=1, n_group=2, topk_group=1, rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        ),
+        reshape=USUAL_EXPERTS,
+    ),
 }

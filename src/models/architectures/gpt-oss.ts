@@ -6,7 +6,7 @@ import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { attentionOf, outputProjection, separateQkv } from '../layers/attention.ts';
+import { loadSinkAttention } from '../layers/attention.ts';
 import type { LoadBlock } from '../layers/layer.ts';
 import { expertAt, Mixture } from '../layers/mixture.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
@@ -40,15 +40,9 @@ export const gptOss: Architecture = {
     checkModelJson(file.path, file.json, schema);
     return withExpertsInEachLayer(file, config);
   },
-  load: (context) => loadDecoder(context, { layer: preNormLayer({ attention, feedForward }) }),
+  load: (context) =>
+    loadDecoder(context, { layer: preNormLayer({ attention: loadSinkAttention, feedForward }) }),
 };
-
-const attention: LoadBlock = (context, layer, prefix) =>
-  attentionOf(context, layer, {
-    qkv: separateQkv(context, prefix),
-    output: outputProjection(context, `${prefix}.o_proj`),
-    sinks: context.weights.ownNumbers(`${prefix}.sinks`, context.config.numHeads),
-  });
 
 const feedForward: LoadBlock = ({ config, weights }, _layer, prefix) => {
   const { hiddenSize } = config;

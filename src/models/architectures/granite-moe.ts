@@ -17,6 +17,9 @@ import type { RecurrentConfig } from '../recurrent-config.ts';
 import { readLayerTypes } from '../recurrent-layers.ts';
 import { readGranite } from './granite.ts';
 
+/** Of the feed-forward of a layer. */
+export const MIXTURE_NAME = 'block_sparse_moe';
+
 const HYBRID = 'GraniteMoeHybridForCausalLM';
 
 export const graniteMoe: Architecture = {
@@ -43,7 +46,13 @@ function readConfig(file: ConfigFile): ModelConfig {
   const { layers, rest } = readLayerTypes(file, TYPES, () => false);
   const rotating = readGranite(rest);
   const attending = rotates ? rotating : { ...rotating, layerRopes: rotating.layerRopes.map(() => null) };
-  const config = { ...attending, recurrent: layers.includes(true) ? readScan(file, layers, rotating) : null };
+  const recurrent = layers.includes(true) ? readScan(file, layers, rotating) : null;
+  return withGraniteExperts(file, { ...attending, recurrent });
+}
+
+/** `config` with experts, and an MLP for every token, where config.json has any. */
+export function withGraniteExperts({ path, json }: ConfigFile, config: ModelConfig): ModelConfig {
+  const own = checkModelJson(path, json, ownFields);
   const count = own.num_local_experts ?? 8;
   const sharedIntermediateSize = own.shared_intermediate_size ?? 0;
   if (count === 0) return { ...config, intermediateSize: sharedIntermediateSize };
@@ -97,21 +106,29 @@ const mixer: LoadBlock = (context, index, prefix) =>
     ? selectiveScanNet(context, index, prefix.replace(/self_attn$/, 'mamba'))
     : loadAttention(context, index, prefix);
 
-const layer: LoadLayer = (context, index, prefix) =>
-  preNormLayer({
-    attention: mixer,
-    feedForwardName: 'block_sparse_moe',
-    feedForward: (own, _index, name) => {
-      const { experts } = own.config;
-      const shared = () => sharedMlp(own, index, `${prefix}.shared_mlp`);
-      if (experts === null) return shared();
-      const chosen = loadMixture(own, name, {
-        router: `${name}.router.layer`,
-        fused: { gateUp: `${name}.input_linear.weight`, down: `${name}.output_linear.weight` },
-      });
-      return experts.sharedIntermediateSize ? new SharedExpert(chosen, shared()) : chosen;
-    },
-  })(context, index, prefix);
+const layer: LoadLayer = preNormLayer({
+  attention: mixer,
+  feedForwardName: MIXTURE_NAME,
+  feedForward: graniteMixture,
+});
+
+/** Experts, where there are any, beside the MLP for every token, where there is one: its name is beside that of theirs. */
+export function graniteMixture(context: LayerContext, index: number, prefix: string): Block {
+  const { experts } = context.config;
+  const shared = () => sharedMlp(context, index, prefix.replace(MIXTURE_NAME, 'shared_mlp'));
+  if (experts === null) return shared();
+  const chosen = loadMixture(context, prefix, namesOf(context, prefix));
+  return experts.sharedIntermediateSize ? new SharedExpert(chosen, shared()) : chosen;
+}
+
+/** As releases name them, or as transformers 5 keeps them. */
+function namesOf({ weights }: LayerContext, prefix: string): Parameters<typeof loadMixture>[2] {
+  if (weights.has(`${prefix}.router`)) return { router: `${prefix}.router` };
+  return {
+    router: `${prefix}.router.layer`,
+    fused: { gateUp: `${prefix}.input_linear.weight`, down: `${prefix}.output_linear.weight` },
+  };
+}
 
 /** The MLP for every token, gate and up in one tensor, which converters take apart. */
 function sharedMlp(context: LayerContext, index: number, prefix: string): Block {

@@ -13,9 +13,11 @@ export const granite: Architecture = {
   load: (context) => loadDecoder(context, { layer: preNormLayer() }),
 };
 
-export function readGranite(file: ConfigFile): ModelConfig {
+/** @param own traits that only some of them have. */
+export function readGranite(file: ConfigFile, own: DecoderTraits = {}): ModelConfig {
   return readDecoderConfig(file, ({ attention_bias, mlp_bias }) => ({
     ...graniteFactors(file),
+    ...own,
     qkvBias: attention_bias,
     attentionOutputBias: attention_bias,
     mlpBias: mlp_bias,

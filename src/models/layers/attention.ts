@@ -47,6 +47,14 @@ export const loadAttention: LoadBlock = (context, layer, prefix) =>
     output: outputProjection(context, `${prefix}.o_proj`),
   });
 
+/** Without norms, each head with a sink: `prefix.sinks`. */
+export const loadSinkAttention: LoadBlock = (context, layer, prefix) =>
+  attentionOf(context, layer, {
+    qkv: separateQkv(context, prefix),
+    output: outputProjection(context, `${prefix}.o_proj`),
+    sinks: context.weights.ownNumbers(`${prefix}.sinks`, context.config.numHeads),
+  });
+
 export function separateQkv({ config, weights }: LayerContext, prefix: string): ColumnParallelLinears {
   const { numHeads, numKvHeads, headDim, hiddenSize, qkvBias: bias } = config;
   return weights.columns(

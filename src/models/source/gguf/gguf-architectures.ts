@@ -5,7 +5,7 @@
 import { type GgufArchitecture, SANDWICH_NORMS } from './gguf-architecture.ts';
 import { gemma4 } from './gguf-gemma4.ts';
 import type { GgufKeys } from './gguf-keys.ts';
-import { ernieBias, GGUF_MIXTURES, graniteFactors } from './gguf-mixtures.ts';
+import { ernieBias, GGUF_MIXTURES, graniteFactors, HUNYUAN_NORMS } from './gguf-mixtures.ts';
 import { GGUF_RECURRENT } from './gguf-recurrent.ts';
 import { GGUF_SCANS } from './gguf-scans.ts';
 
@@ -162,10 +162,7 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   },
   granite: { name: () => 'GraniteForCausalLM', fields: graniteFactors, hasPairedHeads: true },
   arcee: { name: () => 'ArceeForCausalLM', hasPairedHeads: true },
-  'hunyuan-dense': {
-    name: () => 'HunYuanDenseV1ForCausalLM',
-    modules: { attn_q_norm: 'self_attn.query_layernorm', attn_k_norm: 'self_attn.key_layernorm' },
-  },
+  'hunyuan-dense': { name: () => 'HunYuanDenseV1ForCausalLM', modules: HUNYUAN_NORMS },
   nemotron: {
     name: () => 'NemotronForCausalLM',
     fields: (keys) => ({ norm_eps: keys.ofModel('attention.layer_norm_epsilon') ?? undefined }),

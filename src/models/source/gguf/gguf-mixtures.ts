@@ -214,6 +214,29 @@ const ernieMoe: GgufArchitecture = {
   modules: GROUPED_EXPERTS,
 };
 
+export const HUNYUAN_NORMS: Readonly<Record<string, string>> = {
+  attn_q_norm: 'self_attn.query_layernorm',
+  attn_k_norm: 'self_attn.key_layernorm',
+};
+
+const hunyuanMoe: GgufArchitecture = {
+  name: () => 'HunYuanMoEV1ForCausalLM',
+  fields: (keys) => ({
+    num_experts: keys.ofModel('expert_count'),
+    moe_topk: keys.ofModel('expert_used_count'),
+    moe_intermediate_size: keys.ofModel('expert_feed_forward_length'),
+    num_shared_expert: keys.ofModel('expert_shared_count'),
+  }),
+  modules: {
+    ...QWEN_EXPERTS,
+    ...HUNYUAN_NORMS,
+    ffn_gate_inp: 'mlp.gate.wg',
+    ffn_gate_shexp: 'mlp.shared_mlp.gate_proj',
+    ffn_up_shexp: 'mlp.shared_mlp.up_proj',
+    ffn_down_shexp: 'mlp.shared_mlp.down_proj',
+  },
+};
+
 const minimaxM2: GgufArchitecture = {
   name: () => 'MiniMaxM2ForCausalLM',
   fields: (keys) => ({
@@ -268,6 +291,7 @@ export const GGUF_MIXTURES: Readonly<Record<string, GgufArchitecture>> = {
   deepseek2: deepseek,
   mistral4,
   granitemoe: graniteMoe,
+  'hunyuan-moe': hunyuanMoe,
   olmoe: {
     name: () => 'OlmoeForCausalLM',
     fields: (keys) => ({

@@ -64,6 +64,15 @@ const cl100k: PreTokenizer = { cuts: [gpt4('{1,3}')] };
 const qwen2: PreTokenizer = { cuts: [gpt4('')], composes: true };
 const o200k: PreTokenizer = { cuts: [gpt4o('{1,3}', `${ENDINGS}?`)] };
 
+const deepseekV3: PreTokenizer = {
+  cuts: [
+    '\\p{N}{1,3}',
+    '[一-龥぀-ゟ゠-ヿ]+',
+    '[!"#$%&\'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|' +
+      SPACES,
+  ],
+};
+
 const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   // Of files that were made before the names were: what llama.cpp makes of them.
   default: { cuts: ['[\\p{P}\\$\\+<=>\\^~\\|]+', GPT2, '\\p{N}+', '[0-9][0-9][0-9]'] },
@@ -100,6 +109,7 @@ const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   'deepseek-r1-qwen': qwen2,
   kormo: qwen2,
   megrez: qwen2,
+  hunyuan: qwen2,
   stablelm2: { ...qwen2, composes: false },
   'gpt-4o': o200k,
   kanana2: o200k,
@@ -127,14 +137,8 @@ const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   'deepseek-coder': {
     cuts: ['[\\r\\n]', '\\s?\\p{L}+', '\\s?\\p{P}+', DEEPSEEK_CHARACTERS, '\\p{N}'],
   },
-  'deepseek-v3': {
-    cuts: [
-      '\\p{N}{1,3}',
-      '[一-龥぀-ゟ゠-ヿ]+',
-      '[!"#$%&\'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|' +
-        SPACES,
-    ],
-  },
+  'deepseek-v3': deepseekV3,
+  'hunyuan-dense': deepseekV3,
 };
 
 /** @throws ModelLoadError naming one that svc does not know. */
