@@ -13,6 +13,21 @@ import { biasedMixture, expertsBesideShared, readGroupedExperts } from './deepse
 const solarFields = z.looseObject({ moe_intermediate_size: z.int().positive() });
 const ownFields = z.object({ use_qk_norm: z.boolean().nullish() });
 
+export const glm4Moe: Architecture = {
+  architectures: ['Glm4MoeForCausalLM'],
+  readConfig: (file) => {
+    const { use_qk_norm } = checkModelJson(file.path, file.json, ownFields);
+    const config = readDecoderConfig(file, ({ attention_bias, ...fields }) => ({
+      normEps: fields.rms_norm_eps ?? 1e-5,
+      rotaryFactor: 0.5,
+      qkvBias: attention_bias,
+      hasHeadNorms: use_qk_norm ?? false,
+    }));
+    return { ...config, ...readGroupedExperts(file, config) };
+  },
+  load,
+};
+
 /** Solar Open: the same without norms of heads, all of each head rotated, and experts in all layers (Upstage, 2025). */
 export const solarOpen: Architecture = {
   architectures: ['SolarOpenForCausalLM'],
@@ -29,21 +44,6 @@ export const solarOpen: Architecture = {
       ...config,
       ...readGroupedExperts({ ...file, json: { ...json, first_k_dense_replace: 0 } }, config),
     };
-  },
-  load,
-};
-
-export const glm4Moe: Architecture = {
-  architectures: ['Glm4MoeForCausalLM'],
-  readConfig: (file) => {
-    const { use_qk_norm } = checkModelJson(file.path, file.json, ownFields);
-    const config = readDecoderConfig(file, ({ attention_bias, ...fields }) => ({
-      normEps: fields.rms_norm_eps ?? 1e-5,
-      rotaryFactor: 0.5,
-      qkvBias: attention_bias,
-      hasHeadNorms: use_qk_norm ?? false,
-    }));
-    return { ...config, ...readGroupedExperts(file, config) };
   },
   load,
 };
