@@ -78,9 +78,11 @@ async function compileInto(folder, generations, definitions) {
   const kernels = readdirSync(sources).filter((name) => name.endsWith('.cu'));
   writeFileSync(all, kernels.map((name) => `#include "${join(sources, name)}"\n`).join(''));
   const targets = [...generations.map((name) => [name.replace('sm', 'compute'), name]), [PTX, PTX]];
-  const codes = targets.flatMap(([arch, code]) => ['-gencode', `arch=${arch},code=${code}`]);
   // Packages and archives compress the whole file, and what is compressed already as if it were noise.
-  const plain = '--no-compress';
+  const codes = [
+    '--no-compress',
+    ...targets.flatMap(([arch, code]) => ['-gencode', `arch=${arch},code=${code}`]),
+  ];
   const kept = ['--keep', '--keep-dir', folder];
   const output = join(folder, 'kernels.fatbin');
   const spilled = spills(
@@ -89,7 +91,6 @@ async function compileInto(folder, generations, definitions) {
       '-Xptxas',
       '-v',
       ...codes,
-      plain,
       ...kept,
       '--threads',
       '0',

@@ -674,6 +674,12 @@ describe('readConfig', () => {
       queryGrowth: { beta: 0.1, original: 500 },
     });
     expect(read({ ...rope_parameters, llama_4_scaling_beta: 0 }).queryGrowth).toBe(null);
+    // By two tables, or of a part of each head, they would grow wrongly.
+    for (const other of [{ rope_type: 'dynamic' }, { partial_rotary_factor: 0.5 }]) {
+      expect(() => read({ ...rope_parameters, ...other })).toThrow(
+        /llama_4_scaling_beta is served with rope type yarn that turns whole heads/,
+      );
+    }
   });
 
   it.each([

@@ -43,5 +43,6 @@ function readTextPart(file: ConfigFile): ModelConfig {
 }
 
 function readText(file: ConfigFile): ModelConfig {
-  return { ...readMistral(file), queryGrowth: readQueryGrowth(file) };
+  const config = readMistral(file);
+  return { ...config, queryGrowth: readQueryGrowth(file, config) };
 }

@@ -1,5 +1,5 @@
 // Mistral Small 4, the part that reads text: DeepSeek's latent attention, with queries that count more at later positions, and experts
-// beside a shared one, which the softmax chooses.
+// beside a shared one, which the softmax chooses (Mistral AI, 2026).
 
 import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
@@ -24,5 +24,5 @@ function readConfig(file: ConfigFile): ModelConfig {
     { ...file, json: { ...fields, rope_parameters } },
     { scores: 'softmax', best: 2, isNormalized: true },
   );
-  return { ...config, queryGrowth: readQueryGrowth(file) };
+  return { ...config, queryGrowth: readQueryGrowth(file, config) };
 }
