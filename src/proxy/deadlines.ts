@@ -1,7 +1,10 @@
 // The deadlines of the proxy in one place; tests bring shorter ones.
 
 export interface ProxyDeadlines {
-  /** An instance that has been silent for this long gets new requests only where no other is left. */
+  /**
+   * An instance that has been silent for this long gets new requests only where no other is left. One that was given up is waited for
+   * as long.
+   */
   readonly late: number;
   /** Three missed heartbeats of 3 s, and slack. */
   readonly expiry: number;
@@ -11,9 +14,10 @@ export interface ProxyDeadlines {
   readonly connect: number;
   /** Our instances write into every stream at least each 15 s. */
   readonly streamSilence: number;
-  /** How long a stream that is to go on waits while no other instance has room, and between two times that one is asked. */
+  /** How long a stream that is to go on waits while no other instance has room. */
   readonly room: number;
-  readonly roomPause: number;
+  /** Before an instance is looked for again. */
+  readonly pause: number;
   readonly cancel: number;
   /** A client that takes nothing for this long is cut off. */
   readonly slowClient: number;
@@ -28,7 +32,7 @@ export const PROXY_DEADLINES: ProxyDeadlines = {
   connect: 2000,
   streamSilence: 45_000,
   room: 30_000,
-  roomPause: 1000,
+  pause: 1000,
   cancel: 2000,
   slowClient: 60_000,
 };

@@ -79,7 +79,7 @@ export class Forwarder {
   /** One attempt with one D; false where another one makes sense. */
   async #attempt(request: ClientRequest): Promise<boolean> {
     const { body, response } = request.options;
-    const decode = this.#pickDecode(request);
+    const decode = await this.#pickDecode(request);
     if (decode === null) return this.#giveUp(request);
     const { id, prefill } = await this.#prefill(request, decode);
     const upstream = this.#send(request, decode, 'decode', body.bytes, id);
@@ -103,10 +103,17 @@ export class Forwarder {
     }
   }
 
-  #pickDecode(request: ClientRequest, like: Instance | null = null): Instance | null {
-    const { attempts } = request;
-    if (attempts.total >= MAX_DECODE_ATTEMPTS) return null;
-    return this.#parts.picker.pickDecode(request.options.body, attempts, like);
+  /** Where those that are left were missed a moment ago, the next heartbeats are waited for: they may only be busy. */
+  async #pickDecode(request: ClientRequest, like: Instance | null = null): Promise<Instance | null> {
+    const { picker, deadlines } = this.#parts;
+    const { attempts, options } = request;
+    while (attempts.total < MAX_DECODE_ATTEMPTS) {
+      const decode = picker.pickDecode(options.body, attempts, like);
+      if (decode !== null || !picker.mayComeBack(attempts, like)) return decode;
+      await sleep(deadlines.pause);
+      request.throwIfAborted();
+    }
+    return null;
   }
 
   /** No instance is left: the client gets the last refusal as it is, or is told to come again. */
@@ -226,7 +233,7 @@ export class Forwarder {
     const bytes = fields === null ? body.bytes : withFields(body.bytes, fields);
     const deadline = performance.now() + this.#parts.deadlines.room;
     for (;;) {
-      const decode = this.#pickDecode(request, broken.instance);
+      const decode = await this.#pickDecode(request, broken.instance);
       if (decode === null) throw cutOff();
       const upstream = this.#send(request, decode, 'decode', bytes, id);
       const status = await statusOf(upstream, contents);
@@ -237,7 +244,7 @@ export class Forwarder {
       // All streams of an instance that is gone come to the others at once, and room is soon there.
       const mayWait = NO_ROOM.has(status ?? 0) && performance.now() < deadline;
       if (!mayWait) attempts.exclude(decode);
-      else if (attempts.has(decode)) await sleep(this.#parts.deadlines.roomPause);
+      else if (attempts.has(decode)) await sleep(this.#parts.deadlines.pause);
       else attempts.add(decode);
     }
   }

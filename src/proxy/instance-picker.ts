@@ -28,10 +28,14 @@ export class InstancePicker {
 
   /** @param like the instance whose stream is to be continued: another one must have the same model. */
   pickDecode(body: RequestBody, attempts: Attempts, like: Instance | null = null): Instance | null {
-    const able = this.#decoders().filter(
-      (instance) => like === null || (instance.model === like.model && instance.supportsResume),
-    );
+    const able = this.#decoders().filter((instance) => continues(instance, like));
     return pickFrom(ofModel(able, body.model), attempts, this.#forDecode, body);
+  }
+
+  /** Whether one that cannot be picked just now may be heard of soon. */
+  mayComeBack(attempts: Attempts, like: Instance | null = null): boolean {
+    const missed = this.#instances.missed((instance) => instance.mayDecode && continues(instance, like));
+    return missed.some((instance) => attempts.mayRetry(instance));
   }
 
   /**
@@ -70,6 +74,11 @@ export class InstancePicker {
     const decoders = this.#instances.ready(({ type }) => type === 'D');
     return decoders.length > 0 ? decoders : this.#instances.ready(({ mayDecode }) => mayDecode);
   }
+}
+
+/** Whether it can go on with a stream of `other`. */
+function continues(instance: Instance, other: Instance | null): boolean {
+  return other === null || (instance.model === other.model && instance.supportsResume);
 }
 
 /** Those that announce the model; where none does, an instance is to judge its name. */

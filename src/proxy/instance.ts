@@ -44,6 +44,8 @@ export class Instance {
   /** It refused a connection or made no progress; its next heartbeat clears that. */
   isSuspect = false;
   load: InstanceLoad | null;
+  /** It is gone because nothing was heard of it; it has not said goodbye. */
+  isMissed = false;
   /** When it was last heard of, by Date.now(). */
   seenAt: number;
   readonly #earlierEpochs: readonly string[];
@@ -120,6 +122,7 @@ export class Instance {
   heartbeat(message: RegistrationMessage): void {
     this.heard();
     this.isSuspect = false;
+    this.isMissed = false;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
     this.#ownAtHeartbeat = this.openRequests.size;

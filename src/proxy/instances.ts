@@ -40,6 +40,13 @@ export class Instances {
     return found;
   }
 
+  /** Those that were given up so recently that they may only have been late. */
+  missed(isWanted: (instance: Instance) => boolean): Instance[] {
+    const { expiry, late } = this.#deadlines;
+    const since = Date.now() - expiry - late;
+    return this.all.filter((instance) => instance.isMissed && instance.seenAt > since && isWanted(instance));
+  }
+
   /** False: there is no room for one more. */
   register(message: RegistrationMessage): boolean {
     const known = this.#known.get(message.http_address);
@@ -106,7 +113,10 @@ export class Instances {
       for (const request of instance.openRequests) request.checkSilence(now);
       const silence = now - instance.seenAt;
       if (silence > late) instance.isSuspect = true;
-      if (silence > expiry && instance.state !== 'gone') this.#leave(instance);
+      if (silence > expiry && instance.state !== 'gone') {
+        instance.isMissed = true;
+        this.#leave(instance);
+      }
       if (instance.state !== 'gone' || silence <= expiry) continue;
       instance.failSilent(now - late, new UpstreamFailure('the instance has fallen silent'));
       if (silence > remember && instance.openRequests.size === 0) {

@@ -128,8 +128,8 @@ interface FaultRigOptions {
 
 export class FaultRig {
   readonly #proxy: ProxyServer;
-  /** How long a request may wait for an instance that has stopped. */
-  readonly #expiry: number;
+  /** How long a request may wait for an instance that has stopped, or for one that is late. */
+  readonly #silence: number;
   readonly #tap = new Wiretap();
   readonly #sendType: SendType;
   readonly #transport: TransportChoice;
@@ -143,11 +143,11 @@ export class FaultRig {
 
   private constructor(
     proxy: ProxyServer,
-    expiry: number,
+    silence: number,
     { sendType, transport, consumerDegree = 1 }: Omit<FaultRigOptions, 'deadlines'>,
   ) {
     this.#proxy = proxy;
-    this.#expiry = expiry;
+    this.#silence = silence;
     this.#sendType = sendType;
     this.#transport = transport;
     this.#consumerDegree = consumerDegree;
@@ -159,7 +159,7 @@ export class FaultRig {
       { ...proxyConfig(), port: 0, discoveryPort: 0, prefillThreshold: 0 },
       { deadlines },
     );
-    const rig = new FaultRig(proxy, deadlines.expiry, of);
+    const rig = new FaultRig(proxy, deadlines.expiry + deadlines.late, of);
     await Promise.all([rig.#refill(), rig.#standBy()]);
     return rig;
   }
@@ -253,7 +253,7 @@ export class FaultRig {
 
   /** One after the other: an instance is given up, P answers without D, no blocks come to D. */
   get #longestWaitMs(): number {
-    return this.#expiry + (this.#sendType === 'PUT' ? DEADLINES.put : 0) + DEADLINES.load;
+    return this.#silence + (this.#sendType === 'PUT' ? DEADLINES.put : 0) + DEADLINES.load;
   }
 
   /** An instance answers requests alone until all is `over`. */

@@ -128,6 +128,36 @@ describe('an instance', () => {
     expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 4]);
   });
 
+  it('that was missed is waited for, and answers when it is heard of again', async () => {
+    const proxy = await TestProxy.start({ deadlines: { late: 60_000, expiry: 1000, pause: 20 } });
+    const about = { epoch: 'the same' };
+    const [d] = await proxy.join('D', { about });
+    d?.fallSilent();
+    await proxy.untilState(d!, 'gone');
+    const asked = proxy.client.completions.create(BODY);
+    await until(async () => (await proxy.metric('requests_in_flight')) === 1);
+    const { httpAddress: http_address, zmqAddress: zmq_address } = d!;
+    await say(proxy, zmq_address, [encode({ type: 'D', http_address, zmq_address, ...about })]);
+    expect((await asked).choices).toHaveLength(1);
+  });
+
+  it('that was missed is waited for no longer than it may be late', async () => {
+    const proxy = await TestProxy.start({ deadlines: { late: 3000, expiry: 500, pause: 20 } });
+    const [d] = await proxy.join('D');
+    d?.fallSilent();
+    await proxy.untilState(d!, 'gone');
+    for (const [least, most] of [
+      [200, 20_000],
+      [0, 1000],
+    ] as const) {
+      const askedAt = performance.now();
+      expect((await proxy.post('/v1/completions', BODY)).status).toBe(503);
+      const waited = performance.now() - askedAt;
+      expect(waited).toBeGreaterThan(least);
+      expect(waited).toBeLessThan(most);
+    }
+  });
+
   it('that comes back keeps its turn and is another run', async () => {
     const proxy = await TestProxy.start();
     const [d1, d2] = await proxy.join('DD');

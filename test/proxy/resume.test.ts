@@ -89,7 +89,7 @@ describe('a stream whose instance fails in the middle', () => {
   it.each([429, 503])(
     'waits for the only other instance, which has no room just then (%i)',
     async (status) => {
-      const proxy = await TestProxy.start({ deadlines: { roomPause: 20 } });
+      const proxy = await TestProxy.start({ deadlines: { pause: 20 } });
       const [d1, d2] = await proxy.join('DD');
       d1?.troubles.push({ at: 4, does: 'die' });
       for (let times = 0; times < 5; times += 1) d2?.troubles.push({ at: 'request', does: status });
@@ -100,7 +100,7 @@ describe('a stream whose instance fails in the middle', () => {
   );
 
   it('waits for room no longer than it may', async () => {
-    const proxy = await TestProxy.start({ deadlines: { room: 100, roomPause: 20 } });
+    const proxy = await TestProxy.start({ deadlines: { room: 100, pause: 20 } });
     const [d1, d2] = await proxy.join('DD');
     d1?.troubles.push({ at: 4, does: 'die' });
     for (let times = 0; times < 50; times += 1) d2?.troubles.push({ at: 'request', does: 429 });
