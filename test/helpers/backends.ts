@@ -15,10 +15,15 @@ export function openBackend(backend: Backend, cpuIsa: CpuIsa | null = null): Ops
   return selectOps({ ...ENGINE_DEFAULTS, device: backend, numThreads: 2, cpuIsa }).ops;
 }
 
-/** On the best instruction set that rounds what codes encode to bf16, as the definition does: AVX2 multiplies it unrounded. */
+/** Whether its products take what codes of whole numbers encode as it is, where their definition rounds it to bf16. */
+export function multipliesUnrounded(isa: CpuIsa): boolean {
+  return isa === 'avx2' || isa === 'avx512-bf16';
+}
+
+/** On the best instruction set that rounds what codes encode to bf16, as the definition does. */
 export function openRoundingBackend(backend: Backend): Ops {
   const isas = probeNative()?.instructionSets() ?? [];
-  return openBackend(backend, isas.find((isa) => isa !== 'avx2') ?? null);
+  return openBackend(backend, isas.find((isa) => !multipliesUnrounded(isa)) ?? null);
 }
 
 function hasNative(): boolean {

@@ -13,9 +13,9 @@ import {
   dtypes,
   expectClose,
   formats,
-  multipliesUnrounded,
   openCpu,
   Random,
+  takesUnrounded,
 } from './native-backends.ts';
 
 const folder = new WeightFolder();
@@ -123,7 +123,7 @@ describeEachIsa('ops on single numbers', (isa) => {
           return ops.read(ops.gateUp(ops.tensor(x, rows, k, inputDTypeOf(format)), weight, activation));
         });
         const relative = inputDTypeOf(format) === 'bf16' ? BF16_ROUNDING : 1e-5;
-        const isUnrounded = multipliesUnrounded(isa, format);
+        const isUnrounded = takesUnrounded(isa, format);
         const size = Math.hypot(...expected) / Math.sqrt(expected.length);
         expectClose(actual, expected, { absolute: isUnrounded ? size * 2 ** -4 : 1e-4, relative });
         return actual;

@@ -11,9 +11,9 @@ import {
   BF16_ROUNDING,
   describeEachIsa,
   expectClose,
-  multipliesUnrounded,
   openCpu,
   Random,
+  takesUnrounded,
 } from './native-backends.ts';
 
 const folder = new WeightFolder();
@@ -64,7 +64,7 @@ describeEachIsa('blocks', (isa) => {
     const part: LinearPart = { weight: { kind: 'blocks', format: dtype, tensor: blocks }, bias: null };
 
     it('have the bits of their numbers in products as codes, or are not rounded there, and as rows of a table', () => {
-      const isUnrounded = multipliesUnrounded(isa, dtype);
+      const isUnrounded = takesUnrounded(isa, dtype);
       for (const rows of ROWS) {
         const x = random.floats(rows * K, 'bf16');
         const [sums, gated] = products(part, dtype, x, rows);

@@ -6,7 +6,7 @@ import { formatName } from '../../src/ops/dtype.ts';
 import { roundToBf16 } from '../../src/ops/float-formats.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
-import { describeEachIsa, multipliesUnrounded, openCpu, Random } from './native-backends.ts';
+import { describeEachIsa, openCpu, Random, takesUnrounded } from './native-backends.ts';
 import { CODE_FORMATS, decoded, encoded, randomCodes } from './random-codes.ts';
 
 const folder = new WeightFolder();
@@ -53,7 +53,7 @@ describeEachIsa('weights of codes', (isa) => {
   afterAll(() => cpu.close());
 
   describe.each(CODE_FORMATS.map((format) => [formatName(format), format] as const))('of %s', (_, format) => {
-    const isUnrounded = multipliesUnrounded(isa, format);
+    const isUnrounded = takesUnrounded(isa, format);
 
     if (isUnrounded) {
       it('give the sums of the numbers that they encode, which are not rounded', () => {

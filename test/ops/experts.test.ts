@@ -15,14 +15,7 @@ import {
   ROUTINGS,
   upTo,
 } from './expert-cases.ts';
-import {
-  describeEachIsa,
-  expectClose,
-  formats,
-  multipliesUnrounded,
-  openCpu,
-  Random,
-} from './native-backends.ts';
+import { describeEachIsa, expectClose, formats, openCpu, Random, takesUnrounded } from './native-backends.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -54,7 +47,7 @@ describeEachIsa('mixtures of experts', (isa) => {
           const actual = compute(cpu, own, routing, input, upTo(rows));
           // Numbers between the products are rounded to bf16 on the way, or quantised, which may go the other way; so are those of codes,
           // or not.
-          const isUnrounded = multipliesUnrounded(isa, format);
+          const isUnrounded = takesUnrounded(isa, format);
           const relative = format === 'f32' ? 1e-4 : isUnrounded ? 2 ** -5 : 2 ** -6;
           const expected = compute(reference, defined, routing, input, upTo(rows));
           const size = Math.sqrt(expected.reduce((sum, value) => sum + value * value, 0) / expected.length);

@@ -12,6 +12,7 @@ import {
 } from '../../src/ops/dtype.ts';
 import { openCpuDevice } from '../../src/ops/native/cpu-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
+import { multipliesUnrounded } from '../helpers/backends.ts';
 import { needsNative } from '../helpers/needs.ts';
 
 export { Random } from '../helpers/random.ts';
@@ -41,10 +42,10 @@ export function openCpu(isa: CpuIsa, threads = 2): NativeOps {
   return new NativeOps(openCpuDevice(native, { numThreads: threads, cpuBind: null, cpuIsa: isa }));
 }
 
-/** Whether products take what codes of whole numbers encode as it is, where their definition rounds it to bf16. */
-export function multipliesUnrounded(isa: CpuIsa, format: WeightFormat): boolean {
+/** Whether products with a weight of `format` take what its codes encode unrounded. */
+export function takesUnrounded(isa: CpuIsa, format: WeightFormat): boolean {
   const isOfWholeNumbers = typeof format === 'object' ? format.kind !== 'fp8' : Object.hasOwn(BLOCKS, format);
-  return isa === 'avx2' && isOfWholeNumbers;
+  return isOfWholeNumbers && multipliesUnrounded(isa);
 }
 
 /** Runs `body` once for each instruction set; skipped where the addon is not built. */

@@ -74,8 +74,8 @@ constexpr size_t codePanelBytes(const CodeFormat& codes, int steps) {
 struct FixedBlock {
   int16_t numbers[kBf16Depth];
   float unit;
-  /// Of the first 16 and of the last, in units.
-  float sums[2];
+  /// Of the first 16, of the last, and of all, in units.
+  float sums[3];
 };
 constexpr int kFixedBits = 15;
 
@@ -299,7 +299,7 @@ struct KernelSet {
   /// A task of a product of many rows has at most so many rows and panels.
   int rowsOfTask;
   int panelsOfTask;
-  /// By WeightFormat; those of Codes take up to kFewRows rows where there is an `expand`.
+  /// By WeightFormat; those of Codes take up to kFewRows rows where codes are expanded for more.
   void (*linear[4])(const LinearJob&, Range rows, Range panels);
   void (*gateUp[4])(const GateUpJob&, Range rows, Range outPanels);
   /// What products of 2 to kFewRows rows with codes of 4 bits take in the place of x: its [rows, steps] words as [steps, 16], with
@@ -308,7 +308,8 @@ struct KernelSet {
   /// What products with codes of whole numbers, all but those of e4m3, take in the place of a row: `blocks` times 32 numbers of bf16 in
   /// fixed point. Null where they take it as it is.
   void (*toFixed)(const uint16_t* x, int blocks, FixedBlock* out);
-  /// Panels of codes, one after the other, to panels of bf16. Null where products of codes take any number of rows.
+  /// Panels of codes, one after the other, to panels of bf16, for products of many rows that are not in fixed point. Null where products
+  /// of codes take any number of rows.
   void (*expand)(const CodeFormat&, const char* panels, int steps, int count, char* out);
   /// By WeightFormat: whether linear and gateUp add what `lowRank` of their job says; the others are given addends in its place.
   bool addsLowRank[4];

@@ -151,7 +151,7 @@ const char* expanded(const KernelSet& set, ProductMemory& memory, const PackedWe
 
 /// Whether products expand panels of codes before they use them: with many rows that is less work than in each tile.
 bool isExpanded(const KernelSet& set, const PackedWeight& weight, int rows) {
-  return set.expand != nullptr && weight.format == WeightFormat::Codes && rows > kFewRows;
+  return set.expand != nullptr && weight.format == WeightFormat::Codes && !takesFixedRows(set, weight) && rows > kFewRows;
 }
 
 /// Begins to bring B of some rows and panels from memory.

@@ -19,7 +19,6 @@ namespace {
 #include "cpu/kernels_generic/matmul.h"
 #include "cpu/kernels_generic/low_rank.h"
 #include "cpu/kernels_generic/quantize.h"
-#include "cpu/kernels_generic/scales.h"
 #include SVC_CODES
 
 }  // namespace

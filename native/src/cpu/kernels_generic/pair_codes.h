@@ -75,16 +75,10 @@ class CodeStream {
   Halves offsets_[Codes::kGroups];
 };
 
-/// use(stream) with a stream of the format's own type.
-template <class Use>
-inline void withStreamOf(const CodeFormat& codes, const Use& use) {
-  withCodesOf(codes, [&]<class Codes>(const Codes&) { use(CodeStream<Codes>()); });
-}
-
 inline void expandPanels(const CodeFormat& codes, const char* panels, int steps, int count, char* out) {
-  withStreamOf(codes, [&]<class Stream>(const Stream&) {
+  withCodesOf(codes, [&]<class Codes>(const Codes&) {
     for (int panel = 0; panel < count; ++panel) {
-      Stream stream(codes, panels + panel * codePanelBytes(codes, steps));
+      CodeStream<Codes> stream(codes, panels + panel * codePanelBytes(codes, steps));
       for (int step = 0; step < steps; step += kCodeSteps, out += kCodeSteps * kStepBytes) stream.expandToBf16(out);
     }
   });
@@ -115,41 +109,33 @@ void sumCodes(const CodeFormat& codes, int rows, Cut cut, const char* x, size_t 
 }
 
 /// Calls use(row, rows, panel, panels, sums) with the sums of each tile of up to kBlockRows rows.
-template <class Use>
-void productOfCodes(const CodeFormat& codes, const char* x, size_t xStride, const char* panels, int steps, Range rows,
-                    Range which, const Use& use) {
+template <class Stream, class Job, class Use>
+void sumFewRows(const Job& job, Range rows, Range which, const Use& use) {
   alignas(64) float sums[kBlockRows * kMostPanels * kLanes];
   const int numRows = rows.end - rows.begin;
   const Cut cut = cutFor(numRows);
-  const size_t panelBytes = codePanelBytes(codes, steps);
-  withStreamOf(codes, [&]<class Stream>(const Stream&) {
-    for (int panel = which.begin; panel < which.end; panel += kMostPanels) {
-      const int count = smaller(kMostPanels, which.end - panel);
-      sumCodes<Stream>(codes, numRows, cut, x + rows.begin * xStride, xStride, panels + panel * panelBytes, count, steps,
-                       sums);
-      for (int row = 0; row < numRows; row += cut.rows) {
-        use(rows.begin + row, smaller(cut.rows, numRows - row), panel, count, sums + row * count * kLanes);
-      }
+  const size_t panelBytes = codePanelBytes(job.codes, job.steps);
+  for (int panel = which.begin; panel < which.end; panel += kMostPanels) {
+    const int count = smaller(kMostPanels, which.end - panel);
+    sumCodes<Stream>(job.codes, numRows, cut, job.x + rows.begin * job.xStride, job.xStride, job.panels + panel * panelBytes, count,
+                     job.steps, sums);
+    for (int row = 0; row < numRows; row += cut.rows) {
+      use(rows.begin + row, smaller(cut.rows, numRows - row), panel, count, sums + row * count * kLanes);
     }
+  }
+}
+
+template <class Codes>
+void productOfFewRows(const LinearJob& job, Range rows, Range panels) {
+  sumFewRows<CodeStream<Codes>>(job, rows, panels, [&](int row, int taken, int panel, int count, const float* sums) {
+    storeSums(job, row, taken, panel, count, sums, taken * kLanes);
   });
 }
 
-inline void linearOfCodes(const LinearJob& job, Range rows, Range panels) {
-  productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, panels,
-                 [&](int row, int taken, int panel, int count, const float* sums) {
-                   storeSums(job, row, taken, panel, count, sums, taken * kLanes);
-                 });
-}
-
-inline void gateUpOfCodes(const GateUpJob& job, Range rows, Range outPanels) {
-  productOfCodes(job.codes, job.x, job.xStride, job.panels, job.steps, rows, {2 * outPanels.begin, 2 * outPanels.end},
-                 [&](int row, int taken, int panel, int, const float* sums) {
-                   storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
-                 });
-}
-
-inline void addCodes(KernelSet& set) {
-  set.linear[3] = &linearOfCodes;
-  set.gateUp[3] = &gateUpOfCodes;
-  set.expand = &expandPanels;
+template <class Codes>
+void productOfFewRows(const GateUpJob& job, Range rows, Range outPanels) {
+  sumFewRows<CodeStream<Codes>>(job, rows, {2 * outPanels.begin, 2 * outPanels.end},
+                                [&](int row, int taken, int panel, int, const float* sums) {
+                                  storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
+                                });
 }

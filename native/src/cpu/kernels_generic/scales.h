@@ -1,6 +1,14 @@
 // The scales, and zeros or minimums, of 16 columns of codes, in step with the codes. Included inside an instruction set's namespace,
 // after its vectors.
 
+/// The number that a code encodes, before it is rounded to bf16.
+template <CodeOffset kind>
+inline V16 numberOf(V16 meaning, V16 scale, V16 offset) {
+  if constexpr (kind == CodeOffset::Zero) return (meaning - offset) * scale;
+  if constexpr (kind == CodeOffset::Minimum) return meaning * scale - offset;
+  return meaning * scale;
+}
+
 /// What the expansion of codes is compiled for: what a code means, what is beside its scale, and how many groups 32 numbers have,
 /// one or two.
 template <CodeKind kindOf, CodeOffset offsetOf, int groupsOf>
@@ -9,12 +17,7 @@ struct CodesOf {
   static constexpr CodeOffset kOffset = offsetOf;
   static constexpr int kGroups = groupsOf;
 
-  /// The number that a code encodes, before it is rounded to bf16.
-  static V16 number(V16 meaning, V16 scale, V16 offset) {
-    if constexpr (kOffset == CodeOffset::Zero) return (meaning - offset) * scale;
-    if constexpr (kOffset == CodeOffset::Minimum) return meaning * scale - offset;
-    return meaning * scale;
-  }
+  static V16 number(V16 meaning, V16 scale, V16 offset) { return numberOf<offsetOf>(meaning, scale, offset); }
 };
 
 /// use(CodesOf<...>()) with the format's own type.

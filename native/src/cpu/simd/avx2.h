@@ -268,6 +268,61 @@ struct Int8Dot {
   }
 };
 
+/// To 16 bits, those that do not fit to the nearest that does.
+inline void storeHalves(int16_t* p, I16 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(_mm256_packs_epi32(a.low, a.high), 0xd8));
+}
+/// 32 signed bytes, two a lane.
+inline I16 widenBytes(const char* p) {
+  const auto half = [](const char* bytes) { return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes))); };
+  return {half(p), half(p + 16)};
+}
+/// The i-th lowest four bits of each half of a lane.
+inline __m256i fourBitsOf(__m256i a, int i) {
+  const __m256i shifted = i == 0 ? a : _mm256_srli_epi16(a, 4 * i);
+  return i == 3 ? shifted : _mm256_and_si256(shifted, _mm256_set1_epi16(15));
+}
+inline I16 fourBitsOf(const I16& a, int i) { return {fourBitsOf(a.low, i), fourBitsOf(a.high, i)}; }
+/// Byte i of each half of a lane, with its sign.
+inline I16 bytesOf(const I16& a, int i) { return {Int8Dot::widened(a.low, i), Int8Dot::widened(a.high, i)}; }
+/// a - b in each half of a lane.
+inline I16 lessInHalves(const I16& a, int b) {
+  const __m256i each = _mm256_set1_epi16(static_cast<short>(b));
+  return {_mm256_sub_epi16(a.low, each), _mm256_sub_epi16(a.high, each)};
+}
+/// The code after the lowest one of each byte comes to its place.
+inline I16 nextCodes(const I16& a) { return {_mm256_srli_epi16(a.low, 4), _mm256_srli_epi16(a.high, 4)}; }
+/// table[lowest four bits of each byte]
+inline I16 lookUpBytes(const int8_t* table, const I16& codes) {
+  const __m256i twice = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
+  const __m256i lowest = _mm256_set1_epi8(15);
+  return {_mm256_shuffle_epi8(twice, _mm256_and_si256(codes.low, lowest)),
+          _mm256_shuffle_epi8(twice, _mm256_and_si256(codes.high, lowest))};
+}
+/// Four columns of four words in each half -> four words of four columns.
+inline void turn(__m256i (&rows)[4]) {
+  const __m256i low01 = _mm256_unpacklo_epi32(rows[0], rows[1]), high01 = _mm256_unpackhi_epi32(rows[0], rows[1]);
+  const __m256i low23 = _mm256_unpacklo_epi32(rows[2], rows[3]), high23 = _mm256_unpackhi_epi32(rows[2], rows[3]);
+  rows[0] = _mm256_unpacklo_epi64(low01, low23);
+  rows[1] = _mm256_unpackhi_epi64(low01, low23);
+  rows[2] = _mm256_unpacklo_epi64(high01, high23);
+  rows[3] = _mm256_unpackhi_epi64(high01, high23);
+}
+/// words[w] = word w of 16 columns, of 16 bytes each.
+inline void turnColumns(const char* columns, I16 (&words)[4]) {
+  const auto column = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(columns) + i); };
+  __m256i low[4], high[4];
+  for (int i = 0; i < 4; ++i) {
+    low[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(column(i)), column(i + 4), 1);
+    high[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(column(i + 8)), column(i + 12), 1);
+  }
+  turn(low);
+  turn(high);
+  for (int i = 0; i < 4; ++i) words[i] = {low[i], high[i]};
+}
+/// Pairs of whole numbers of 16 bits.
+using PairDot = Int8Dot;
+
 /// Eight floats: eight sums of them fit in the registers.
 struct V8 {
   __m256 lanes;

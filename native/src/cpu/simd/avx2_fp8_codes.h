@@ -34,11 +34,15 @@ class Fp8Stream {
     return total;
   }
 
-  template <int R>
-  static void addTile(const char* x, size_t xStride, const Expanded* blocks, int count, float* totals) {
-    const char* const panel = reinterpret_cast<const char*>(blocks);
-    sumTile<WideBf16Dot, R, 1>(x, xStride, &panel, &panel, count * kCodeSteps, true, totals);
+  template <int R, int P>
+    requires(P == 1)
+  static void addTile(const char* x, size_t xStride, const Expanded* const* panels, int count, NextCodes next, float* totals, int) {
+    const char* const panel = reinterpret_cast<const char*>(*panels);
+    sumTile<WideBf16Dot, R, 1>(x, xStride, &panel, next.panels, count * kCodeSteps, true, totals);
   }
+
+  /// Where what is next begins.
+  const char* at() const { return at_; }
 
  private:
   /// Calls visit(step, part, numbers) for the parts of the next kCodeSteps steps, in order. A step has 16 columns of two bytes.

@@ -186,6 +186,50 @@ struct Int8Dot {
   static I16 add(I16 sum, Weight w, Value x) { return {_mm512_dpbusd_epi32(sum.lanes, x, w)}; }
 };
 
+/// To 16 bits, those that do not fit to the nearest that does.
+inline void storeHalves(int16_t* p, I16 a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtsepi32_epi16(a.lanes)); }
+/// 32 signed bytes, two a lane.
+inline I16 widenBytes(const char* p) {
+  return {_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+/// The i-th lowest four bits of each half of a lane.
+inline I16 fourBitsOf(I16 a, int i) {
+  const __m512i shifted = i == 0 ? a.lanes : _mm512_srli_epi16(a.lanes, 4 * i);
+  return {i == 3 ? shifted : _mm512_and_si512(shifted, _mm512_set1_epi16(15))};
+}
+/// Byte i of each half of a lane, with its sign.
+inline I16 bytesOf(I16 a, int i) { return {_mm512_srai_epi16(i == 0 ? _mm512_slli_epi16(a.lanes, 8) : a.lanes, 8)}; }
+/// a - b in each half of a lane.
+inline I16 lessInHalves(I16 a, int b) { return {_mm512_sub_epi16(a.lanes, _mm512_set1_epi16(static_cast<short>(b)))}; }
+/// table[lowest four bits of each byte]
+inline I16 lookUpBytes(const int8_t* table, I16 codes) {
+  const __m512i copies = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
+  return {_mm512_shuffle_epi8(copies, _mm512_and_si512(codes.lanes, _mm512_set1_epi8(15)))};
+}
+/// words[w] = word w of 16 columns, of 16 bytes each.
+inline void turnColumns(const char* columns, I16 (&words)[4]) {
+  const __m512i lowWords = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+  const __m512i highWords = _mm512_add_epi32(lowWords, _mm512_set1_epi32(2));
+  const auto load = [&](int i) { return _mm512_loadu_si512(columns + i * 64); };
+  const auto eight = [&](int i, __m512i places) { return _mm512_permutex2var_epi32(load(i), places, load(i + 1)); };
+  constexpr int kLows = 0x44, kHighs = 0xee;
+  const __m512i first[] = {eight(0, lowWords), eight(0, highWords)}, last[] = {eight(2, lowWords), eight(2, highWords)};
+  for (int i = 0; i < 2; ++i) {
+    words[2 * i] = {_mm512_shuffle_i64x2(first[i], last[i], kLows)};
+    words[2 * i + 1] = {_mm512_shuffle_i64x2(first[i], last[i], kHighs)};
+  }
+}
+/// Pairs of whole numbers of 16 bits.
+struct PairDot {
+  using Value = __m512i;
+  static Value value(const char* p) { return _mm512_set1_epi32(wordAt(p)); }
+  /// In the register of the sum: g++ 12 would copy it first, twice as many instructions.
+  static I16 add(I16 sum, I16 pairs, Value x) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum.lanes) : "v"(pairs.lanes), "v"(x));
+    return sum;
+  }
+};
+
 /// What eight sums are kept in.
 using StateVector = V16;
 constexpr int kStateLanes = kLanes;
