@@ -106,7 +106,7 @@ class GroupScales {
 };
 
 /// How far ahead of their use codes are fetched, in bytes.
-constexpr int kCodesAhead = 1024;
+constexpr int kCodesAhead = 2048;
 
 /// What the codes of 4 bits mean.
 template <CodeKind kind>
