@@ -186,7 +186,6 @@ describe('a checkpoint that is quantised', () => {
       /config_groups\.a\.weights\.num_bits/,
     ],
     ['scales a group', group({ weights: { ...weights, strategy: 'group' } }), /weights\.strategy/],
-    ['a quantised KV cache', { ...W8A8, kv_cache_scheme: { num_bits: 8 } }, /kv_cache_scheme/],
     ['a broken rule', { ...W8A8, ignore: ['re:('] }, /an expression in "ignore" .* is no regular expression/],
   ])('is refused by name where it is %s', async (_, config, message) => {
     const folder = tinyModel();

@@ -5,6 +5,7 @@ import * as z from 'zod';
 import type { CodesWeightSource, LinearWeightSource } from '../../ops/weights.ts';
 import { firstMatches } from '../../util/foreign-patterns.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
+import { leaveCacheScalesUnread } from './cache-scales.ts';
 import { blockScales, float8Weight } from './float8-weight.ts';
 import { groupSizeFor } from './group-size.ts';
 import type { FindWeight, QuantizationMethod, QuantizedProjection } from './method.ts';
@@ -102,7 +103,6 @@ const schema = z.object({
   format: z.string(),
   config_groups: z.record(z.string(), group),
   ignore: z.array(z.string()).nullish(),
-  kv_cache_scheme: z.null().optional(),
 });
 type Config = z.output<typeof schema>;
 
@@ -129,6 +129,7 @@ export const compressedTensors: QuantizationMethod<Config> = {
     }));
     const listOf = listFinder([ignore ?? [], ...groups.map(({ targets }) => targets)], path);
     return (checkpoint, projection) => {
+      leaveCacheScalesUnread(checkpoint, projection.name);
       const list = listOf(checkpoint, projection.name);
       if (list === IGNORED) return null;
       // A group for all is for those that no other group names, wherever it is in the file.

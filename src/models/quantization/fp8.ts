@@ -3,13 +3,13 @@
 // Source: the releases of DeepSeek-V3 and Qwen3 in FP8; Micikevicius et al., "FP8 Formats for Deep Learning", 2022.
 
 import * as z from 'zod';
+import { leaveCacheScalesUnread } from './cache-scales.ts';
 import { blockScales, FLOAT8_BLOCK, float8Weight } from './float8-weight.ts';
 import type { QuantizationMethod } from './method.ts';
 
 const schema = z.object({
   weight_block_size: z.tuple([z.literal(FLOAT8_BLOCK), z.literal(FLOAT8_BLOCK)]).nullish(),
   fmt: z.literal('e4m3').nullish(),
-  kv_cache_scheme: z.null().optional(),
 });
 type Config = z.output<typeof schema>;
 
@@ -20,6 +20,7 @@ export const fp8: QuantizationMethod<Config> = {
     ({ weight_block_size }) =>
     (checkpoint, projection) => {
       const { name, n } = projection;
+      leaveCacheScalesUnread(checkpoint, name);
       if (checkpoint.dtypeOf(`${name}.weight`) !== 'f8') return null;
       // What weights are multiplied by, in spite of its name.
       const inverse = `${name}.weight_scale_inv`;
