@@ -214,7 +214,9 @@ void addValues(const KvTile& tile, size_t rowBytes, const WeightWords<Dot>& weig
       sum[p][r] = load(values + r * valueDims + (vector + p) * kLanes) * splat(corrections[r]);
     }
   }
-  for (int t = 0; t < tile.count; ++t) {
+  // There is at least one. A loop that might have none moves the sums to memory and back, as g++ 12 compiles it.
+  int t = 0;
+  do {
     const char* row = tile.values[t] + vector * kStepBytes;
     const ptrdiff_t ahead = tile.nextValues[t] - tile.values[t];
     for (int step = 0; step < kSteps; ++step, row += rowBytes) {
@@ -228,7 +230,7 @@ void addValues(const KvTile& tile, size_t rowBytes, const WeightWords<Dot>& weig
         }
       }
     }
-  }
+  } while (++t < tile.count);
   for (int p = 0; p < P; ++p) {
     for (int r = 0; r < R; ++r) store(values + r * valueDims + (vector + p) * kLanes, sum[p][r]);
   }
