@@ -5,9 +5,6 @@
 template <class Codes>
 class CodeStream {
  public:
-  /// What multiplies the steps that `expand` makes.
-  using Dot = Bf16Dot;
-
   CodeStream() = default;
   CodeStream(const CodeFormat& codes, const char* panel) : at_(panel), groups_(codes) {}
 
@@ -24,8 +21,6 @@ class CodeStream {
     }
     at_ += kBytes;
   }
-
-  void expandToBf16(char* out) { expand(out); }
 
  private:
   /// A word of 32 bits has the codes of four steps, four steps apart: those of a step's first number in its lower half.
@@ -79,37 +74,36 @@ inline void expandPanels(const CodeFormat& codes, const char* panels, int steps,
   withCodesOf(codes, [&]<class Codes>(const Codes&) {
     for (int panel = 0; panel < count; ++panel) {
       CodeStream<Codes> stream(codes, panels + panel * codePanelBytes(codes, steps));
-      for (int step = 0; step < steps; step += kCodeSteps, out += kCodeSteps * kStepBytes) stream.expandToBf16(out);
+      for (int step = 0; step < steps; step += kCodeSteps, out += kCodeSteps * kStepBytes) stream.expand(out);
     }
   });
 }
 
 /// Sums of up to kBlockRows rows against `count` panels of codes, in the order of sumBlock; the steps are expanded into the
 /// first-level cache where they are used.
-template <class Stream>
+template <class Codes>
 void sumCodes(const CodeFormat& codes, int rows, Cut cut, const char* x, size_t xStride, const char* panels, int count,
               int steps, float* sums) {
-  using Dot = typename Stream::Dot;
-  alignas(64) char expanded[kMostPanels][kCodeSteps * Dot::kStepBytes];
+  alignas(64) char expanded[kMostPanels][kCodeSteps * kStepBytes];
   const char* const parts[kMostPanels] = {expanded[0], expanded[1]};
-  Stream streams[kMostPanels];
-  for (int p = 0; p < count; ++p) streams[p] = Stream(codes, panels + p * codePanelBytes(codes, steps));
+  CodeStream<Codes> streams[kMostPanels];
+  for (int p = 0; p < count; ++p) streams[p] = {codes, panels + p * codePanelBytes(codes, steps)};
   for (int begin = 0; begin < steps; begin += kCodeSteps) {
     for (int p = 0; p < count; ++p) streams[p].expand(expanded[p]);
     if (rows == 1 && count == 2) {
       // The steps are in the cache: two chains of sums at once hide how long one takes.
-      sumTile<Dot, 1, 2>(x + begin * 4, xStride, parts, parts, kCodeSteps, begin > 0, sums);
+      sumTile<Bf16Dot, 1, 2>(x + begin * 4, xStride, parts, parts, kCodeSteps, begin > 0, sums);
       continue;
     }
     for (int row = 0; row < rows; row += cut.rows) {
-      sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, parts, count,
+      sumPanels<Bf16Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, parts, count,
                          kCodeSteps, begin > 0, sums + row * count * kLanes);
     }
   }
 }
 
 /// Calls use(row, rows, panel, panels, sums) with the sums of each tile of up to kBlockRows rows.
-template <class Stream, class Job, class Use>
+template <class Codes, class Job, class Use>
 void sumFewRows(const Job& job, Range rows, Range which, const Use& use) {
   alignas(64) float sums[kBlockRows * kMostPanels * kLanes];
   const int numRows = rows.end - rows.begin;
@@ -117,7 +111,7 @@ void sumFewRows(const Job& job, Range rows, Range which, const Use& use) {
   const size_t panelBytes = codePanelBytes(job.codes, job.steps);
   for (int panel = which.begin; panel < which.end; panel += kMostPanels) {
     const int count = smaller(kMostPanels, which.end - panel);
-    sumCodes<Stream>(job.codes, numRows, cut, job.x + rows.begin * job.xStride, job.xStride, job.panels + panel * panelBytes, count,
+    sumCodes<Codes>(job.codes, numRows, cut, job.x + rows.begin * job.xStride, job.xStride, job.panels + panel * panelBytes, count,
                      job.steps, sums);
     for (int row = 0; row < numRows; row += cut.rows) {
       use(rows.begin + row, smaller(cut.rows, numRows - row), panel, count, sums + row * count * kLanes);
@@ -127,15 +121,14 @@ void sumFewRows(const Job& job, Range rows, Range which, const Use& use) {
 
 template <class Codes>
 void productOfFewRows(const LinearJob& job, Range rows, Range panels) {
-  sumFewRows<CodeStream<Codes>>(job, rows, panels, [&](int row, int taken, int panel, int count, const float* sums) {
+  sumFewRows<Codes>(job, rows, panels, [&](int row, int taken, int panel, int count, const float* sums) {
     storeSums(job, row, taken, panel, count, sums, taken * kLanes);
   });
 }
 
 template <class Codes>
 void productOfFewRows(const GateUpJob& job, Range rows, Range outPanels) {
-  sumFewRows<CodeStream<Codes>>(job, rows, {2 * outPanels.begin, 2 * outPanels.end},
-                                [&](int row, int taken, int panel, int, const float* sums) {
-                                  storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
-                                });
+  sumFewRows<Codes>(job, rows, {2 * outPanels.begin, 2 * outPanels.end}, [&](int row, int taken, int panel, int, const float* sums) {
+    storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
+  });
 }
