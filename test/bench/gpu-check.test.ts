@@ -103,12 +103,17 @@ process.exit(3);`,
 
   it.concurrent('keeps what a file of tests has come to where it does not end', async () => {
     const file = 'test/bench/gpu-check-end.test.ts';
-    const run = { gpus: 0, variables: { SVC_TEST_ENDLESS: '1' }, seconds: 15 };
-    expect(await runTestFile(file, run)).toMatchObject([
+    const run = { gpus: 0, variables: { SVC_TEST_ENDLESS: '1' } };
+    let results = await runTestFile(file, { ...run, seconds: 10 });
+    // A busy machine may not have come to the first test by then.
+    for (const seconds of [30, 90]) {
+      if (results.length === 1) results = await runTestFile(file, { ...run, seconds });
+    }
+    expect(results).toMatchObject([
       { name: expect.stringMatching(/comes to an end$/), outcome: 'passed' },
       { name: file, outcome: 'failed', note: expect.stringMatching(/^ended before its tests had: /) },
     ]);
-  });
+  }, 150_000);
 
   it('is told in two commands, each within ten minutes', () => {
     expect([...CALLS.flat()].sort()).toEqual([...PART_NAMES].sort());
