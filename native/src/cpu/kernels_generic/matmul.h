@@ -131,3 +131,15 @@ void gateUp(const GateUpJob& job, Range rows, Range outPanels) {
                   });
   }
 }
+
+/// The panels of the weight that panels of a job's output are made of.
+inline Range panelsOf(const LinearJob&, Range panels) { return panels; }
+inline Range panelsOf(const GateUpJob&, Range outPanels) { return {2 * outPanels.begin, 2 * outPanels.end}; }
+
+/// Sums [panels, rows, 16] of one or two panels of codes -> the job's output.
+inline void storeSumsOfCodes(const LinearJob& job, int row, int rows, int panel, int panels, const float* sums) {
+  storeSums(job, row, rows, panel, panels, sums, rows * kLanes);
+}
+inline void storeSumsOfCodes(const GateUpJob& job, int row, int rows, int panel, int, const float* sums) {
+  storeGateUp<uint16_t>(job, row, rows, panel / 2, sums, rows * kLanes);
+}

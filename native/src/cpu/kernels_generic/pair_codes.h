@@ -102,33 +102,20 @@ void sumCodes(const CodeFormat& codes, int rows, Cut cut, const char* x, size_t 
   }
 }
 
-/// Calls use(row, rows, panel, panels, sums) with the sums of each tile of up to kBlockRows rows.
-template <class Codes, class Job, class Use>
-void sumFewRows(const Job& job, Range rows, Range which, const Use& use) {
+template <class Codes, class Job>
+void productOfFewRows(const Job& job, Range rows, Range outPanels) {
   alignas(64) float sums[kBlockRows * kMostPanels * kLanes];
   const int numRows = rows.end - rows.begin;
   const Cut cut = cutFor(numRows);
   const size_t panelBytes = codePanelBytes(job.codes, job.steps);
-  for (int panel = which.begin; panel < which.end; panel += kMostPanels) {
-    const int count = smaller(kMostPanels, which.end - panel);
+  const Range panels = panelsOf(job, outPanels);
+  for (int panel = panels.begin; panel < panels.end; panel += kMostPanels) {
+    const int count = smaller(kMostPanels, panels.end - panel);
     sumCodes<Codes>(job.codes, numRows, cut, job.x + rows.begin * job.xStride, job.xStride, job.panels + panel * panelBytes, count,
-                     job.steps, sums);
+                    job.steps, sums);
     for (int row = 0; row < numRows; row += cut.rows) {
-      use(rows.begin + row, smaller(cut.rows, numRows - row), panel, count, sums + row * count * kLanes);
+      const int taken = smaller(cut.rows, numRows - row);
+      storeSumsOfCodes(job, rows.begin + row, taken, panel, count, sums + row * count * kLanes);
     }
   }
-}
-
-template <class Codes>
-void productOfFewRows(const LinearJob& job, Range rows, Range panels) {
-  sumFewRows<Codes>(job, rows, panels, [&](int row, int taken, int panel, int count, const float* sums) {
-    storeSums(job, row, taken, panel, count, sums, taken * kLanes);
-  });
-}
-
-template <class Codes>
-void productOfFewRows(const GateUpJob& job, Range rows, Range outPanels) {
-  sumFewRows<Codes>(job, rows, {2 * outPanels.begin, 2 * outPanels.end}, [&](int row, int taken, int panel, int, const float* sums) {
-    storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
-  });
 }

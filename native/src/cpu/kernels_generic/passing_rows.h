@@ -60,17 +60,17 @@ void sumRows(Stream* streams, size_t panelBytes, const char* x, size_t xStride, 
   }
 }
 
-/// Calls use(row, rows, panel, panels, sums) with the sums [panels, rows, 16] of some rows against one or two panels.
-template <class Stream, class Job, class Use>
-void passRows(const Job& job, Range rows, Range which, const Use& use) {
+template <class Stream, class Job>
+void productOfPassingRows(const Job& job, Range rows, Range outPanels) {
   alignas(64) float sums[kMostPanels * kPassingRows * kLanes];
   const size_t panelBytes = codePanelBytes(job.codes, job.steps);
   const int blocks = job.steps / kCodeSteps;
+  const Range panels = panelsOf(job, outPanels);
   for (int row = rows.begin; row < rows.end; row += kPassingRows) {
     const int taken = smaller(kPassingRows, rows.end - row);
     const char* const x = job.x + row * job.xStride;
-    for (int panel = which.begin; panel < which.end; panel += kMostPanels) {
-      const int count = smaller(kMostPanels, which.end - panel);
+    for (int panel = panels.begin; panel < panels.end; panel += kMostPanels) {
+      const int count = smaller(kMostPanels, panels.end - panel);
       const auto stream = [&](int p) { return Stream(job.codes, job.panels + (panel + p) * panelBytes); };
       if (kManyPanels == kMostPanels && count == kMostPanels) {
         Stream streams[] = {stream(0), stream(1)};
@@ -81,21 +81,7 @@ void passRows(const Job& job, Range rows, Range which, const Use& use) {
           sumRows<1>(&one, panelBytes, x, job.xStride, taken, blocks, sums + p * taken * kLanes);
         }
       }
-      use(row, taken, panel, count, sums);
+      storeSumsOfCodes(job, row, taken, panel, count, sums);
     }
   }
-}
-
-template <class Stream>
-void productOfPassingRows(const LinearJob& job, Range rows, Range panels) {
-  passRows<Stream>(job, rows, panels, [&](int row, int taken, int panel, int count, const float* sums) {
-    storeSums(job, row, taken, panel, count, sums, taken * kLanes);
-  });
-}
-
-template <class Stream>
-void productOfPassingRows(const GateUpJob& job, Range rows, Range outPanels) {
-  passRows<Stream>(job, rows, {2 * outPanels.begin, 2 * outPanels.end}, [&](int row, int taken, int panel, int, const float* sums) {
-    storeGateUp<uint16_t>(job, row, taken, panel / 2, sums, taken * kLanes);
-  });
 }
