@@ -1,10 +1,12 @@
 // What happens when something goes wrong between instances: D computes the prompt itself, and nothing stays behind.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
+import type { SendType } from '../../src/config/kv-transfer-config.ts';
 import type { RequestTransfer } from '../../src/kv-transfer/connector.ts';
 import { DEADLINES } from '../../src/kv-transfer/p2p/deadlines.ts';
+import { Wiretap } from '../disagg/tampering-proxy.ts';
 import type { KvInstance } from '../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
@@ -19,6 +21,7 @@ import {
   untilIdle,
 } from '../helpers/kv-requests.ts';
 import { needsNative } from '../helpers/needs.ts';
+import { freePorts } from '../helpers/svc-process.ts';
 import { until } from '../helpers/until.ts';
 
 const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
@@ -160,6 +163,60 @@ describe('a request that ends early', needsNative, () => {
     expect(p.commands).toHaveLength(200);
     expect(d.commands).toEqual([]);
   });
+});
+
+describe('that a transfer is over', needsNative, () => {
+  const tap = new Wiretap();
+  afterAll(() => tap.close());
+
+  /** Two instances whose messages pass the wiretap, and the id of a request that is for both. */
+  async function startTapped(sendType: SendType) {
+    const { p, d } = await startPair({ sendType, transport: 'tcp', deadlines: { answer: 200 } });
+    const doors = await freePorts(2);
+    const [toP = '', toD = ''] = await Promise.all(
+      [p, d].map(({ address }, index) => tap.addDoor(doors[index]!, address)),
+    );
+    return { p, d, id: makeRequestId(toP, toD) };
+  }
+
+  /** Nothing arrives from the first message of this type on, until it has been told in vain. */
+  function cutAt(type: string): Promise<void> {
+    return new Promise((resolve) => {
+      tap.onStep = (step) => {
+        if (step !== type) return;
+        tap.onStep = () => {};
+        tap.isControlCut = true;
+        setTimeout(() => {
+          tap.isControlCut = false;
+          resolve();
+        }, 300);
+      };
+    });
+  }
+
+  it.each(SEND_TYPES)('comes to P although nothing did when D had its blocks, with %s', async (sendType) => {
+    const { p, d, id } = await startTapped(sendType);
+    const isWhole = cutAt('received');
+    const isPrefilled = prefill(p, id, PROMPT);
+    expect(await decode(d, id, PROMPT)).toBe(40);
+    await Promise.all([isPrefilled, isWhole]);
+    await untilIdle(p, d);
+    expect(p.stats.send.delivered).toBe(1);
+  });
+
+  it.each(SEND_TYPES)(
+    'comes to P although nothing did when its request ended at D, with %s',
+    async (sendType) => {
+      const { p, d, id } = await startTapped(sendType);
+      await startPrefill(p, d, id);
+      const loading = await startWaiting(d, id);
+      const isWhole = cutAt('cancel');
+      loading.transfer.end(false);
+      d.connector.consumer.onTransferEvent({ kind: 'loadEnded', transferId: loading.load.transferId });
+      await isWhole;
+      await untilIdle(p, d);
+    },
+  );
 });
 
 describe('a peer', needsNative, () => {

@@ -24,13 +24,15 @@ import {
 import type { Deadlines } from './deadlines.ts';
 import type { Answer, MessageOf, Unnumbered } from './messages.ts';
 import type { BlockMover } from './native-mover.ts';
-import { type Peer, PeerError, type Peers } from './peers.ts';
+import type { Notices } from './notices.ts';
+import type { Peer, Peers } from './peers.ts';
 import type { SlotPool } from './slot-pool.ts';
 import { type Entry, Transfers } from './transfers.ts';
 
 interface KvConsumerOptions {
   readonly mover: BlockMover;
   readonly peers: Peers;
+  readonly notices: Notices;
   readonly slots: SlotPool;
   readonly deadlines: Deadlines;
   readonly engine: TransferringEngine;
@@ -111,7 +113,7 @@ export class KvConsumer {
   discard(key: string, address: string): void {
     this.transfers.markOver(key);
     const known = this.transfers.get(key);
-    if (known === undefined) void this.#tellCancel(key, address);
+    if (known === undefined) this.#options.notices.tell(address, { type: 'cancel', key });
     else if (!known.transfer.isClaimed) this.transfers.push(known, { kind: 'ended' });
   }
 
@@ -228,10 +230,10 @@ export class KvConsumer {
       case 'tellReceived':
         this.#counts[effect.isPushed ? 'pushed' : 'pulled'] += 1;
         this.#counts[effect.location === 'buffer' ? 'viaBuffer' : 'viaPool'] += 1;
-        entry.peer?.tell({ type: 'received', key });
+        this.#options.notices.tell(address, { type: 'received', key });
         break;
       case 'tellCancel':
-        void this.#tellCancel(key, address);
+        this.#options.notices.tell(address, { type: 'cancel', key });
         break;
       case 'recompute':
         this.#recomputed[effect.reason] += 1;
@@ -286,17 +288,6 @@ export class KvConsumer {
   #pullLater(entry: Receipt, { ticket }: EffectOf<'pullLater'>): void {
     const again = () => this.transfers.push(entry, { kind: 'pullAgain', ticket });
     setTimeout(again, this.#options.deadlines.unknownRetry);
-  }
-
-  /** Lets P free the blocks, also where there is no connection to it yet. */
-  async #tellCancel(key: string, address: string): Promise<void> {
-    try {
-      const peer = this.#options.peers.get(address);
-      await peer.ready();
-      peer.tell({ type: 'cancel', key });
-    } catch (error) {
-      if (!(error instanceof PeerError)) throw error;
-    }
   }
 
   #forget(entry: Receipt): void {

@@ -26,6 +26,9 @@ export const DEADLINES = {
   /** D asks again, every `unknownRetry`, where P does not know a transfer (yet). */
   unknown: 1_000,
   unknownRetry: 50,
+  /** An instance that has not heard that it can let go of blocks is told again, every `noticeRetry`: by then it has let go itself. */
+  notice: 60_000,
+  noticeRetry: 1_000,
   /** Between two looks at the deadlines of transfers and peers. */
   sweep: 250,
 };

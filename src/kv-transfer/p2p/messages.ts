@@ -10,7 +10,7 @@ import type { KvCompatibility, KvPartPlace } from '../connector.ts';
 import { divideEachOther, endsOf, makeUpOneMemory } from './cut.ts';
 
 /** Instances with another number do not understand each other. */
-const PROTOCOL = 5;
+const PROTOCOL = 6;
 /** Bytes of the longest message. */
 export const MAX_MESSAGE_BYTES = 8192;
 
@@ -88,8 +88,9 @@ const schema = z.discriminatedUnion('type', [
     num_tokens: count,
     num_blocks: count,
   }),
-  z.object({ type: z.literal('received'), key }),
-  z.object({ type: z.literal('cancel'), key }),
+  z.object({ type: z.literal('received'), seq, key }),
+  z.object({ type: z.literal('cancel'), seq, key }),
+  z.object({ type: z.literal('heard'), seq }),
   z.object({ type: z.literal('ping'), seq }),
   z.object({ type: z.literal('pong'), seq }),
   /** The sender ends the connection; `leaving`: because it shuts down. */
@@ -106,11 +107,13 @@ const schema = z.discriminatedUnion('type', [
 export type Message = Readonly<z.output<typeof schema>>;
 export type MessageOf<T extends Message['type']> = Extract<Message, { readonly type: T }>;
 
-const ANSWERS = ['welcome', 'granted', 'full', 'pulled', 'pong', 'refused'] as const;
+const ANSWERS = ['welcome', 'granted', 'full', 'pulled', 'heard', 'pong', 'refused'] as const;
 export type Answer = MessageOf<(typeof ANSWERS)[number]>;
 /** A message without the number that the channel gives it. */
 export type Unnumbered<T> = T extends unknown ? Omit<T, 'seq'> : never;
-export type Request = Unnumbered<MessageOf<'hello' | 'reserve' | 'pull' | 'ping'>>;
+/** The sender is done with a transfer. */
+export type Notice = Unnumbered<MessageOf<'received' | 'cancel'>>;
+export type Request = Unnumbered<MessageOf<'hello' | 'reserve' | 'pull' | 'ping'>> | Notice;
 
 export function isAnswer(message: Message): message is Answer {
   return ANSWERS.some((type) => type === message.type);

@@ -21,6 +21,7 @@ import {
   type Unnumbered,
 } from './messages.ts';
 import { type BlockMover, NativeMover } from './native-mover.ts';
+import { Notices } from './notices.ts';
 import { type Peer, Peers, type PeersHandlers } from './peers.ts';
 import { KvProducer } from './producer-driver.ts';
 import { SlotPool } from './slot-pool.ts';
@@ -37,6 +38,7 @@ export class P2pConnector {
   readonly #address: string;
   readonly #mover: BlockMover;
   readonly #peers: Peers;
+  readonly #notices: Notices;
   /** The two sides; what the engine thread tells of its sequences is for the consumer. */
   readonly producer: KvProducer;
   readonly consumer: KvConsumer;
@@ -75,7 +77,8 @@ export class P2pConnector {
     const own = identityOf(compatibility, parts, { epoch, address: this.#address, endpoints });
     const reach = { ip, port, keys: curveKeys(secret), own, deadlines, mover: this.#mover };
     this.#peers = new Peers(reach, this.#peersHandlers(warn));
-    const shared = { mover: this.#mover, peers: this.#peers, deadlines, engine };
+    this.#notices = new Notices(this.#peers, deadlines);
+    const shared = { mover: this.#mover, peers: this.#peers, notices: this.#notices, deadlines, engine };
     this.producer = new KvProducer({
       ...shared,
       sendType,
@@ -130,6 +133,7 @@ export class P2pConnector {
     clearInterval(this.#timer);
     this.producer.close();
     this.consumer.close();
+    this.#notices.close();
     const unbound = this.#peers.close();
     this.#isClosed = true;
     this.#mover.close();
@@ -197,9 +201,9 @@ export class P2pConnector {
       warn,
       onRequest: (peer, message) =>
         message.type === 'pull' ? this.producer.onPull(peer, message) : this.#onReserve(peer, message),
-      onMessage: (peer, message) => {
-        this.producer.onMessage(peer, message);
-        if (message.type === 'cancel') this.consumer.onCancel(peer, message.key);
+      onNotice: (peer, notice) => {
+        this.producer.onNotice(peer, notice);
+        if (notice.type === 'cancel') this.consumer.onCancel(peer, notice.key);
       },
       onGone: (address) => this.#tellBoth(address, { kind: 'peerGone' }),
       onRestart: (address) => this.#tellBoth(address, { kind: 'peerRestarted' }),

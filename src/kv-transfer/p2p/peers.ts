@@ -13,6 +13,7 @@ import {
   type Identity,
   type Message,
   type MessageOf,
+  type Notice,
   type Request,
   type Unnumbered,
 } from './messages.ts';
@@ -21,7 +22,7 @@ import type { BlockMover } from './native-mover.ts';
 export interface PeersHandlers {
   /** @returns the answer. */
   readonly onRequest: (peer: Peer, message: MessageOf<'reserve' | 'pull'>) => Unnumbered<Answer>;
-  readonly onMessage: (peer: Peer, message: MessageOf<'received' | 'cancel'>) => void;
+  readonly onNotice: (peer: Peer, notice: Notice) => void;
   /** The instance is dead: everything that is open with it is void. */
   readonly onGone: (address: string) => void;
   /** A run of the instance is over: everything that it was told is void. */
@@ -141,7 +142,7 @@ export class Peers {
   }
 
   #evict(peer: Peer, isLeaving: boolean): void {
-    peer.tell({ type: 'bye', leaving: isLeaving });
+    peer.sayGoodbye(isLeaving);
     this.#remove(peer);
   }
 
@@ -186,7 +187,8 @@ export class Peers {
         break;
       case 'received':
       case 'cancel':
-        this.#handlers.onMessage(peer, message);
+        this.#handlers.onNotice(peer, message);
+        this.#channel.send(route, { type: 'heard', seq: message.seq });
         break;
       default:
         this.#channel.send(route, { ...this.#handlers.onRequest(peer, message), seq: message.seq });
@@ -348,10 +350,9 @@ export class Peer {
     throw new PeerError('gone', 'the connection was lost twice');
   }
 
-  /** Sends a message without an answer; it is lost where there is no connection. */
-  tell(message: MessageOf<'received' | 'cancel' | 'bye'>): void {
-    this.lastUsed = Date.now();
-    if (this.route !== null) this.#channel.send(this.route, message);
+  /** Where there is a connection; `leaving`: this instance shuts down. */
+  sayGoodbye(leaving: boolean): void {
+    if (this.route !== null) this.#channel.send(this.route, { type: 'bye', leaving });
   }
 
   /** Asks whether it lives, where there is a connection. */

@@ -7,8 +7,9 @@ import { type BlockGroups, transferGroups, transferSize } from '../../kv-cache/b
 import type { KvTransferStats, RequestTransfer, SendOutcome, TransferringEngine } from '../connector.ts';
 import type { Cut } from './cut.ts';
 import type { Deadlines } from './deadlines.ts';
-import type { Answer, MessageOf, Unnumbered } from './messages.ts';
+import type { Answer, MessageOf, Notice, Unnumbered } from './messages.ts';
 import type { BlockMover } from './native-mover.ts';
+import type { Notices } from './notices.ts';
 import type { Peer, Peers } from './peers.ts';
 import {
   answerToPull,
@@ -24,6 +25,7 @@ import { type Entry, Transfers } from './transfers.ts';
 interface KvProducerOptions {
   readonly mover: BlockMover;
   readonly peers: Peers;
+  readonly notices: Notices;
   readonly deadlines: Deadlines;
   readonly engine: TransferringEngine;
   readonly sendType: SendType;
@@ -124,7 +126,7 @@ export class KvProducer {
   }
 
   /** D has all blocks, or does not want them. */
-  onMessage(peer: Peer, { type, key }: MessageOf<'received' | 'cancel'>): void {
+  onNotice(peer: Peer, { type, key }: Notice): void {
     const entry = this.transfers.getFrom(peer, key);
     if (entry !== null) this.transfers.push(entry, { kind: type === 'cancel' ? 'cancelled' : 'received' });
   }
@@ -163,7 +165,7 @@ export class KvProducer {
         this.#options.mover.closeSend(transferId);
         break;
       case 'tellCancel':
-        entry.peer?.tell({ type: 'cancel', key });
+        if (entry.peer !== null) this.#options.notices.tell(entry.peer.address, { type: 'cancel', key });
         break;
       case 'answer':
         for (const resolve of entry.answers.splice(0)) resolve();

@@ -42,6 +42,7 @@ class Consumer {
       ...{
         mover: node.mover,
         peers: node.peers,
+        notices: node.notices,
         deadlines: node.deadlines,
         slots: this.slots,
         groups: COMPATIBILITY,
@@ -50,7 +51,7 @@ class Consumer {
     });
     node.onRequest = (peer, message) =>
       message.type === 'reserve' ? this.consumer.onReserve(peer, message) : { type: 'full' };
-    node.onMessage = (peer, { key }) => this.consumer.onCancel(peer, key);
+    node.onNotice = (peer, { key }) => this.consumer.onCancel(peer, key);
     node.onGone = (address) => this.consumer.transfers.pushToPeer(address, { kind: 'peerGone' });
   }
 
@@ -192,12 +193,9 @@ describe('a consumer that P pushes to', () => {
     const thief = await Loopback.start();
     const key = d.newKey();
     await d.reserve(key);
-    const atThief = thief.peers.get(d.node.address);
-    await atThief.ready();
-    atThief.tell({ type: 'cancel', key });
-    await atThief.request({ type: 'ping' });
+    await thief.peers.get(d.node.address).request({ type: 'cancel', key });
     expect(d.isIdle).toBe(false);
-    d.p.peers.get(d.node.address).tell({ type: 'cancel', key });
+    d.p.notices.tell(d.node.address, { type: 'cancel', key });
     await until(() => d.isIdle);
   });
 
@@ -214,6 +212,15 @@ describe('a consumer that P pushes to', () => {
     await d.reserve(key);
     d.consumer.discard(key, d.p.address);
     await until(() => d.isIdle && d.p.types.includes('cancel'));
+  });
+
+  it('tells P that it has no use for its blocks although P cannot be reached at the moment', async () => {
+    const d = await Consumer.start({ deadlines: { noticeRetry: 10 } });
+    const key = d.newKey();
+    await d.p.close();
+    d.consumer.discard(key, d.p.address);
+    const again = await Loopback.start({ port: d.p.port });
+    await until(() => again.types.includes('cancel'));
   });
 });
 

@@ -9,8 +9,10 @@ import {
   type Identity,
   identityOf,
   type MessageOf,
+  type Notice,
   type Unnumbered,
 } from '../../../src/kv-transfer/p2p/messages.ts';
+import { Notices } from '../../../src/kv-transfer/p2p/notices.ts';
 import { type Peer, Peers, type PeersOptions } from '../../../src/kv-transfer/p2p/peers.ts';
 import { freePort } from '../../helpers/svc-process.ts';
 import { MemoryMover } from './memory-mover.ts';
@@ -38,12 +40,13 @@ export interface LoopbackOptions {
   readonly deadlines?: Partial<Deadlines>;
 }
 
-type Heard = MessageOf<'reserve' | 'pull' | 'received' | 'cancel'>;
+type Heard = MessageOf<'reserve' | 'pull'> | Notice;
 
 export class Loopback {
   readonly port: number;
   readonly own: Identity;
   readonly peers: Peers;
+  readonly notices: Notices;
   readonly mover: MemoryMover;
   readonly deadlines: Deadlines;
   readonly heard: Heard[] = [];
@@ -53,7 +56,7 @@ export class Loopback {
   onRequest: (peer: Peer, message: MessageOf<'reserve' | 'pull'>) => Unnumbered<Answer> = () => ({
     type: 'full',
   });
-  onMessage: (peer: Peer, message: MessageOf<'received' | 'cancel'>) => void = () => {};
+  onNotice: (peer: Peer, notice: Notice) => void = () => {};
   onGone: (address: string) => void = () => {};
 
   private constructor(options: Omit<PeersOptions, 'mover' | 'deadlines' | 'own'>, given: LoopbackOptions) {
@@ -71,9 +74,9 @@ export class Loopback {
           this.heard.push(message);
           return this.onRequest(peer, message);
         },
-        onMessage: (peer, message) => {
-          this.heard.push(message);
-          this.onMessage(peer, message);
+        onNotice: (peer, notice) => {
+          this.heard.push(notice);
+          this.onNotice(peer, notice);
         },
         onGone: (other) => {
           this.gone.push(other);
@@ -83,6 +86,7 @@ export class Loopback {
         warn: (message) => void this.warnings.push(message),
       },
     );
+    this.notices = new Notices(this.peers, deadlines);
   }
 
   /** Is closed after the test. */
@@ -103,6 +107,7 @@ export class Loopback {
   }
 
   async close(): Promise<void> {
+    this.notices.close();
     await this.peers.close();
     this.mover.close();
   }

@@ -31,10 +31,11 @@ const MESSAGES: readonly Message[] = [
   { type: 'full', seq: 2 },
   { type: 'pull', seq: 3, key: 'k', hash: HASH, ticket: TICKET, first_block: 0, num_blocks: 1 },
   { type: 'pulled', seq: 3, state: 'computing', ...SIZE },
-  { type: 'received', key: 'k' },
-  { type: 'cancel', key: 'k' },
-  { type: 'ping', seq: 4 },
-  { type: 'pong', seq: 4 },
+  { type: 'received', seq: 4, key: 'k' },
+  { type: 'cancel', seq: 5, key: 'k' },
+  { type: 'heard', seq: 5 },
+  { type: 'ping', seq: 6 },
+  { type: 'pong', seq: 6 },
   { type: 'bye', leaving: true },
   { type: 'refused', seq: null, code: 'hello', reason: 'say hello first' },
 ];
@@ -50,7 +51,7 @@ describe('a message', () => {
 
   it('is an answer where its type is one of the answers', () => {
     const answers = MESSAGES.filter((message) => isAnswer(message)).map(({ type }) => type);
-    expect(answers).toEqual(['welcome', 'granted', 'full', 'pulled', 'pong', 'refused']);
+    expect(answers).toEqual(['welcome', 'granted', 'full', 'pulled', 'heard', 'pong', 'refused']);
   });
 
   it.each([1, 2, 3])(
@@ -60,7 +61,7 @@ describe('a message', () => {
       for (const type of ['hello', 'welcome']) {
         expect(readFields({ type, seq: 1, ...older, protocol })).toEqual({
           isValid: false,
-          why: `a ${type} in protocol ${protocol}, this instance has 5: run one version of svc on both`,
+          why: `a ${type} in protocol ${protocol}, this instance has 6: run one version of svc on both`,
         });
       }
     },

@@ -185,28 +185,13 @@ async function startSilent({ holdsBack = false } = {}) {
   return { address, welcomes, hasDisconnected: () => numDisconnects > 0 };
 }
 
-describe('a message to a peer', () => {
-  it('arrives over the connection that there is', async () => {
-    const { near, far } = await startPair();
-    await near.peer.ready();
-    near.peer.tell({ type: 'cancel', key: 'k' });
-    await until(() => far.heard.length === 1);
-    expect(far.heard).toEqual([{ type: 'cancel', key: 'k' }]);
-  });
-
+describe('a goodbye to a peer', () => {
   it('is lost where there is no connection, and makes none', async () => {
     const { near, far } = await startPair();
-    near.peer.tell({ type: 'cancel', key: 'lost' });
+    near.peer.sayGoodbye(true);
     expect(near.peer.route).toBeNull();
     await near.peer.request(RESERVE);
     expect(far.types).toEqual(['reserve']);
-  });
-
-  it('counts as use, as an answer does', async () => {
-    const { near } = await startPair();
-    near.peer.lastUsed = 0;
-    near.peer.tell({ type: 'cancel', key: 'k' });
-    expect(near.peer.lastUsed).toBeGreaterThan(0);
   });
 });
 
@@ -367,8 +352,8 @@ describe('peers', () => {
     const { a, b } = await startTwo();
     const [toB, toA] = [a.peers.get(b.address), b.peers.get(a.address)];
     await Promise.all([toB.request(RESERVE), toA.request(RESERVE)]);
-    toB.tell({ type: 'cancel', key: 'k' });
-    toA.tell({ type: 'received', key: 'k' });
+    await toB.request({ type: 'cancel', key: 'k' });
+    await toA.request({ type: 'received', key: 'k' });
     await until(() => a.heard.length + b.heard.length === 4);
     expect(a.types.toSorted()).toEqual(['received', 'reserve']);
     expect(b.types.toSorted()).toEqual(['cancel', 'reserve']);

@@ -34,8 +34,10 @@ class Producer {
     this.node = node;
     this.d = d;
     this.producer = new KvProducer({
-      ...{ mover: node.mover, peers: node.peers, deadlines: node.deadlines, sendType, holdBytes },
+      ...{ mover: node.mover, peers: node.peers, notices: node.notices, deadlines: node.deadlines },
       ...{
+        sendType,
+        holdBytes,
         slotBytes: SLOT_BYTES,
         groups: COMPATIBILITY,
         engine: { applyTransfer: (command) => void this.commands.push(command) },
@@ -43,7 +45,7 @@ class Producer {
     });
     node.onRequest = (peer, message) =>
       message.type === 'pull' ? this.producer.onPull(peer, message) : { type: 'full' };
-    node.onMessage = (peer, message) => this.producer.onMessage(peer, message);
+    node.onNotice = (peer, notice) => this.producer.onNotice(peer, notice);
     node.onGone = (address) => this.producer.transfers.pushToPeer(address, { kind: 'peerGone' });
     node.mover.onLinkDown = (link) => this.producer.transfers.pushAll({ kind: 'linkDown', link });
   }
@@ -99,7 +101,7 @@ describe('a producer that pushes', () => {
       { type: 'reserve', key: 'k', num_tokens: 12, num_blocks: 3, hash: HASH },
     ]);
     expect(p.producer.stats).toMatchObject({ holding: 1, delivered: 0 });
-    p.d.peers.get(p.node.address).tell({ type: 'received', key: 'k' });
+    p.d.notices.tell(p.node.address, { type: 'received', key: 'k' });
     await p.producer.delivered();
     expect(p.commands).toEqual([{ kind: 'release', transferId: 1 }]);
     expect(p.producer.stats).toMatchObject({ holding: 0, delivered: 1, bytes: 'block 0'.length * 3 });
@@ -154,7 +156,7 @@ describe('a producer that pushes', () => {
     p.compute(transfer);
     const answerable = transfer?.answerable().then(() => p.producer.stats.delivered);
     await until(() => p.receivedBlocks.length === NUM_BLOCKS);
-    p.d.peers.get(p.node.address).tell({ type: 'received', key: 'k' });
+    p.d.notices.tell(p.node.address, { type: 'received', key: 'k' });
     expect(await answerable).toBe(1);
   });
 
@@ -164,9 +166,9 @@ describe('a producer that pushes', () => {
     const peer = p.node.peers.get(p.d.address);
     expect(peer.pins.size).toBe(1);
     await until(() => p.d.heard.length === 1);
-    p.d.peers.get(p.node.address).tell({ type: 'cancel', key: 'k' });
-    await p.producer.delivered();
-    expect(peer.pins.size).toBe(0);
+    p.d.notices.tell(p.node.address, { type: 'cancel', key: 'k' });
+    await until(() => peer.pins.size === 0);
+    expect(p.producer.size).toBe(0);
   });
 
   it('ends what is open with a D that is gone', async () => {
@@ -217,8 +219,7 @@ describe('a producer that is pulled from', () => {
     expect(await peer.request({ type: 'pull', key: 'k', hash: HASH, ...range })).toMatchObject({
       state: 'unknown',
     });
-    peer.tell({ type: 'cancel', key: 'k' });
-    await peer.request({ type: 'ping' });
+    await peer.request({ type: 'cancel', key: 'k' });
     expect(p.producer.size).toBe(1);
   });
 
