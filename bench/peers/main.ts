@@ -1,4 +1,4 @@
-// npm run bench:peers [-- --scheme bf16|int8] [--only scenario] [--save]: svc beside node-llama-cpp, which many programs of Node serve
+// npm run bench:peers [-- --scheme bf16|int8|int4|Q4_K_M] [--only scenario] [--save]: svc beside node-llama-cpp, which many programs of Node serve
 // models with, on the same random weights, each as a server of its own that the same client asks. They take turns, scenario by
 // scenario, so that a shared machine is as slow for one as for the other.
 
@@ -7,17 +7,16 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
-import { writeRandomModel } from '../random-model.ts';
+import { readModelConfig } from '../../src/models/registry.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
 import { saveResults } from '../results.ts';
-import { writeGgufModel } from './gguf-model.ts';
 import { installPeer } from './install.ts';
 import { expectSameArithmetic } from './same-arithmetic.ts';
-import { MANY, ONE, SCENARIOS, SCHEMES, type Scenario, type Scheme } from './scenarios.ts';
+import { MANY, ONE, SCENARIOS, type Scenario } from './scenarios.ts';
+import { SCHEMES, type Scheme } from './schemes.ts';
 import { type BenchServer, type Seats, startPeer, startSvc, THREADS } from './servers.ts';
 import { type ComparedMetric, formatComparison } from './table.ts';
 
-const SHAPE = 'qwen2.5-0.5b';
-const VOCAB_SIZE = 151936;
 const START_ROUNDS = 3;
 const READY = 'ready';
 const SCENARIO_NAMES: readonly string[] = [READY, ...SCENARIOS.map(({ name }) => name)];
@@ -51,14 +50,9 @@ const folder = mkdtempSync(join(os.tmpdir(), 'svc-peers-'));
 try {
   const sameness = await expectSameArithmetic(folder);
   console.log(`${sameness}\n`);
-  console.error(`writing random weights in the shape of ${SHAPE}`);
-  const checkpoint = join(folder, 'model');
-  writeRandomModel(checkpoint, SHAPE);
   for (const scheme of SCHEMES.filter(({ name }) => flags.scheme.includes(name))) {
-    const gguf = join(folder, `${scheme.name}.gguf`);
-    writeGgufModel(checkpoint, gguf, scheme.ggmlType);
-    const text = await compare(scheme, checkpoint, gguf, sameness);
-    rmSync(gguf);
+    const text = await compare(scheme, join(folder, scheme.name), sameness);
+    rmSync(join(folder, scheme.name), { recursive: true });
     console.log(text);
     if (flags.save) saveResults([{ command: `npm run bench:peers -- --scheme ${scheme.name}`, text }]);
   }
@@ -73,10 +67,13 @@ interface Pair {
 
 type Starters = { readonly [Side in keyof Pair]: (seats: Seats) => Promise<BenchServer> };
 
-async function compare(scheme: Scheme, checkpoint: string, gguf: string, sameness: string): Promise<string> {
+async function compare(scheme: Scheme, folder: string, sameness: string): Promise<string> {
+  console.error(`writing random weights in the shape of ${scheme.shape}`);
+  const { svc, peer } = scheme.write(folder);
+  const { vocabSize } = readModelConfig(openModelSource(folder));
   const start: Starters = {
-    svc: (seats) => startSvc(checkpoint, seats, scheme.options),
-    peer: (seats) => startPeer(gguf, seats),
+    svc: (seats) => startSvc(svc, seats, scheme.options),
+    peer: (seats) => startPeer(peer, seats),
   };
   const metrics: ComparedMetric[] = [];
   const settings = new Set<string>();
@@ -90,14 +87,14 @@ async function compare(scheme: Scheme, checkpoint: string, gguf: string, samenes
     const pair = { svc: await start.svc(seats), peer: await start.peer(seats) };
     try {
       settings.add(await describePeer(pair.peer));
-      for (const scenario of scenarios) metrics.push(...(await alternate(scenario, pair)));
+      for (const scenario of scenarios) metrics.push(...(await alternate(scenario, vocabSize, pair)));
       metrics.push(memoryOf(pair, seats));
     } finally {
       await Promise.all([pair.svc.stop(), pair.peer.stop()]);
     }
   }
   return formatComparison(scheme, metrics, [
-    `Best and, in brackets, median of the rounds; ${SHAPE} with random weights, ${THREADS} threads each. ${[...settings].join(' ')}`,
+    `Best and, in brackets, median of the rounds; ${scheme.shape} with random weights, ${THREADS} threads each. ${[...settings].join(' ')}`,
     sameness,
   ]);
 }
@@ -120,13 +117,17 @@ async function compareStarts(start: Starters): Promise<ComparedMetric> {
 }
 
 /** The values of all rounds, in which svc and the peer take turns. */
-async function alternate(scenario: Scenario, { svc, peer }: Pair): Promise<ComparedMetric[]> {
+async function alternate(
+  scenario: Scenario,
+  vocabSize: number,
+  { svc, peer }: Pair,
+): Promise<ComparedMetric[]> {
   const ours: number[][] = [];
   const theirs: number[][] = [];
   for (let round = 0; round < scenario.rounds; round++) {
     console.error(`${scenario.name}: round ${round + 1} of ${scenario.rounds}`);
-    ours.push(await scenario.run(svc.url, VOCAB_SIZE, round));
-    theirs.push(await scenario.run(peer.url, VOCAB_SIZE, round));
+    ours.push(await scenario.run(svc.url, vocabSize, round));
+    theirs.push(await scenario.run(peer.url, vocabSize, round));
   }
   return scenario.metrics.map((metric, i) => ({
     ...metric,

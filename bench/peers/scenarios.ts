@@ -1,23 +1,9 @@
 // What both servers are asked to do, and how often.
 
-import type { GgmlType } from '../../test/fixtures/gguf-writer.ts';
 import { median } from '../report.ts';
 import { complete, randomPrompt } from './client.ts';
+import { SCHEMES } from './schemes.ts';
 import type { Seats } from './servers.ts';
-
-/** How the weights are kept, in the words of each side; `name` is that of svc. */
-export interface Scheme {
-  readonly name: string;
-  readonly ggmlType: GgmlType;
-  /** Of `svc serve`. */
-  readonly options: readonly string[];
-}
-
-export const SCHEMES: readonly Scheme[] = [
-  { name: 'bf16', ggmlType: 'BF16', options: [] },
-  { name: 'int8', ggmlType: 'Q8_0', options: ['--quantization', 'int8'] },
-  { name: 'int4', ggmlType: 'Q4_0', options: ['--quantization', 'int4'] },
-];
 
 export interface Metric {
   readonly name: string;

@@ -1,7 +1,8 @@
 // Figures of both engines side by side, as a Markdown table.
 
 import { formatNumber, median } from '../report.ts';
-import type { Metric, Scheme } from './scenarios.ts';
+import type { Metric } from './scenarios.ts';
+import type { Scheme } from './schemes.ts';
 
 export interface ComparedMetric extends Metric {
   /** A value a round. */
@@ -10,11 +11,11 @@ export interface ComparedMetric extends Metric {
 }
 
 export function formatComparison(
-  { name: scheme, ggmlType }: Scheme,
+  { name: scheme, peerName }: Scheme,
   metrics: readonly ComparedMetric[],
   notes: readonly string[],
 ): string {
-  const peer = `node-llama-cpp ${ggmlType.toLowerCase()}`;
+  const peer = `node-llama-cpp ${peerName}`;
   return [
     `## svc and node-llama-cpp, ${scheme}`,
     '',
