@@ -9,23 +9,23 @@ export type FloatDType = 'f32' | 'f16' | 'bf16';
 export type BlockDType = keyof typeof BLOCKS;
 
 /**
- * Numbers of a block, the bytes that it takes in the file, and those that a backend keeps of it: codes of 4 or 8 bits and their scales, which
- * are what the file has of them, not changed to other numbers.
+ * Numbers of a block, the bytes that it takes in the file, and those that a backend keeps of it: codes and their scales, which are what the
+ * file has of them, not changed to other numbers. Codes have as many bits as in the file (`packedBytes`), or 4 or 8 (`wideBytes`).
  */
 export const BLOCKS = {
-  q4_0: { numbers: 32, bytes: 18, packedBytes: 20 },
-  q4_1: { numbers: 32, bytes: 20, packedBytes: 24 },
-  q5_0: { numbers: 32, bytes: 22, packedBytes: 36 },
-  q5_1: { numbers: 32, bytes: 24, packedBytes: 40 },
-  q8_0: { numbers: 32, bytes: 34, packedBytes: 36 },
-  q2_k: { numbers: 256, bytes: 84, packedBytes: 168 },
-  q3_k: { numbers: 256, bytes: 110, packedBytes: 148 },
-  q4_k: { numbers: 256, bytes: 144, packedBytes: 152 },
-  q5_k: { numbers: 256, bytes: 176, packedBytes: 280 },
-  q6_k: { numbers: 256, bytes: 210, packedBytes: 276 },
-  iq4_nl: { numbers: 32, bytes: 18, packedBytes: 20 },
-  iq4_xs: { numbers: 256, bytes: 136, packedBytes: 140 },
-  mxfp4: { numbers: 32, bytes: 17, packedBytes: 20 },
+  q4_0: { numbers: 32, bytes: 18, packedBytes: 20, wideBytes: 20 },
+  q4_1: { numbers: 32, bytes: 20, packedBytes: 24, wideBytes: 24 },
+  q5_0: { numbers: 32, bytes: 22, packedBytes: 24, wideBytes: 36 },
+  q5_1: { numbers: 32, bytes: 24, packedBytes: 28, wideBytes: 40 },
+  q8_0: { numbers: 32, bytes: 34, packedBytes: 36, wideBytes: 36 },
+  q2_k: { numbers: 256, bytes: 84, packedBytes: 104, wideBytes: 168 },
+  q3_k: { numbers: 256, bytes: 110, packedBytes: 116, wideBytes: 148 },
+  q4_k: { numbers: 256, bytes: 144, packedBytes: 152, wideBytes: 152 },
+  q5_k: { numbers: 256, bytes: 176, packedBytes: 184, wideBytes: 280 },
+  q6_k: { numbers: 256, bytes: 210, packedBytes: 212, wideBytes: 276 },
+  iq4_nl: { numbers: 32, bytes: 18, packedBytes: 20, wideBytes: 20 },
+  iq4_xs: { numbers: 256, bytes: 136, packedBytes: 140, wideBytes: 140 },
+  mxfp4: { numbers: 32, bytes: 17, packedBytes: 20, wideBytes: 20 },
 } as const;
 
 /** Formats that a backend computes in: `bf16` products are accumulated in f32. */

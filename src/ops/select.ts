@@ -2,9 +2,10 @@
 
 import os from 'node:os';
 import { expectNoGpuBackend } from '../config/attention-backends.ts';
+import { multipliesWholeCodes } from '../config/cpu-isa.ts';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError, NativeAddonError } from '../errors.ts';
-import { loadNative, type Native } from '../native/native.ts';
+import { chooseIsa, loadNative, type Native, probeNative } from '../native/native.ts';
 import { openCpuDevice } from './native/cpu-device.ts';
 import { type GpuPlace, missingForCuda, openCudaDevice } from './native/cuda-device.ts';
 import { NativeOps } from './native/native-ops.ts';
@@ -48,6 +49,15 @@ type StageOptions = DeviceOptions & Pick<EngineConfig, 'speculative'>;
 
 /** Longer than any step: a rank waits for the tokens of rank 0, which may be waiting for a constraint. */
 const RANK_DEADLINE_MS = 120_000;
+
+/**
+ * Whether the processor keeps codes with as many bits as they were published with.
+ * @throws ConfigError for an instruction set that it lacks.
+ */
+export function keepsCodeBits({ cpuIsa }: Pick<EngineConfig, 'cpuIsa'>): boolean {
+  const native = probeNative();
+  return native !== null && multipliesWholeCodes(chooseIsa(native, cpuIsa));
+}
 
 /**
  * Opens a group of 2, 4 or 8 ranks.

@@ -1,6 +1,6 @@
 // The backends that this machine can run: a test body runs once on each.
 
-import type { CpuIsa } from '../../src/config/cpu-isa.ts';
+import { type CpuIsa, multipliesWholeCodes } from '../../src/config/cpu-isa.ts';
 import { NativeAddonError } from '../../src/errors.ts';
 import { probeNative } from '../../src/native/native.ts';
 import type { Ops } from '../../src/ops/ops.ts';
@@ -15,15 +15,10 @@ export function openBackend(backend: Backend, cpuIsa: CpuIsa | null = null): Ops
   return selectOps({ ...ENGINE_DEFAULTS, device: backend, numThreads: 2, cpuIsa }).ops;
 }
 
-/** Whether its products take what codes of whole numbers encode as it is, where their definition rounds it to bf16. */
-export function multipliesUnrounded(isa: CpuIsa): boolean {
-  return isa === 'avx2' || isa === 'avx512-bf16';
-}
-
 /** On the best instruction set that rounds what codes encode to bf16, as the definition does. */
 export function openRoundingBackend(backend: Backend): Ops {
   const isas = probeNative()?.instructionSets() ?? [];
-  return openBackend(backend, isas.find((isa) => !multipliesUnrounded(isa)) ?? null);
+  return openBackend(backend, isas.find((isa) => !multipliesWholeCodes(isa)) ?? null);
 }
 
 function hasNative(): boolean {

@@ -1,6 +1,7 @@
 // Blocks of GGUF are loaded as the numbers that they mean, on every instruction set: as bfloat16, as codes, and as vectors.
 
 import { afterAll, describe, expect, it } from 'vitest';
+import { multipliesWholeCodes } from '../../src/config/cpu-isa.ts';
 import { unpackBlocks } from '../../src/ops/block-formats.ts';
 import { BLOCKS, type WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
@@ -89,9 +90,29 @@ describeEachIsa('blocks', (isa) => {
     });
 
     it('take the bytes of their codes', () => {
-      const { numbers: perBlock, packedBytes } = BLOCKS[dtype];
+      const { numbers: perBlock, packedBytes, wideBytes } = BLOCKS[dtype];
+      const bytes = multipliesWholeCodes(isa) ? packedBytes : wideBytes;
       // Whole panels of 16 columns.
-      expect(cpu.loadLinear([part], dtype).byteLength).toBe(((48 * K) / perBlock) * packedBytes);
+      expect(cpu.loadLinear([part], dtype).byteLength).toBe(((48 * K) / perBlock) * bytes);
+    });
+
+    it.each([0, 0.999])('have the same sums in one row as in many where all bits are alike (%s)', (bits) => {
+      const tensor = folder.writeBytes(
+        [N, K],
+        randomBlocks(dtype, N * K, () => bits),
+        dtype,
+      );
+      const extreme: LinearPart = { ...part, weight: { kind: 'blocks', format: dtype, tensor } };
+      // As large as fixed point takes it, and a few units of it now and then, which a sum in floats would lose.
+      const x = Float32Array.from({ length: 16 * K }, () =>
+        random.next() < 0.1 ? 2 ** -14 * Math.floor(random.next() * 8) : 1.9921875,
+      );
+      const [sums, gated] = products(extreme, dtype, x, 16);
+      for (let row = 0; row < 16; row += 1) {
+        const ofOne = products(extreme, dtype, x.subarray(row * K, (row + 1) * K), 1);
+        const ofRow = [sums, gated].map((all) => all!.subarray(row * N, (row + 1) * N));
+        expect(ofRow).toEqual(ofOne);
+      }
     });
   });
 

@@ -1,7 +1,7 @@
 // What op tests share: the native backend on each instruction set of this machine, random numbers, comparisons.
 
 import { describe, expect, it } from 'vitest';
-import { CPU_ISAS, type CpuIsa } from '../../src/config/cpu-isa.ts';
+import { CPU_ISAS, type CpuIsa, multipliesWholeCodes } from '../../src/config/cpu-isa.ts';
 import { probeNative } from '../../src/native/native.ts';
 import {
   BLOCKS,
@@ -12,7 +12,6 @@ import {
 } from '../../src/ops/dtype.ts';
 import { openCpuDevice } from '../../src/ops/native/cpu-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
-import { multipliesUnrounded } from '../helpers/backends.ts';
 import { needsNative } from '../helpers/needs.ts';
 
 export { Random } from '../helpers/random.ts';
@@ -45,7 +44,7 @@ export function openCpu(isa: CpuIsa, threads = 2): NativeOps {
 /** Whether products with a weight of `format` take what its codes encode unrounded. */
 export function takesUnrounded(isa: CpuIsa, format: WeightFormat): boolean {
   const isOfWholeNumbers = typeof format === 'object' ? format.kind !== 'fp8' : Object.hasOwn(BLOCKS, format);
-  return isOfWholeNumbers && multipliesUnrounded(isa);
+  return isOfWholeNumbers && multipliesWholeCodes(isa);
 }
 
 /** Runs `body` once for each instruction set; skipped where the addon is not built. */

@@ -27,10 +27,32 @@ constexpr int kF32Vector = 16;
 enum class WeightFormat : int { F32 = 0, Bf16 = 1, Int8 = 2, Codes = 3 };
 
 /// What a code means. Of 8 bits: Int8, signed; Fp8, e4m3. Of 4 bits: Int4, the code less 8; Uint4, the code; Fp4, e2m1; Iq4, the
-/// values of the IQ4 formats of GGUF.
-enum class CodeKind : int { Int8 = 0, Fp8 = 1, Int4 = 2, Uint4 = 3, Fp4 = 4, Iq4 = 5 };
+/// values of the IQ4 formats of GGUF. Of others: Uint2 and Uint5, the code; Int3, the code less 4; Int5, less 16; Int6, less 32.
+enum class CodeKind : int { Int8 = 0, Fp8 = 1, Int4 = 2, Uint4 = 3, Fp4 = 4, Iq4 = 5, Uint2 = 6, Int3 = 7, Int5 = 8, Uint5 = 9, Int6 = 10 };
 
-constexpr int codeBits(CodeKind kind) { return kind == CodeKind::Int8 || kind == CodeKind::Fp8 ? 8 : 4; }
+constexpr int codeBits(CodeKind kind) {
+  switch (kind) {
+    case CodeKind::Int8:
+    case CodeKind::Fp8: return 8;
+    case CodeKind::Int6: return 6;
+    case CodeKind::Int5:
+    case CodeKind::Uint5: return 5;
+    case CodeKind::Int3: return 3;
+    case CodeKind::Uint2: return 2;
+    default: return 4;
+  }
+}
+
+/// How much more a code of a whole number is than it means.
+constexpr int shiftOf(CodeKind kind) {
+  switch (kind) {
+    case CodeKind::Int3: return 4;
+    case CodeKind::Int4: return 8;
+    case CodeKind::Int5: return 16;
+    case CodeKind::Int6: return 32;
+    default: return 0;
+  }
+}
 
 /// What a group of codes has beside its scale. Zero: in units of the meanings, Minimum: in those of the numbers.
 enum class CodeOffset : int { None = 0, Zero = 1, Minimum = 2 };
@@ -51,7 +73,7 @@ struct CodeFormat {
 
 constexpr int kSuperBlock = 256;
 
-/// The codes that hold the numbers of blocks without loss.
+/// The codes of 4 or 8 bits that hold the numbers of blocks without loss.
 constexpr CodeFormat codesOfBlocks(DType dtype) {
   switch (dtype) {
     case DType::Q4_0: return {CodeKind::Int4, 32, CodeOffset::None, false};
@@ -66,6 +88,19 @@ constexpr CodeFormat codesOfBlocks(DType dtype) {
     case DType::Iq4Xs: return {CodeKind::Iq4, 32, CodeOffset::None, true};
     case DType::Mxfp4: return {CodeKind::Fp4, 32, CodeOffset::None, false};
     default: return {CodeKind::Int8, 32, CodeOffset::None, false};
+  }
+}
+
+/// The codes of as many bits as the blocks have.
+constexpr CodeKind narrowestKind(DType dtype) {
+  switch (dtype) {
+    case DType::Q5_0: return CodeKind::Int5;
+    case DType::Q5_1:
+    case DType::Q5_K: return CodeKind::Uint5;
+    case DType::Q2_K: return CodeKind::Uint2;
+    case DType::Q3_K: return CodeKind::Int3;
+    case DType::Q6_K: return CodeKind::Int6;
+    default: return codesOfBlocks(dtype).kind;
   }
 }
 

@@ -15,7 +15,12 @@ namespace {
 constexpr float kFp8Least = 0x1p-100f;
 
 /// The code of zero.
-uint8_t codeOfZero(CodeKind kind) { return kind == CodeKind::Int4 ? 8 : 0; }
+uint8_t codeOfZero(CodeKind kind) { return static_cast<uint8_t>(shiftOf(kind)); }
+
+/// Codes and bytes are: so are the numbers of blocks whose floats are.
+bool areFinite(const std::vector<float>& floats) {
+  return std::all_of(floats.begin(), floats.end(), [](float value) { return std::isfinite(value); });
+}
 
 /// Those of one column among those of 16.
 template <class T>
@@ -40,7 +45,8 @@ std::vector<CodesSource> openCodes(const std::vector<LinearPart>& parts, int k, 
 
 float meaningOf(CodeKind kind, uint8_t code) {
   if (kind == CodeKind::Int8) return static_cast<float>(static_cast<int8_t>(code));
-  return kind == CodeKind::Fp8 ? fromE4m3(code) : kMeanings[meaningsOf(kind)][code];
+  if (kind == CodeKind::Fp8) return fromE4m3(code);
+  return codeBits(kind) == 4 ? kMeanings[meaningsOf(kind)][code] : static_cast<float>(code - shiftOf(kind));
 }
 
 CodePanel::CodePanel(const CodeFormat& format, int k)
@@ -88,20 +94,26 @@ void CodePanel::loadCodes(const CodesSource& source, int row, int count, int lan
 
 void CodePanel::loadBlocks(const KernelSet& set, const TensorSource& weight, int row, int count, int lane) {
   bytes_.resize(storedBytes(weight.dtype, k_));
-  wide_.resize(k_);
   std::vector<float> scales(headers_), minimums(headers_);
   std::vector<int8_t> scaleBytes(groups_), minimumBytes(groups_);
   for (int i = 0; i < count; ++i) {
     weight.read(bytes_.data(), row + i, 1, k_);
-    widenStored(set, weight.dtype, bytes_.data(), wide_.data(), k_);
-    expectFinite(weight, wide_.data(), DType::F32, k_, row + i);
-    readBlockCodes(weight.dtype, bytes_.data(), k_,
-                   {&codes_[static_cast<size_t>(lane + i) * paddedK_], scales.data(), minimums.data(), scaleBytes.data(), minimumBytes.data()});
+    uint8_t* const codes = &codes_[static_cast<size_t>(lane + i) * paddedK_];
+    readBlockCodes(weight.dtype, bytes_.data(), k_, {codes, scales.data(), minimums.data(), scaleBytes.data(), minimumBytes.data()});
+    if (!areFinite(scales) || !areFinite(minimums)) refuse(set, weight, row + i);
+    const int more = shiftOf(format_.kind) - shiftOf(codesOfBlocks(weight.dtype).kind);
+    for (int j = 0; more != 0 && j < k_; ++j) codes[j] = static_cast<uint8_t>(codes[j] + more);
     putInLane(scales, lane + i, scales_);
     putInLane(minimums, lane + i, offsets_);
     putInLane(scaleBytes, lane + i, scaleBytes_);
     putInLane(minimumBytes, lane + i, offsetBytes_);
   }
+}
+
+void CodePanel::refuse(const KernelSet& set, const TensorSource& weight, int row) {
+  wide_.resize(k_);
+  widenStored(set, weight.dtype, bytes_.data(), wide_.data(), k_);
+  expectFinite(weight, wide_.data(), DType::F32, k_, row);
 }
 
 void CodePanel::readRow(const CodesSource& source, int row) {

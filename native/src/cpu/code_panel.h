@@ -47,6 +47,8 @@ class CodePanel {
  private:
   void loadCodes(const CodesSource& source, int row, int count, int lane);
   void loadBlocks(const KernelSet& set, const TensorSource& weight, int row, int count, int lane);
+  /// Throws: the blocks of this row, which bytes_ has, hold a number that is not finite.
+  void refuse(const KernelSet& set, const TensorSource& weight, int row);
   /// row_ = the codes of row `row`, in the order of the weight.
   void readRow(const CodesSource& source, int row);
   void expectNumbers(const TensorSource& weight, int row) const;

@@ -32,6 +32,13 @@ constexpr int codeStepBytes(CodeKind kind) { return 4 * codeBits(kind); }
 
 /// Bytes of one column's codes of 4 bits in so many steps.
 constexpr int kCodeColumnBytes = kBf16Depth / 2;
+/// Codes of other numbers of bits are kept in two planes: the lower 4 bits, as codes of 4 bits are, or 2 bits, and behind them the upper ones, if any.
+constexpr bool hasPlanes(CodeKind kind) { return codeBits(kind) != 4 && codeBits(kind) != 8; }
+constexpr int lowerBits(CodeKind kind) { return codeBits(kind) < 4 ? 2 : 4; }
+constexpr int upperBits(CodeKind kind) { return codeBits(kind) - lowerBits(kind); }
+constexpr int lowerPlaneBytes(CodeKind kind) { return kCodeSteps * 4 * lowerBits(kind); }
+/// Steps whose bits are in one vector, so many of each code.
+constexpr int stepsOfBits(int bits) { return kCodeSteps / bits; }
 
 /// What the codes of 4 bits mean, by kind from Int4 on.
 alignas(64) inline constexpr float kMeanings[][16] = {

@@ -12,8 +12,6 @@
 namespace svc::cpu {
 namespace {
 
-bool isOf4Bits(CodeKind kind) { return codeBits(kind) == 4; }
-
 /// The nearest number of bf16, in f32; ties to even.
 float roundToBf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
@@ -37,12 +35,30 @@ char* writeHeader(const CodeFormat& format, const CodePanel& rows, int header, c
   return out;
 }
 
+using Bytes = uint8_t __attribute__((vector_size(16)));
+
 void interleaveNibbles(const CodePanel& rows, int first, char* out) {
   for (int lane = 0; lane < kLanes; ++lane) {
-    const uint8_t* codes = rows.codes(lane) + first;
-    for (int i = 0; i < kCodeColumnBytes; ++i) {
-      const uint8_t* pair = codes + i % 2 * 16 + i / 2;
-      out[lane * kCodeColumnBytes + i] = static_cast<char>(pair[0] | pair[8] << 4);
+    Bytes codes[2];
+    std::memcpy(codes, rows.codes(lane) + first, sizeof codes);
+    const Bytes low = __builtin_shufflevector(codes[0], codes[1], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const Bytes high = __builtin_shufflevector(codes[0], codes[1], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    const Bytes pairs = (low & 15) | high << 4;
+    std::memcpy(out + lane * kCodeColumnBytes, &pairs, sizeof pairs);
+  }
+}
+
+/// Bits of each code from `lowest` on. A column has words of 16 bits: of several steps' first numbers, then of their second ones.
+template <int bits>
+void interleaveBits(const CodePanel& rows, int first, int lowest, char* out) {
+  constexpr int kSteps = stepsOfBits(bits);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int word = 0; word < 2 * bits; ++word) {
+      const uint8_t* codes = rows.codes(lane) + first + word / 2 * 2 * kSteps + word % 2;
+      int joined = 0;
+      for (int step = 0; step < kSteps; ++step) joined |= (codes[2 * step] >> lowest & ((1 << bits) - 1)) << step * bits;
+      const auto stored = static_cast<uint16_t>(joined);
+      std::memcpy(out + word / 2 * kStepBytes + lane * 4 + word % 2 * 2, &stored, sizeof stored);
     }
   }
 }
@@ -54,16 +70,42 @@ void interleaveBytes(const CodePanel& rows, int first, char* out) {
   }
 }
 
+void interleaveBlock(CodeKind kind, const CodePanel& rows, int first, char* out) {
+  if (codeBits(kind) == 8) return interleaveBytes(rows, first, out);
+  if (lowerBits(kind) == 4) interleaveNibbles(rows, first, out);
+  else interleaveBits<2>(rows, first, 0, out);
+  char* const upper = out + lowerPlaneBytes(kind);
+  if (upperBits(kind) == 1) interleaveBits<1>(rows, first, lowerBits(kind), upper);
+  if (upperBits(kind) == 2) interleaveBits<2>(rows, first, lowerBits(kind), upper);
+}
+
 void interleave(const CodeFormat& format, const CodePanel& rows, char* panel) {
   for (int header = 0; header < rows.headers(); ++header) {
     panel = writeHeader(format, rows, header, panel);
     const int end = std::min((header + 1) * headedSize(format), rows.paddedK());
     for (int i = header * headedSize(format); i < end; i += kBf16Depth) {
-      if (isOf4Bits(format.kind)) interleaveNibbles(rows, i, panel);
-      else interleaveBytes(rows, i, panel);
+      interleaveBlock(format.kind, rows, i, panel);
       panel += kCodeSteps * codeStepBytes(format.kind);
     }
   }
+}
+
+/// What interleaveNibbles has put there of number `in` of 32 of a column.
+int nibbleIn(const char* plane, int lane, int in) {
+  return plane[lane * kCodeColumnBytes + in % 8 * 2 + in / 16] >> in % 16 / 8 * 4 & 15;
+}
+
+/// What interleaveBits has.
+int bitsIn(int bits, const char* plane, int lane, int in) {
+  const int step = in / 2, bit = step % stepsOfBits(bits) * bits;
+  return plane[step / stepsOfBits(bits) * kStepBytes + lane * 4 + in % 2 * 2 + bit / 8] >> bit % 8 & ((1 << bits) - 1);
+}
+
+uint8_t codeIn(CodeKind kind, const char* block, int lane, int in) {
+  if (codeBits(kind) == 8) return static_cast<uint8_t>(block[in / 2 * 2 * kLanes + lane * 2 + in % 2]);
+  const int lower = lowerBits(kind) == 4 ? nibbleIn(block, lane, in) : bitsIn(2, block, lane, in);
+  if (upperBits(kind) == 0) return static_cast<uint8_t>(lower);
+  return static_cast<uint8_t>(lower | bitsIn(upperBits(kind), block + lowerPlaneBytes(kind), lane, in) << lowerBits(kind));
 }
 
 /// What a header says of one column.
@@ -98,6 +140,17 @@ class HeaderOfLane {
 
 }  // namespace
 
+CodeFormat keptCodes(const KernelSet& set, const std::vector<std::vector<LinearPart>>& sources, const CodeFormat& codes) {
+  const DType dtype = sources.front().front().weight.dtype;
+  if (set.toFixed == nullptr || !isBlocks(dtype)) return codes;
+  for (const std::vector<LinearPart>& parts : sources) {
+    for (const LinearPart& part : parts) {
+      if (part.weight.dtype != dtype) return codes;
+    }
+  }
+  return {narrowestKind(dtype), codes.groupSize, codes.offset, codes.hasByteScales};
+}
+
 PackedWeight packCodes(ThreadPool& pool, const KernelSet& set, const std::vector<std::vector<LinearPart>>& sources,
                        int panels, int k, const CodeFormat& codes) {
   const size_t panelBytes = codePanelBytes(codes, stepsOf(WeightFormat::Codes, k));
@@ -130,13 +183,7 @@ void unpackCodes(const PackedWeight& weight, int row, float* out) {
     const int end = std::min(first + headedSize(format), static_cast<int>(roundUp(weight.k, kBf16Depth)));
     for (int i = first; i < std::min(end, weight.k); ++i) {
       const int in = i - first;
-      uint8_t code;
-      if (isOf4Bits(format.kind)) {
-        const int column = in / kBf16Depth * kLanes + lane, byte = in % 8 * 2 + in % kBf16Depth / 16;
-        code = static_cast<uint8_t>(panel[column * kCodeColumnBytes + byte]) >> in % 16 / 8 * 4 & 15;
-      } else {
-        code = static_cast<uint8_t>(panel[in / 2 * 2 * kLanes + lane * 2 + in % 2]);
-      }
+      const uint8_t code = codeIn(format.kind, panel + in / kBf16Depth * kCodeSteps * codeStepBytes(format.kind), lane, in % kBf16Depth);
       out[weight.columns.empty() ? i : weight.columns[i]] = header.number(in / format.groupSize, meaningOf(format.kind, code));
     }
     panel += static_cast<size_t>(end - first) / 2 * codeStepBytes(format.kind);

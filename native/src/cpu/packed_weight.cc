@@ -160,7 +160,7 @@ PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sour
 
 PackedWeight packAs(ThreadPool& pool, const KernelSet& set, const std::vector<std::vector<LinearPart>>& sources,
                     int panels, int k, const WeightForm& form) {
-  if (form.format == WeightFormat::Codes) return packCodes(pool, set, sources, panels, k, form.codes);
+  if (form.format == WeightFormat::Codes) return packCodes(pool, set, sources, panels, k, keptCodes(set, sources, form.codes));
   PanelParts scaled;
   for (const std::vector<LinearPart>& parts : sources) scaled.push_back(withScales(set, parts));
   return pack(pool, set, scaled, panels, k, form.format);

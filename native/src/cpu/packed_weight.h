@@ -7,6 +7,8 @@
 //     with scales of bytes: [panel][super-block][what scales are multiples of, and minimums if any, of 16 columns, in f32]
 //       [group][scale of 16 columns, a byte][likewise minimums, if any][codes of the super-block's k]
 //     of 4 bits: [32 of k][16 columns][8 of k][4 of k, 8 apart], the first of four in the lowest bits of 16
+//     of 2, 3, 5 and 6 bits: [32 of k][the lower 4 bits, as of 4, or 2 bits][the upper bits, if any]
+//       1 or 2 bits of each: [16 or 8 pairs of k][16 columns][2 of k][a pair, the first one in the lowest bits of 16]
 //     of 8 bits: [k in pairs][16 columns][2]
 //
 // Columns of the output are rows of the published weight. What pads k and the last panel is zero.

@@ -15,6 +15,7 @@ import { openModelSource } from '../../models/source/model-source.ts';
 import { findTensorNames } from '../../models/tensor-names.ts';
 import { expectItsLayers } from '../../models/weights/checkpoint-fit.ts';
 import { freeHostMemory } from '../../ops/host-memory.ts';
+import { keepsCodeBits } from '../../ops/select.ts';
 import { estimateLoads, type LoadEstimate, numbersIn } from '../../runner/memory-estimate.ts';
 import { bytes } from '../../util/bytes.ts';
 import { isGgufPath } from '../../util/model-file.ts';
@@ -57,7 +58,9 @@ async function reportOf(
   const isQuantized = config.quantization !== null;
   const engine = engineConfig(path, mergeOptions());
   const { gpuMemoryUtilization: share, maxNumBatchedTokens: maxStepTokens } = engine;
-  const loadedBytes = isGgufPath(path) ? new GgufSource(path).loadedBytes() : weightBytes;
+  const loadedBytes = isGgufPath(path)
+    ? new GgufSource(path).loadedBytes(keepsCodeBits(engine))
+    : weightBytes;
   const loads = estimateLoads(config, loadedBytes, isQuantized, {
     freeBytes: freeMemoryBytes,
     share,

@@ -45,6 +45,13 @@ inline void withCodesOf(const CodeFormat& codes, const Use& use) {
       return use(CodesOf<CodeKind::Int8, kNone, 1>());
     case CodeKind::Fp8:
       return use(CodesOf<CodeKind::Fp8, kNone, 1>());
+    case CodeKind::Uint2:
+    case CodeKind::Int3:
+    case CodeKind::Int5:
+    case CodeKind::Uint5:
+    case CodeKind::Int6:
+      // Only products of whole numbers have them.
+      return;
   }
 }
 

@@ -20,8 +20,20 @@ inline void toFixed(const uint16_t* x, int blocks, FixedBlock* out) {
   }
 }
 
-/// Products take codes of Int4 as they are, which is so much more than they mean, and those of Fp4 times so much, to be whole numbers.
-constexpr int shiftOf(CodeKind kind) { return kind == CodeKind::Int4 ? 8 : 0; }
+/// withCodesOf, and those that have planes.
+template <class Use>
+inline void withWholeCodesOf(const CodeFormat& codes, const Use& use) {
+  switch (codes.kind) {
+    case CodeKind::Uint2: return use(CodesOf<CodeKind::Uint2, CodeOffset::Minimum, 2>());
+    case CodeKind::Int3: return use(CodesOf<CodeKind::Int3, CodeOffset::None, 2>());
+    case CodeKind::Int5: return use(CodesOf<CodeKind::Int5, CodeOffset::None, 1>());
+    case CodeKind::Uint5: return use(CodesOf<CodeKind::Uint5, CodeOffset::Minimum, 1>());
+    case CodeKind::Int6: return use(CodesOf<CodeKind::Int6, CodeOffset::None, 2>());
+    default: return withCodesOf(codes, use);
+  }
+}
+
+/// Products take codes of Fp4 times so much, to be whole numbers.
 constexpr int factorOf(CodeKind kind) { return kind == CodeKind::Fp4 ? 2 : 1; }
 
 /// The codes of 4 bits in 16 words, as pairs of whole numbers; here those that mean themselves, but for a shift.
@@ -69,7 +81,7 @@ struct WholeBlock {
 template <int groups>
 float sumOfGroup(const FixedBlock& x, int group) { return x.sums[groups == 1 ? 2 : group]; }
 
-/// total + the numbers that the sums of a group stand for: `meaning` with the shift taken off.
+/// total + the numbers that the sums of a group stand for.
 template <CodeOffset kind>
 V16 addedGroup(V16 total, V16 meaning, const FixedBlock& x, float sumOfX, V16 scale, V16 offset) {
   return fma(numberOf<kind>(meaning, scale, offset * splat(sumOfX)), splat(x.unit), total);
@@ -133,7 +145,10 @@ class WholeStream {
   V16 addTo(V16 total, const char* x) {
     const FixedBlock& block = *reinterpret_cast<const FixedBlock*>(x);
     I16 sums[Codes::kGroups];
-    for (I16& sum : sums) sum = splat(int32_t{0});
+    // Codes are multiplied as they are.
+    for (int group = 0; group < Codes::kGroups; ++group) {
+      sums[group] = splat(-shiftOf(Codes::kKind) * static_cast<int32_t>(sumOfGroup<Codes::kGroups>(block, group)));
+    }
     for (int line = 0; line < kCodeSteps * codeStepBytes(Codes::kKind); line += 64) __builtin_prefetch(at_ + kCodesAhead + line);
     eachStep([&](int step, const I16& pairs) __attribute__((always_inline)) {
       I16& sum = sums[step * Codes::kGroups / kCodeSteps];
@@ -141,9 +156,7 @@ class WholeStream {
     });
     for (int group = 0; group < Codes::kGroups; ++group) {
       const float sumOfX = sumOfGroup<Codes::kGroups>(block, group);
-      V16 meaning = toFloat(sums[group]);
-      if constexpr (shiftOf(Codes::kKind) != 0) meaning = meaning - splat(shiftOf(Codes::kKind) * sumOfX);
-      total = addedGroup<Codes::kOffset>(total, meaning, block, sumOfX, scales_[group], offsets_[group]);
+      total = addedGroup<Codes::kOffset>(total, toFloat(sums[group]), block, sumOfX, scales_[group], offsets_[group]);
     }
     return total;
   }
@@ -162,8 +175,9 @@ class WholeStream {
   [[gnu::always_inline]] void eachStep(const Visit& visit) {
     if (groups_.next(at_)) readScales();
     constexpr int kBytes = kCodeSteps * codeStepBytes(Codes::kKind);
-    if constexpr (codeBits(Codes::kKind) == 4) eachOfFourBits(visit);
-    else eachOfBytes(visit);
+    if constexpr (codeBits(Codes::kKind) == 8) eachOfBytes(visit);
+    else if constexpr (codeBits(Codes::kKind) == 4) eachOfFourBits(visit);
+    else eachOfPlanes(visit);
     at_ += kBytes;
   }
 
@@ -178,6 +192,29 @@ class WholeStream {
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) visit(word + 4 * i, codes.pairs(i));
     }
+  }
+
+  /// Four lower bits are as codes of 4 bits are; a word of one or two bits has those of several steps, of a step's first number in its lower half.
+  template <class Visit>
+  [[gnu::always_inline]] void eachOfPlanes(const Visit& visit) const {
+    constexpr int kLower = lowerBits(Codes::kKind), kUpper = upperBits(Codes::kKind);
+    I16 lower[kLower], upper[kUpper + 1];
+    if constexpr (kLower == 4) turnColumns(at_, lower);
+    else loadBits(at_, lower, kLower);
+    loadBits(at_ + lowerPlaneBytes(Codes::kKind), upper, kUpper);
+#pragma GCC unroll 16
+    for (int step = 0; step < kCodeSteps; ++step) {
+      I16 pairs = kLower == 4 ? fourBitsOf(lower[step % kLower], step / kLower) : withBits<2, 0>(splat(int32_t{0}), lower[step / 8], step % 8);
+      if constexpr (kUpper > 0) {
+        constexpr int kSteps = stepsOfBits(kUpper);
+        pairs = withBits<kUpper, kLower>(pairs, upper[step / kSteps], step % kSteps);
+      }
+      visit(step, pairs);
+    }
+  }
+
+  static void loadBits(const char* at, I16* words, int count) {
+    for (int i = 0; i < count; ++i) words[i] = load(reinterpret_cast<const int32_t*>(at + i * kStepBytes));
   }
 
   /// A step has 16 columns of two bytes.

@@ -283,6 +283,17 @@ inline __m256i fourBitsOf(__m256i a, int i) {
   return i == 3 ? shifted : _mm256_and_si256(shifted, _mm256_set1_epi16(15));
 }
 inline I16 fourBitsOf(const I16& a, int i) { return {fourBitsOf(a.low, i), fourBitsOf(a.high, i)}; }
+/// a, and in each half, from bit `lowest` on, the i-th lowest bits of b.
+template <int bits, int lowest>
+inline __m256i withBits(__m256i a, __m256i b, int i) {
+  const int left = lowest - bits * i;
+  const __m256i shifted = left > 0 ? _mm256_slli_epi16(b, left) : _mm256_srli_epi16(b, -left);
+  return _mm256_or_si256(a, _mm256_and_si256(shifted, _mm256_set1_epi16(((1 << bits) - 1) << lowest)));
+}
+template <int bits, int lowest>
+inline I16 withBits(const I16& a, const I16& b, int i) {
+  return {withBits<bits, lowest>(a.low, b.low, i), withBits<bits, lowest>(a.high, b.high, i)};
+}
 /// Byte i of each half of a lane, with its sign.
 inline I16 bytesOf(const I16& a, int i) { return {Int8Dot::widened(a.low, i), Int8Dot::widened(a.high, i)}; }
 /// a - b in each half of a lane.

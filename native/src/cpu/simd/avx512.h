@@ -197,6 +197,14 @@ inline I16 fourBitsOf(I16 a, int i) {
   const __m512i shifted = i == 0 ? a.lanes : _mm512_srli_epi16(a.lanes, 4 * i);
   return {i == 3 ? shifted : _mm512_and_si512(shifted, _mm512_set1_epi16(15))};
 }
+/// a, and in each half, from bit `lowest` on, the i-th lowest bits of b.
+template <int bits, int lowest>
+inline I16 withBits(I16 a, I16 b, int i) {
+  const int left = lowest - bits * i;
+  const __m512i shifted = left > 0 ? _mm512_slli_epi16(b.lanes, left) : _mm512_srli_epi16(b.lanes, -left);
+  constexpr int kFirstOrBoth = 0xf8;
+  return {_mm512_ternarylogic_epi32(a.lanes, shifted, _mm512_set1_epi16(((1 << bits) - 1) << lowest), kFirstOrBoth)};
+}
 /// Byte i of each half of a lane, with its sign.
 inline I16 bytesOf(I16 a, int i) { return {_mm512_srai_epi16(i == 0 ? _mm512_slli_epi16(a.lanes, 8) : a.lanes, 8)}; }
 /// a - b in each half of a lane.

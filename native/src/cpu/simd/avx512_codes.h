@@ -8,7 +8,7 @@
 
 template <class Job>
 void productOfCodes(const Job& job, Range rows, Range panels) {
-  withCodesOf(job.codes, [&]<class Codes>(const Codes&) {
+  withWholeCodesOf(job.codes, [&]<class Codes>(const Codes&) {
     if constexpr (Codes::kKind == CodeKind::Fp8) productOfFewRows<Codes>(job, rows, panels);
     else productOfPassingRows<WholeStream<Codes>>(job, rows, panels);
   });

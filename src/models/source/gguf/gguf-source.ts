@@ -1,7 +1,7 @@
 // The model source over a GGUF file, or the files of a model that is split: texts that a folder would have as files are made of its
 // metadata.
 
-import { BLOCKS, isBlockDType } from '../../../ops/dtype.ts';
+import { BLOCKS, type BlockDType, isBlockDType } from '../../../ops/dtype.ts';
 import type { ModelText } from '../../../util/model-file.ts';
 import type { ModelFileName } from '../../../util/model-files.ts';
 import { Checkpoint } from '../checkpoint.ts';
@@ -62,14 +62,12 @@ export class GgufSource {
     return weightFingerprint('', this.#parts);
   }
 
-  /** Memory that the weights take once they are loaded, about. */
-  loadedBytes(): number {
+  /** Memory that the weights take once they are loaded, about. @param keepsBits whether codes keep their number of bits. */
+  loadedBytes(keepsBits: boolean): number {
+    const bytesOf = (block: BlockDType): number => BLOCKS[block][keepsBits ? 'packedBytes' : 'wideBytes'];
     return this.#tensors.reduce((sum, { dtype, byteLength }) => {
       const block = dtype.toLowerCase();
-      return (
-        sum +
-        (isBlockDType(block) ? (byteLength / BLOCKS[block].bytes) * BLOCKS[block].packedBytes : byteLength)
-      );
+      return sum + (isBlockDType(block) ? (byteLength / BLOCKS[block].bytes) * bytesOf(block) : byteLength);
     }, 0);
   }
 
