@@ -1,5 +1,5 @@
 // Speed of the engine's own steps, in this process: prefill of 512 tokens, decode of 1 and of 16 sequences, on
-// random weights in the shapes of two real models, in bf16, int8, int4 or the formats of GGUF.
+// random weights in the shapes of two real models, in bf16, int8, fp8, int4 or the formats of GGUF.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -24,18 +24,6 @@ const MODELS: readonly { readonly shape: RandomModelShape; readonly prefillGoal:
   { shape: 'qwen2.5-0.5b', prefillGoal: '>= 950 tokens/s (with AMX)' },
   { shape: 'llama-3.2-1b', prefillGoal: null },
 ];
-
-export function engineSection(): Promise<Section> {
-  return stepSpeeds('bf16');
-}
-
-export function int8EngineSection(): Promise<Section> {
-  return stepSpeeds('int8');
-}
-
-export function int4EngineSection(): Promise<Section> {
-  return stepSpeeds('int4');
-}
 
 /** Of the same shapes in the formats of a file that is called Q4_K_M: their decode steps. */
 export async function ggufEngineSection(): Promise<Section> {
@@ -77,7 +65,7 @@ async function forModels(
   return figures;
 }
 
-async function stepSpeeds(format: BenchFormat): Promise<Section> {
+export async function engineSection(format: BenchFormat): Promise<Section> {
   const figures = await forModels((shape, folder, probe) => {
     writeRandomModel(folder, shape);
     const { prefillGoal } = MODELS.find((model) => model.shape === shape)!;
@@ -132,8 +120,8 @@ function prefillFigure(
 ): Figure {
   const { weightBytes, vocabSize } = core.executor.info;
   const { hiddenSize } = readModelConfig(openModelSource(folder));
-  // The head of a model in int4 is kept in int8.
-  const headBytes = vocabSize * hiddenSize * BYTES_PER_WEIGHT[format === 'int4' ? 'int8' : format];
+  // The head of a quantised model is kept in int8.
+  const headBytes = vocabSize * hiddenSize * BYTES_PER_WEIGHT[format === 'bf16' ? format : 'int8'];
   // Of the linear layers of one token, the output head aside.
   const flopsPerToken = (2 * (weightBytes - headBytes)) / BYTES_PER_WEIGHT[format];
   const held = probe.hold(

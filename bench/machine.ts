@@ -52,7 +52,7 @@ export function measureMachine(): MachineLimits {
 }
 
 /** Bytes of a weight's number; in int4 32 of them share a scale of 4 bytes. */
-export const BYTES_PER_WEIGHT = { bf16: 2, int8: 1, int4: 0.5 + 4 / 32 } as const;
+export const BYTES_PER_WEIGHT = { bf16: 2, int8: 1, fp8: 1, int4: 0.5 + 4 / 32 } as const;
 
 export type BenchFormat = keyof typeof BYTES_PER_WEIGHT;
 

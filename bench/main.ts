@@ -6,13 +6,13 @@ import { constrainedSection } from './constrained.ts';
 import { dataParallelSection } from './data-parallel.ts';
 import { disaggregatedSection } from './disaggregated.ts';
 import { embeddingSection } from './embeddings.ts';
-import { engineSection, ggufEngineSection, int4EngineSection, int8EngineSection } from './engine.ts';
+import { engineSection, ggufEngineSection } from './engine.ts';
 import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
 import { hangUpSection } from './hangups.ts';
 import { attentionSection } from './kernels/attention.ts';
-import { int4KernelSection, int8KernelSection, kernelSection } from './kernels/kernels.ts';
+import { productSection } from './kernels/kernels.ts';
 import { statesSection } from './kernels/states.ts';
 import { loadSection } from './load.ts';
 import { loraSection } from './lora.ts';
@@ -37,14 +37,16 @@ import { transferSection } from './transfer.ts';
 
 const SECTIONS = {
   goldens: goldenSection,
-  kernels: kernelSection,
-  'kernels-int8': int8KernelSection,
-  'kernels-int4': int4KernelSection,
+  kernels: () => productSection('bf16'),
+  'kernels-int8': () => productSection('int8'),
+  'kernels-fp8': () => productSection('fp8'),
+  'kernels-int4': () => productSection('int4'),
   attention: attentionSection,
   states: statesSection,
-  engine: engineSection,
-  'engine-int8': int8EngineSection,
-  'engine-int4': int4EngineSection,
+  engine: () => engineSection('bf16'),
+  'engine-int8': () => engineSection('int8'),
+  'engine-fp8': () => engineSection('fp8'),
+  'engine-int4': () => engineSection('int4'),
   'engine-gguf': ggufEngineSection,
   prefill: prefillSection,
   embeddings: embeddingSection,

@@ -28,6 +28,7 @@ const PRODUCTS: readonly Product[] = [
 const WEIGHT_FORMATS: Readonly<Record<BenchFormat, WeightFormat>> = {
   bf16: 'bf16',
   int8: 'int8',
+  fp8: { kind: 'fp8', groupSize: null, hasZeros: false },
   int4: { kind: 'int4', groupSize: 32, hasZeros: false },
 };
 
@@ -49,19 +50,7 @@ function layer(
   ];
 }
 
-export function kernelSection(): Section {
-  return productSection('bf16');
-}
-
-export function int8KernelSection(): Section {
-  return productSection('int8');
-}
-
-export function int4KernelSection(): Section {
-  return productSection('int4');
-}
-
-function productSection(format: BenchFormat): Section {
+export function productSection(format: BenchFormat): Section {
   const figures: Figure[] = [];
   const probe = new LimitProbe();
   const file = new WeightFile(Math.max(...PRODUCTS.map(({ n, k }) => n * k)));

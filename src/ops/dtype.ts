@@ -37,7 +37,7 @@ export type CodeKind = 'int4' | 'fp4' | 'int8' | 'fp8';
 /**
  * Codes that encode numbers of bf16, and are no format of their own to compute in: each number is
  * bf16((meaning of its code - zero) * scale), computed in f32, and a product is that of these numbers in bf16. A backend may leave out
- * the rounding to bf16 of what whole numbers encode.
+ * the rounding to bf16 of what codes encode.
  */
 export interface CodeFormat {
   readonly kind: CodeKind;

@@ -202,7 +202,7 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
   });
 
   it('has the bits of its numbers where projections in one tensor share scales', async () => {
-    const ops = openBackend(backend);
+    const ops = openRoundingBackend(backend);
     const { quantized, plain } = publish(publishedFp8(true), {
       isFused: true,
       sizes: { intermediate_size: 192 },
@@ -239,7 +239,7 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
   });
 
   it('of DeepSeek V3 in FP8 has the bits of its numbers in bfloat16, experts and latents too', async () => {
-    const ops = openBackend(backend);
+    const ops = openRoundingBackend(backend);
     const { quantized, plain } = publish(publishedFp8(true), { architecture: 'DeepseekV3ForCausalLM' });
     const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
     expect(actual.weightFormat).toBe('fp8-g128');

@@ -80,7 +80,9 @@ describeEachIsa('weights of codes', (isa) => {
         }
       });
 
-      it('have no numbers in rows that hold one that is not finite', () => {
+      // Numbers of e4m3 are multiplied with rows as they are, not in fixed point.
+      const isFixed = format.kind !== 'fp8';
+      it.runIf(isFixed)('have no numbers in rows that hold one that is not finite', () => {
         const [rows, n, k] = [7, 20, 96];
         const weight = cpu.loadLinear(
           [{ weight: randomCodes(folder, new Random(3), format, n, k), bias: null }],

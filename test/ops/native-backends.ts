@@ -43,8 +43,9 @@ export function openCpu(isa: CpuIsa, threads = 2): NativeOps {
 
 /** Whether products with a weight of `format` take what its codes encode unrounded. */
 export function takesUnrounded(isa: CpuIsa, format: WeightFormat): boolean {
-  const isOfWholeNumbers = typeof format === 'object' ? format.kind !== 'fp8' : Object.hasOwn(BLOCKS, format);
-  return isOfWholeNumbers && multipliesWholeCodes(isa);
+  if (typeof format === 'object' && format.kind === 'fp8') return isa === 'avx512-bf16';
+  const isOfCodes = typeof format === 'object' || Object.hasOwn(BLOCKS, format);
+  return isOfCodes && multipliesWholeCodes(isa);
 }
 
 /** Runs `body` once for each instruction set; skipped where the addon is not built. */

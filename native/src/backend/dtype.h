@@ -58,7 +58,7 @@ constexpr int shiftOf(CodeKind kind) {
 enum class CodeOffset : int { None = 0, Zero = 1, Minimum = 2 };
 
 /// Codes that encode numbers of bf16: each is bf16((meaning of its code - zero) * scale), or bf16(meaning * scale - minimum),
-/// computed in f32, a rounding a step; products may leave out the rounding to bf16 of what whole numbers encode. `groupSize` numbers
+/// computed in f32, a rounding a step; products may leave out the rounding to bf16. `groupSize` numbers
 /// along k have a scale in common, and a zero or minimum where there are such: 16, or a multiple of 32.
 struct CodeFormat {
   CodeKind kind;

@@ -591,6 +591,7 @@ void addMatmul(KernelSet& set) {
   set.gateUp[3] = &gateUpOfCodesOnTiles;
   set.turnRows = &turnRows;
   set.toFixed = nullptr;
+  set.expand = &expandPanels;
   set.addsLowRank[static_cast<int>(WeightFormat::Bf16)] = set.addsLowRank[static_cast<int>(WeightFormat::Codes)] = true;
   set.lowRank[1] = &lowRankOnTiles;
   set.peak = &peakOfTiles<Bf16Dot>;

@@ -6,12 +6,13 @@ constexpr int kBlocksAtOnce = 4;
 /// Rows of x that pass an expanded panel: what they sum up, and the panel, stay in the first-level cache.
 constexpr int kPassingRows = 192;
 
-/// The codes of one or two panels that are expanded next. Those of a block are brought from memory while another one is multiplied: many
-/// lines at once would be waited for.
+/// The codes of one or two panels that are expanded next. They are brought from memory bit by bit while others are multiplied: many lines at
+/// once would be waited for.
 struct NextCodes {
   const char* panels[kMostPanels];
   int blockBytes;
 
+  void fetchStep(int panel, int step) const { __builtin_prefetch(panels[panel] + step * (blockBytes / kCodeSteps)); }
   void fetchBlock(int panel, int block) const {
     const char* const at = panels[panel] + block * blockBytes;
     for (int line = 0; line < blockBytes; line += 64) __builtin_prefetch(at + line);
@@ -19,8 +20,8 @@ struct NextCodes {
 };
 
 template <class Stream, int P>
-using AddTile = void (*)(const char* x, size_t xStride, const typename Stream::Expanded* const* panels, int count, NextCodes next,
-                         float* totals, int apart);
+using AddTile = void (*)(const char* x, size_t xStride, const typename Stream::Expanded* panels, int count, NextCodes next, float* totals,
+                         int apart);
 
 template <class Stream, int P, int... R>
 constexpr AddTile<Stream, P> addTileOf(int rows, std::integer_sequence<int, R...>) {
@@ -32,24 +33,16 @@ constexpr AddTile<Stream, P> addTileOf(int rows, std::integer_sequence<int, R...
 template <int P, class Stream>
 void sumRows(Stream* streams, size_t panelBytes, const char* x, size_t xStride, int rows, int blocks, float* totals) {
   if (rows == 1) {
-    for (int p = 0; p < P; ++p) {
-      V16 total = splat(0.0f);
-      for (int block = 0; block < blocks; ++block) total = streams[p].addTo(total, x + block * Stream::kInputBytes);
-      store(totals + p * kLanes, total);
-    }
+    for (int p = 0; p < P; ++p) store(totals + p * kLanes, streams[p].sumOf(x, blocks));
     return;
   }
   for (int row = 0; row < P * rows; ++row) store(totals + row * kLanes, splat(0.0f));
   constexpr int kMostRows = P == 1 ? kRowsOf1 : kRowsOf2;
   const int tiles = (rows + kMostRows - 1) / kMostRows, most = (rows + tiles - 1) / tiles;
-  typename Stream::Expanded expanded[P][kBlocksAtOnce];
-  const typename Stream::Expanded* panels[P];
-  for (int p = 0; p < P; ++p) panels[p] = expanded[p];
+  typename Stream::Expanded panels[P];
   for (int begin = 0; begin < blocks; begin += kBlocksAtOnce, x += kBlocksAtOnce * Stream::kInputBytes) {
     const int count = smaller(kBlocksAtOnce, blocks - begin);
-    for (int p = 0; p < P; ++p) {
-      for (int block = 0; block < count; ++block) streams[p].expand(expanded[p][block]);
-    }
+    for (int p = 0; p < P; ++p) streams[p].expand(panels[p], count);
     NextCodes next{{}, static_cast<int>(panelBytes / blocks)};
     for (int p = 0; p < P; ++p) next.panels[p] = streams[p].at();
     for (int row = 0; row < rows; row += most) {

@@ -113,7 +113,7 @@ class GroupScales {
 };
 
 /// How far ahead of their use codes are fetched, in bytes.
-constexpr int kCodesAhead = 2048;
+constexpr int kCodesAhead = 4096;
 
 /// What the codes of 4 bits mean.
 template <CodeKind kind>

@@ -77,6 +77,11 @@ struct WholeBlock {
   V16 offsets[groups];
 };
 
+template <int groups>
+struct WholeBlocks {
+  WholeBlock<groups> blocks[kBlocksAtOnce];
+};
+
 /// The sum of x that a group is multiplied with, of one or two.
 template <int groups>
 float sumOfGroup(const FixedBlock& x, int group) { return x.sums[groups == 1 ? 2 : group]; }
@@ -91,8 +96,8 @@ inline PairDot::Value wordOf(const FixedBlock& x, int step) { return PairDot::va
 
 /// totals [P, rows, 16], those of two panels `apart` lanes from each other, += R rows of x · `count` blocks of P panels.
 template <int R, int P, CodeOffset offset, int groups>
-__attribute__((noinline)) void addWholeTile(const char* x, size_t xStride, const WholeBlock<groups>* const* panels, int count,
-                                            NextCodes next, float* totals, int apart) {
+__attribute__((noinline)) void addWholeTile(const char* x, size_t xStride, const WholeBlocks<groups>* panels, int count, NextCodes next,
+                                            float* totals, int apart) {
   for (int block = 0; block < count; ++block, x += sizeof(FixedBlock)) {
     for (int p = 0; p < P; ++p) next.fetchBlock(p, block);
     const auto row = [&](int r) -> const FixedBlock& { return *reinterpret_cast<const FixedBlock*>(x + r * xStride); };
@@ -104,14 +109,14 @@ __attribute__((noinline)) void addWholeTile(const char* x, size_t xStride, const
       constexpr int kSteps = kCodeSteps / groups;
       for (int step = group * kSteps; step < (group + 1) * kSteps; ++step) {
         I16 pairs[P];
-        for (int p = 0; p < P; ++p) pairs[p] = load(reinterpret_cast<const int32_t*>(panels[p][block].pairs[step]));
+        for (int p = 0; p < P; ++p) pairs[p] = load(reinterpret_cast<const int32_t*>(panels[p].blocks[block].pairs[step]));
         for (int r = 0; r < R; ++r) {
           const PairDot::Value word = wordOf(row(r), step);
           for (int p = 0; p < P; ++p) sums[p][r] = PairDot::add(sums[p][r], pairs[p], word);
         }
       }
       for (int p = 0; p < P; ++p) {
-        const V16 scale = panels[p][block].scales[group], offsets = panels[p][block].offsets[group];
+        const V16 scale = panels[p].blocks[block].scales[group], offsets = panels[p].blocks[block].offsets[group];
         for (int r = 0; r < R; ++r) {
           float* const total = totals + p * apart + r * kLanes;
           store(total, addedGroup<offset>(load(total), toFloat(sums[p][r]), row(r), sumOfGroup<groups>(row(r), group), scale, offsets));
@@ -125,12 +130,34 @@ __attribute__((noinline)) void addWholeTile(const char* x, size_t xStride, const
 template <class Codes>
 class WholeStream {
  public:
-  using Expanded = WholeBlock<Codes::kGroups>;
+  using Expanded = WholeBlocks<Codes::kGroups>;
   static constexpr size_t kInputBytes = sizeof(FixedBlock);
 
   WholeStream(const CodeFormat& codes, const char* panel) : at_(panel), groups_(codes) {}
 
-  void expand(Expanded& out) {
+  /// The next `count` blocks.
+  void expand(Expanded& out, int count) {
+    for (int block = 0; block < count; ++block) expandBlock(out.blocks[block]);
+  }
+
+  /// One row · `blocks` blocks.
+  V16 sumOf(const char* x, int blocks) {
+    V16 total = splat(0.0f);
+    for (int block = 0; block < blocks; ++block) total = addTo(total, reinterpret_cast<const FixedBlock*>(x)[block]);
+    return total;
+  }
+
+  template <int R, int P>
+  static void addTile(const char* x, size_t xStride, const Expanded* panels, int count, NextCodes next, float* totals, int apart) {
+    addWholeTile<R, P, Codes::kOffset, Codes::kGroups>(x, xStride, panels, count, next, totals, apart);
+  }
+
+  /// Where what is next begins.
+  const char* at() const { return at_; }
+
+ private:
+  void expandBlock(WholeBlock<Codes::kGroups>& out) {
+    for (int line = 0; line < kCodeSteps * codeStepBytes(Codes::kKind); line += 64) __builtin_prefetch(at_ + kCodesAhead + line);
     eachStep([&](int step, const I16& pairs) {
       constexpr int kShift = shiftOf(Codes::kKind);
       store(reinterpret_cast<int32_t*>(out.pairs[step]), kShift == 0 ? pairs : lessInHalves(pairs, kShift));
@@ -141,9 +168,7 @@ class WholeStream {
     }
   }
 
-  /// total + one row · what is next.
-  V16 addTo(V16 total, const char* x) {
-    const FixedBlock& block = *reinterpret_cast<const FixedBlock*>(x);
+  [[gnu::always_inline]] V16 addTo(V16 total, const FixedBlock& block) {
     I16 sums[Codes::kGroups];
     // Codes are multiplied as they are.
     for (int group = 0; group < Codes::kGroups; ++group) {
@@ -161,15 +186,6 @@ class WholeStream {
     return total;
   }
 
-  template <int R, int P>
-  static void addTile(const char* x, size_t xStride, const Expanded* const* panels, int count, NextCodes next, float* totals, int apart) {
-    addWholeTile<R, P, Codes::kOffset, Codes::kGroups>(x, xStride, panels, count, next, totals, apart);
-  }
-
-  /// Where what is next begins.
-  const char* at() const { return at_; }
-
- private:
   /// Calls visit(step, pairs) for the next kCodeSteps steps.
   template <class Visit>
   [[gnu::always_inline]] void eachStep(const Visit& visit) {

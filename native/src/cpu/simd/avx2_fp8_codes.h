@@ -18,26 +18,33 @@ template <class Codes>
 class Fp8Stream {
  public:
   struct Expanded {
-    float numbers[kCodeSteps][WideBf16Dot::kParts][kLanes];
+    float numbers[kBlocksAtOnce * kCodeSteps][WideBf16Dot::kParts][kLanes];
   };
   static constexpr size_t kInputBytes = kCodeSteps * 4;
 
   Fp8Stream(const CodeFormat& codes, const char* panel) : at_(panel), groups_(codes) {}
 
-  void expand(Expanded& out) {
-    eachPart([&](int step, int part, V16 numbers) { store(out.numbers[step][part], numbers); });
+  /// The next `count` blocks.
+  void expand(Expanded& out, int count) {
+    for (int begin = 0; begin < count * kCodeSteps; begin += kCodeSteps) {
+      eachPart([&](int step, int part, V16 numbers) { store(out.numbers[begin + step][part], numbers); });
+    }
   }
 
-  V16 addTo(V16 total, const char* x) {
-    const RowWords<WideBf16Dot, 1, kCodeSteps> words(x, 0, 1, kCodeSteps);
-    eachPart([&](int step, int part, V16 numbers) { total = WideBf16Dot::add(total, numbers, words.value(part, 0, step)); });
-    return total;
+  /// One row · `blocks` blocks.
+  V16 sumOf(const char* x, int blocks) {
+    V16 sum = splat(0.0f);
+    for (int block = 0; block < blocks; ++block, x += kInputBytes) {
+      const RowWords<WideBf16Dot, 1, kCodeSteps> words(x, 0, 1, kCodeSteps);
+      eachPart([&](int step, int part, V16 numbers) { sum = WideBf16Dot::add(sum, numbers, words.value(part, 0, step)); });
+    }
+    return sum;
   }
 
   template <int R, int P>
     requires(P == 1)
-  static void addTile(const char* x, size_t xStride, const Expanded* const* panels, int count, NextCodes next, float* totals, int) {
-    const char* const panel = reinterpret_cast<const char*>(*panels);
+  static void addTile(const char* x, size_t xStride, const Expanded* panels, int count, NextCodes next, float* totals, int) {
+    const char* const panel = reinterpret_cast<const char*>(panels);
     sumTile<WideBf16Dot, R, 1>(x, xStride, &panel, next.panels, count * kCodeSteps, true, totals);
   }
 
