@@ -11,15 +11,14 @@ class CodeStream {
   /// The next kCodeSteps steps.
   void expand(char* out) {
     if (groups_.next(at_)) readScales();
-    constexpr int kBytes = kCodeSteps * codeStepBytes(Codes::kKind);
-    for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at_ + kCodesAhead + line);
+    fetchAhead<Codes>(at_);
     if constexpr (codeBits(Codes::kKind) == 4) {
       expandNibbles(out);
     } else {
 #pragma GCC unroll 16
       for (int step = 0; step < kCodeSteps; ++step) put(out, step, loadBytes(at_ + step * 32), loadBytes(at_ + step * 32 + 16));
     }
-    at_ += kBytes;
+    at_ += kCodeSteps * codeStepBytes(Codes::kKind);
   }
 
  private:

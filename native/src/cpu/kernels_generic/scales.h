@@ -115,6 +115,12 @@ class GroupScales {
 /// How far ahead of their use codes are fetched, in bytes.
 constexpr int kCodesAhead = 4096;
 
+/// Begins to bring the block of codes from memory that is so far behind the one at `at`.
+template <class Codes>
+inline void fetchAhead(const char* at) {
+  for (int line = 0; line < kCodeSteps * codeStepBytes(Codes::kKind); line += 64) __builtin_prefetch(at + kCodesAhead + line);
+}
+
 /// What the codes of 4 bits mean.
 template <CodeKind kind>
 inline V16 meanings() {

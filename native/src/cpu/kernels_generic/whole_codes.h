@@ -157,7 +157,7 @@ class WholeStream {
 
  private:
   void expandBlock(WholeBlock<Codes::kGroups>& out) {
-    for (int line = 0; line < kCodeSteps * codeStepBytes(Codes::kKind); line += 64) __builtin_prefetch(at_ + kCodesAhead + line);
+    fetchAhead<Codes>(at_);
     eachStep([&](int step, const I16& pairs) {
       constexpr int kShift = shiftOf(Codes::kKind);
       store(reinterpret_cast<int32_t*>(out.pairs[step]), kShift == 0 ? pairs : lessInHalves(pairs, kShift));
@@ -174,7 +174,7 @@ class WholeStream {
     for (int group = 0; group < Codes::kGroups; ++group) {
       sums[group] = splat(-shiftOf(Codes::kKind) * static_cast<int32_t>(sumOfGroup<Codes::kGroups>(block, group)));
     }
-    for (int line = 0; line < kCodeSteps * codeStepBytes(Codes::kKind); line += 64) __builtin_prefetch(at_ + kCodesAhead + line);
+    fetchAhead<Codes>(at_);
     eachStep([&](int step, const I16& pairs) __attribute__((always_inline)) {
       I16& sum = sums[step * Codes::kGroups / kCodeSteps];
       sum = PairDot::add(sum, pairs, wordOf(block, step));
