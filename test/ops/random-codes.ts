@@ -18,6 +18,7 @@ export const CODE_FORMATS: readonly CodeFormat[] = [
   { kind: 'fp4', groupSize: 16, hasZeros: false },
   { kind: 'fp8', groupSize: null, hasZeros: false },
   { kind: 'fp8', groupSize: 128, hasZeros: false },
+  { kind: 'fp8', groupSize: 64, hasZeros: false },
 ];
 
 /** Codes of every value, in rows of bytes; those of 4 bits are in words. */
