@@ -372,7 +372,8 @@ describe('a consumer that pulls', () => {
     expect(peer.pins.size).toBe(1);
     await d.send(d.pulls[0]!.ticket);
     await d.loaded(1);
-    expect(peer.pins.size).toBe(0);
+    // Until P has heard that all has come.
+    await until(() => peer.pins.size === 0);
   });
 });
 
