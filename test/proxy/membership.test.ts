@@ -163,6 +163,7 @@ describe('an instance', () => {
     const [d1, d2] = await proxy.join('DD');
     const httpPort = d1?.port ?? 0;
     await d1?.close();
+    await proxy.untilState(d1!, 'gone');
     const [back] = await proxy.join('D', { httpPort });
     expect((await proxy.instances()).map(({ http_address }) => http_address)).toEqual([
       back?.httpAddress,
@@ -178,6 +179,8 @@ describe('an instance', () => {
     const [earlier] = await proxy.join('D', { about });
     const { httpAddress, port } = earlier!;
     await earlier?.close();
+    // Both have one address: who is ready there must be the new one.
+    await proxy.untilState(earlier!, 'gone');
     const [back] = await proxy.join('D', { httpPort: port, tokenMs: 50 });
     const stream = await proxy.client.completions.create({ ...BODY, max_tokens: 20, stream: true });
     let numTokens = 0;
