@@ -384,6 +384,14 @@ describe('a GGUF file', () => {
     // Of F32, codes of 4 bits with two bytes a group of 32 and two floats a block.
     const saved = 256 * (256 * 4 - (256 / 2 + 2 * 8 + 2 * 4));
     expect(plain - new GgufSource(ggufOf(folder, { blocks })).loadedBytes(true)).toBe(saved);
+    // Of 6 bits, or of 8.
+    const q6k = blockFolder(
+      folder,
+      (name) => (q4k(name) ? 'q6_k' : undefined),
+      () => random.next(),
+    );
+    const wider = new GgufSource(ggufOf(folder, { blocks: q6k }));
+    expect(wider.loadedBytes(false) - wider.loadedBytes(true)).toBe((256 * 256 * 2) / 8);
   });
 
   it('may end in capitals, whole or in parts', async () => {
