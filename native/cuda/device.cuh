@@ -175,6 +175,11 @@ __device__ __forceinline__ void storeAs(Format format, void* row, int64_t column
 __device__ __forceinline__ void* rowOf(Format format, void* data, int64_t stride, int64_t row) {
   return static_cast<char*>(data) + row * stride * (format == Format::F32 ? 4 : 2);
 }
+/// A number of such a matrix.
+__device__ __forceinline__ float numberOf(Format format, const void* data, int64_t stride, int64_t row, int64_t column) {
+  const int64_t at = row * stride + column;
+  return format == Format::F32 ? static_cast<const float*>(data)[at] : bf16ToFloat(static_cast<const uint16_t*>(data)[at]);
+}
 
 struct Add {
   template <class T>

@@ -48,7 +48,7 @@ inline Launch launchOf(const SumRanksParams& p) { return rowLaunch("svcSumRanks"
 inline Launch launchOf(const MeanRowsParams& p) { return rowLaunch("svcMeanRows", p.rows, p.cols); }
 
 inline Launch activateLaunch(const ElementwiseParams& p) { return rowLaunch("svcActivate", p.rows, p.cols); }
-inline Launch castLaunch(const ElementwiseParams& p) { return rowLaunch("svcCast", p.rows, p.cols); }
+inline Launch launchOf(const CastParams& p) { return rowLaunch("svcCast", p.rows, p.cols); }
 /// out += x * value
 inline Launch addScaledLaunch(const ElementwiseParams& p) { return rowLaunch("svcAddScaled", p.rows, p.cols); }
 inline Launch scaleLaunch(const ElementwiseParams& p) { return rowLaunch("svcScale", p.rows, p.cols); }

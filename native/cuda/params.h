@@ -415,6 +415,16 @@ struct ElementwiseParams {
   int32_t activation;  // svc::Activation
 };
 
+/// x [rows, cols] in `format` -> out in `outFormat`.
+struct CastParams {
+  const void* x;
+  int64_t xStride;
+  void* out;
+  int64_t outStride;
+  int32_t rows, cols;
+  Format format, outFormat;
+};
+
 /// x [rows, cols] times what its gates [rows, cols] f32 let through of it -> out.
 struct GateByParams {
   const void* x;

@@ -8,8 +8,7 @@ namespace svc::cuda {
 SVC_KERNEL(svcGateBy, GateByParams, kRowThreads) {
   const int row = static_cast<int>(blockIdx.x), i = static_cast<int>(blockIdx.y) * kRowThreads + thread();
   if (i >= p.cols) return;
-  const void* const x = rowOf(p.format, const_cast<void*>(p.x), p.xStride, row);
-  const float value = p.format == Format::F32 ? static_cast<const float*>(x)[i] : bf16ToFloat(static_cast<const uint16_t*>(x)[i]);
+  const float value = numberOf(p.format, p.x, p.xStride, row, i);
   const float gate = p.gates[row * p.gatesStride + i];
   const float result = p.opening == 0 ? value * timesSigmoid(gate, gate) : p.opening == 1 ? timesSigmoid(value, gate) : value * gate;
   storeAs(p.outFormat, rowOf(p.outFormat, p.out, p.outStride, row), i, result);

@@ -75,8 +75,10 @@ SVC_KERNEL(svcActivate, ElementwiseParams, kRowThreads) {
   eachNumber(p, [&](float x) { return activated(p.activation, x); });
 }
 
-SVC_KERNEL(svcCast, ElementwiseParams, kRowThreads) {
-  eachNumber(p, [](float x) { return x; });
+SVC_KERNEL(svcCast, CastParams, kRowThreads) {
+  const int row = static_cast<int>(blockIdx.x), i = column();
+  if (i >= p.cols) return;
+  storeAs(p.outFormat, rowOf(p.outFormat, p.out, p.outStride, row), i, numberOf(p.format, p.x, p.xStride, row, i));
 }
 
 SVC_KERNEL(svcAddScaled, ElementwiseParams, kRowThreads) {

@@ -9,6 +9,7 @@ import { afmoe } from './architectures/afmoe.ts';
 import { arcee } from './architectures/arcee.ts';
 import { bert, roberta } from './architectures/bert.ts';
 import { chatGlm } from './architectures/chatglm.ts';
+import { bitnet } from './architectures/bitnet.ts';
 import { cohere, cohere2 } from './architectures/cohere.ts';
 import { deepseekV2, deepseekV3 } from './architectures/deepseek.ts';
 import { distilbert } from './architectures/distilbert.ts';
@@ -80,6 +81,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   gptOss,
   deepseekV2,
   deepseekV3,
+  bitnet,
   cohere,
   cohere2,
   gemma,

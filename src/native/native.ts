@@ -22,6 +22,8 @@ export interface NativeSource {
   readonly firstCol: number;
   /** Rows of a head whose halves take turns in the file; 0 where all are in order. */
   readonly pairedRows: number;
+  /** Rows of the file where a byte has numbers of four rows; 0 where a byte is a number. */
+  readonly planeRows: number;
   /** In the place of what the file holds, rows of f32 that follow each other; null where it is to be read. */
   readonly numbers: Float32Array | null;
 }
@@ -210,7 +212,7 @@ export interface NativeBackend {
     isBf16: boolean,
     ...rest: [...x: TensorArgs, ...gate: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
-  cast(isBf16: boolean, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  cast(xIsBf16: boolean, isBf16: boolean, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
   addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
   scale(factor: number, ...x: TensorArgs): StreamPosition;
   softcap(cap: number, ...x: TensorArgs): StreamPosition;

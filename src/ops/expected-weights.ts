@@ -31,11 +31,10 @@ export interface Rectangle {
 
 /** @throws ShapeError where the source is no vector or matrix, or its bytes are not those of its shape. */
 export function rectangleOf(op: string, source: TensorSource): Rectangle {
-  const { name, byteLength, dtype, storedShape, shape, start } = source;
-  const bytes = storedBytes(
-    dtype,
-    storedShape.reduce((product, size) => product * size, 1),
-  );
+  const { name, byteLength, dtype, storedShape, shape, start, planeRows } = source;
+  const [rowLength, cols, firstCol] = [storedShape.at(-1), shape.at(-1), start.at(-1)];
+  const count = storedShape.reduce((product, size) => product * size, 1);
+  const bytes = storedBytes(dtype, planeRows === undefined ? count : planeRows * (rowLength ?? 0));
   if (bytes !== byteLength) {
     throw new ShapeError(
       op,
@@ -43,7 +42,6 @@ export function rectangleOf(op: string, source: TensorSource): Rectangle {
       `${byteLength}`,
     );
   }
-  const [rowLength, cols, firstCol] = [storedShape.at(-1), shape.at(-1), start.at(-1)];
   if (rowLength === undefined || cols === undefined || firstCol === undefined || storedShape.length > 2) {
     throw new ShapeError(op, `${name}, a vector or a matrix`, `[${storedShape.join(', ')}]`);
   }

@@ -401,7 +401,7 @@ export interface Ops {
   /** x [tokens, cols], f32 or bf16, and gate [tokens, cols] f32 -> [tokens, cols] in `dtype`: x * opening(gate). */
   gate(x: Tensor, gate: Tensor, opening: Gate, dtype: ComputeDType): Tensor;
 
-  /** x [tokens, cols] f32 -> [tokens, cols], rounded to `dtype`. */
+  /** x [tokens, cols], f32 or bf16 -> [tokens, cols], rounded to `dtype`. */
   cast(x: Tensor, dtype: ComputeDType): Tensor;
 
   /** residual [tokens, cols] f32 += x [tokens, cols] f32 * factor. */

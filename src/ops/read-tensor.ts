@@ -111,7 +111,8 @@ function unpack(dtype: 'f16' | 'bf16', packed: Uint16Array, into: Float32Array):
 }
 
 /** Where a row, or a number of a vector, is in the file. */
-function storedPlace(place: number, { pairedRows }: TensorSource): number {
+function storedPlace(place: number, { pairedRows, planeRows }: TensorSource): number {
+  if (planeRows !== undefined) return place % planeRows;
   if (pairedRows === undefined) return place;
   const inHead = place % pairedRows;
   const half = pairedRows / 2;
@@ -123,6 +124,17 @@ function orderVector(source: TensorSource, values: Float32Array): void {
   if (source.pairedRows === undefined) return;
   const stored = values.slice();
   for (const place of stored.keys()) values[place] = stored[storedPlace(place, source)]!;
+}
+
+/** Bytes that hold numbers of four rows -> those of `row`, in place. */
+function unpackPlane(piece: Uint8Array, { planeRows, name, path }: TensorSource, row: number): void {
+  if (planeRows === undefined) return;
+  const shift = 2 * Math.floor(row / planeRows);
+  for (const [i, byte] of piece.entries()) {
+    const code = (byte >> shift) & 3;
+    if (code === 3) throw new ModelLoadError(`tensor ${name} of ${path} has a code that stands for no number`);
+    piece[i] = code - 1;
+  }
 }
 
 /** The smallest unit of a file: so many numbers in so many bytes. */
@@ -139,7 +151,7 @@ function readPieces(
 ): void {
   const { rowLength, firstRow, firstCol, rows, cols } = rectangle;
   const bytesOf = (count: number): number => storedBytes(source.dtype, count);
-  const isInOrder = source.pairedRows === undefined;
+  const isInOrder = source.pairedRows === undefined && source.planeRows === undefined;
   const file = openModelFile(source.path);
   try {
     if (cols < rowLength && isInOrder && bytesOf(rowLength) <= SHORT_ROW_BYTES) {
@@ -157,6 +169,7 @@ function readPieces(
       for (let start = 0; start < runBytes; start += buffer.length) {
         const piece = buffer.subarray(0, Math.min(buffer.length, runBytes - start));
         fill(piece, file, source, position + start);
+        unpackPlane(piece, source, firstRow + run);
         take(piece, run * runBytes + start);
       }
     }

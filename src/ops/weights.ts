@@ -29,6 +29,11 @@ export interface TensorSource {
    * j * pairedRows / 2 + i of the head. Left out where all are in order.
    */
   readonly pairedRows?: number | undefined;
+  /**
+   * Rows of the file, where a byte of i8 holds numbers from -1 to 1 of four rows, each more by 1 in 2 bits: bits 2i and 2i + 1 of its row r
+   * are of row i * planeRows + r. Left out where a byte is a number.
+   */
+  readonly planeRows?: number | undefined;
   /** All numbers of the tensor, where they are computed and not what the file holds. */
   readonly numbers?: Float32Array;
 }

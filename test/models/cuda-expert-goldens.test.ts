@@ -5,7 +5,7 @@ import { loadModel } from '../../src/models/load-model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { cosine, largestDifference } from '../helpers/compare.ts';
 import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
-import { architectureGoldens, mxfp4Golden } from './golden-cases.ts';
+import { architectureGoldens, goldenInCodes } from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
 
 /** Goldens are of float32: these have the same greedy ids in bfloat16. */
@@ -54,7 +54,7 @@ describeCuda('models with experts in float32 on a GPU', () => {
 describeCuda('experts in MXFP4 on a GPU', () => {
   const ops = openCuda();
   afterAll(() => ops.close());
-  const { folder, cases } = mxfp4Golden();
+  const { folder, cases } = goldenInCodes('mxfp4');
   const loading = loadModel(openModelSource(folder), ops, { dtype: 'auto', maxModelLen: null });
 
   it.each(cases)('give logits close to case $name', async ({ ids, rows, logits }) => {

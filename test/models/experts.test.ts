@@ -19,7 +19,7 @@ import { cosine } from '../helpers/compare.ts';
 import { sharedFixture } from '../helpers/fixtures.ts';
 import { needsShared } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { goldenFolder, mxfp4Golden } from './golden-cases.ts';
+import { goldenFolder, goldenInCodes } from './golden-cases.ts';
 import { ModelSession } from './model-session.ts';
 
 const newFolder = temporaryFolders();
@@ -29,7 +29,7 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
   afterAll(() => ops.close());
 
   it('experts in MXFP4 give the logits of their numbers, the same bits in chunks of 7', async () => {
-    const { folder, cases } = mxfp4Golden();
+    const { folder, cases } = goldenInCodes('mxfp4');
     const model = await loadModel(openModelSource(folder), ops, { dtype: 'auto', maxModelLen: null });
     expect(model.weightFormat).toBe('bf16+mxfp4');
     for (const { ids, rows, logits } of cases) {
@@ -185,7 +185,7 @@ describe('a mixture of experts', () => {
 
   it('in MXFP4 whose inputs fill no groups is refused', async () => {
     const folder = newFolder();
-    cpSync(mxfp4Golden().folder, folder, { recursive: true });
+    cpSync(goldenInCodes('mxfp4').folder, folder, { recursive: true });
     const path = join(folder, 'config.json');
     const fields: unknown = JSON.parse(readFileSync(path, 'utf8'));
     writeFileSync(path, JSON.stringify({ ...Object(fields), intermediate_size: 40 }));

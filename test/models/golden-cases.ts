@@ -71,17 +71,18 @@ export function goldenFolder(name: string): string {
   return join(OWN, name);
 }
 
-/** GPT-OSS with codes for numbers: it is not computed in float32. */
-const MXFP4 = 'gpt-oss-mxfp4';
+/** Models with codes for numbers: they are not computed in float32. */
+const IN_CODES = { mxfp4: 'gpt-oss-mxfp4', ternary: 'bitnet-ternary' } as const;
 
 /** One tiny model of each architecture and its variants, of tools/goldens/, in floats. */
 export function architectureGoldens(): GoldenModel[] {
   const names = readdirSync(OWN).filter((name) => existsSync(join(OWN, name, 'golden.json')));
-  return names.filter((name) => name !== MXFP4).map((name) => readFolder(name, join(OWN, name)));
+  const inCodes: readonly string[] = Object.values(IN_CODES);
+  return names.filter((name) => !inCodes.includes(name)).map((name) => readFolder(name, join(OWN, name)));
 }
 
-export function mxfp4Golden(): GoldenModel {
-  return readFolder(MXFP4, join(OWN, MXFP4));
+export function goldenInCodes(codes: keyof typeof IN_CODES): GoldenModel {
+  return readFolder(IN_CODES[codes], join(OWN, IN_CODES[codes]));
 }
 
 /** Null where this machine has no shared fixtures. */

@@ -462,7 +462,7 @@ describe('quantization_config', () => {
       'a method that is not served',
       ct,
       { quant_method: 'bitsandbytes' },
-      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8, modelopt and mxfp4 are/,
+      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8, modelopt, mxfp4 and bitnet are/,
     ],
   ])('is refused with %s', async (_, scheme, config, message) => {
     const { quantized } = publish(scheme, { config });

@@ -18,7 +18,7 @@ import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { isas } from '../ops/native-backends.ts';
-import { architectureGoldens, type GoldenModel, mxfp4Golden } from './golden-cases.ts';
+import { architectureGoldens, type GoldenModel, goldenInCodes } from './golden-cases.ts';
 import { MixedBatches } from './mixed-batches.ts';
 import { SharedModel, type SharedOptions } from './shared-model.ts';
 
@@ -38,7 +38,7 @@ function logitsOf(model: SharedModel, ids: readonly number[], adapter?: number):
   return session.run(ids.slice(5), 4);
 }
 
-const MXFP4 = mxfp4Golden();
+const MXFP4 = goldenInCodes("mxfp4");
 /** Of which other formats are tried: whole layers, and experts. */
 const MANY_FORMATS = ['llama', 'mixtral'];
 const goldens = [...architectureGoldens(), MXFP4];

@@ -67,6 +67,18 @@ describeEachIsa('ops on single numbers', (isa) => {
       },
     );
 
+    it('cast widens what it has rounded, and copies what need not be changed', () => {
+      const x = new Random(7).floats(ROWS * 37);
+      const [actual, expected] = both((ops) => {
+        const rounded = ops.cast(ops.tensor(x, ROWS, 37, 'f32'), dtype);
+        const numbers = ops.read(rounded);
+        expect(ops.read(ops.cast(rounded, 'f32'))).toEqual(numbers);
+        expect(ops.read(ops.cast(rounded, dtype))).toEqual(numbers);
+        return numbers;
+      });
+      expect(actual).toEqual(expected);
+    });
+
     it('cast rounds, and leaves zeros behind a row that is multiplied next', () => {
       const random = new Random(2);
       for (const cols of WIDTHS) {

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 import transformers as t
+from transformers.integrations.bitnet import BitLinear, pack_weights
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 COMMON = {
@@ -207,6 +208,22 @@ def mxfp4(model: torch.nn.Module) -> dict[str, torch.Tensor]:
             matrix.copy_(convert_moe_packed_tensors(blocks, scales, dtype=torch.bfloat16).float())
             key = f"model.layers.{index}.mlp.experts.{name}"
             codes |= {f"{key}_blocks": blocks, f"{key}_scales": scales}
+    return codes
+
+
+def ternary(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Random numbers of -1, 0 and 1 for all products but the head, whose inputs are in bfloat16, as they are where the model runs."""
+    torch.compiler.set_stance("force_eager")
+    codes = {}
+    for name, module in list(model.model.named_modules()):
+        if not isinstance(module, torch.nn.Linear):
+            continue
+        product = BitLinear(module.in_features, module.out_features, False, dtype=torch.float32)
+        product.weight.copy_(pack_weights(torch.randint(-1, 2, (module.out_features, module.in_features))))
+        product.weight_scale.fill_(2 ** torch.randint(1, 3, ()).item())
+        product.register_forward_pre_hook(lambda _, inputs: (inputs[0].to(torch.bfloat16).float(),))
+        model.model.set_submodule(name, product)
+        codes[f"model.{name}.weight"] = product.weight
     return codes
 
 
@@ -963,5 +980,11 @@ MODELS = {
             moe_intermediate_size=12, num_experts=6, num_experts_per_tok=2, num_shared_experts=1, n_group=2, topk_group=1, rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
         ),
         reshape=USUAL_EXPERTS,
+    ),
+    "bitnet": Recipe(t.BitNetConfig(**COMMON | {"tie_word_embeddings": True})),
+    "bitnet-ternary": Recipe(
+        t.BitNetConfig(**COMMON | {"tie_word_embeddings": True}),
+        publish=lambda c: c | {"quantization_config": {"quant_method": "bitnet", "linear_class": "bitlinear", "quantization_mode": "offline"}},
+        quantise=ternary,
     ),
 }

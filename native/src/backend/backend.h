@@ -324,7 +324,7 @@ class Backend {
                                     GatedActivation activation, Rows x, Rows out) = 0;
   virtual StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) = 0;
-  virtual StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) = 0;
+  virtual StreamPosition cast(DType inputDType, Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;
   virtual StreamPosition scale(float factor, Rows x, int64_t cols) = 0;
   virtual StreamPosition softcap(float cap, Rows x, int64_t cols) = 0;

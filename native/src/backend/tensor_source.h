@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,29 +23,47 @@ struct TensorSource {
   int64_t firstRow, firstCol;  // of the rectangle
   /// Rows (of a vector: numbers) of a head whose halves take turns in the file; 0 where all are in order.
   int64_t pairedRows;
+  /// Rows of the file, where a byte of I8 holds numbers from -1 to 1 of four rows, each more by 1 in 2 bits: bits 2i and 2i + 1 of its
+  /// row r are of row i * planeRows + r; 0 where a byte is a number.
+  int64_t planeRows = 0;
   /// In the place of what the file holds, the rows one after the other; null where it is to be read.
   std::shared_ptr<const std::vector<float>> numbers = nullptr;
 
-  /// `rows` rows of the rectangle from `row` on, `cols` numbers each, one row after the other, as they are in the file.
+  /// `rows` rows of the rectangle from `row` on, `cols` numbers each, one row after the other, as they are in the file, but for planes: a byte
+  /// is then a number. Throws std::runtime_error where the file ends too early, or a code stands for no number.
   void read(void* to, int64_t row, int64_t rows, int64_t cols) const {
     if (numbers != nullptr) {
       std::memcpy(to, numbers->data() + row * rowLength, static_cast<size_t>(rows * cols) * sizeof(float));
       return;
     }
     // Whole rows follow each other without a gap.
-    const int64_t together = cols == rowLength && pairedRows == 0 ? rows : 1;
+    const int64_t together = cols == rowLength && pairedRows == 0 && planeRows == 0 ? rows : 1;
     const auto bytesOf = [this](int64_t numbers) { return storedBytes(dtype, numbers); };
     for (int64_t done = 0; done < rows; done += together) {
       const int64_t first = storedPlace(firstRow + row + done) * rowLength + firstCol;
-      file->read(static_cast<char*>(to) + bytesOf(done * cols), bytesOf(together * cols), byteOffset + bytesOf(first));
+      char* const at = static_cast<char*>(to) + bytesOf(done * cols);
+      file->read(at, bytesOf(together * cols), byteOffset + bytesOf(first));
+      if (planeRows != 0) unpackPlane(at, cols, static_cast<int>((firstRow + row + done) / planeRows));
     }
   }
 
   /// Where a row, or a number of a vector, is in the file.
   int64_t storedPlace(int64_t place) const {
+    if (planeRows != 0) return place % planeRows;
     if (pairedRows == 0) return place;
     const int64_t inHead = place % pairedRows, half = pairedRows / 2;
     return place - inHead + 2 * (inHead % half) + inHead / half;
+  }
+
+  /// Bytes that hold numbers of four rows -> those of the plane's row, in place.
+  void unpackPlane(char* bytes, int64_t count, int plane) const {
+    bool isDamaged = false;
+    for (char* const end = bytes + count; bytes < end; ++bytes) {
+      const int code = static_cast<uint8_t>(*bytes) >> (2 * plane) & 3;
+      isDamaged |= code == 3;
+      *bytes = static_cast<char>(code - 1);
+    }
+    if (isDamaged) throw std::runtime_error("tensor " + name + " of " + file->path() + " has a code that stands for no number");
   }
 };
 

@@ -95,15 +95,15 @@ Napi::Value BackendObject::gate(const Info& info) {
   return recorded(info, a, backend().gate(opening, inputDType, x, gate, cols, dtype, out));
 }
 
-/// cast(isBf16, x[4], out[4])
+/// cast(isBf16 of x, isBf16, x[4], out[4])
 Napi::Value BackendObject::cast(const Info& info) {
   Args a = args("cast", info);
-  const DType dtype = a.dtypeFlag();
+  const DType inputDType = a.dtypeFlag(), dtype = a.dtypeFlag();
   const int64_t cols = a.peekCols();
-  const Rows x = a.rows(DType::F32, cols);
+  const Rows x = a.rows(inputDType, cols);
   const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
   a.expectEqual("rows of the output", x.rows, out.rows);
-  return recorded(info, a, backend().cast(x, cols, dtype, out));
+  return recorded(info, a, backend().cast(inputDType, x, cols, dtype, out));
 }
 
 /// addScaled(factor, x[4], residual[4])

@@ -55,7 +55,7 @@ DType dtypeFrom(const Napi::Value& name) {
   throw ArgumentError("load", "f32, bf16, f16, i8, u8 or blocks", text);
 }
 
-/// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows }
+/// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows, planeRows }
 TensorSource sourceFrom(const Napi::Value& value, Files& files) {
   const auto object = value.As<Napi::Object>();
   const auto integer = [&](const char* field) { return object.Get(field).ToNumber().Int64Value(); };
@@ -66,13 +66,17 @@ TensorSource sourceFrom(const Napi::Value& value, Files& files) {
                       integer("rowLength"),
                       integer("firstRow"),
                       integer("firstCol"),
-                      integer("pairedRows")};
+                      integer("pairedRows"),
+                      integer("planeRows")};
   const int blockNumbers = blockOf(source.dtype).numbers;
   if (source.rowLength % blockNumbers != 0 || source.firstCol % blockNumbers != 0) {
     throw ArgumentError("load", "whole blocks of " + std::to_string(blockNumbers) + " numbers", source.name);
   }
   if (source.pairedRows < 0 || source.pairedRows % 2 != 0) {
     throw ArgumentError("load", "an even number of rows of a head", std::to_string(source.pairedRows));
+  }
+  if (source.planeRows < 0 || (source.planeRows > 0 && source.dtype != DType::I8)) {
+    throw ArgumentError("load", "planes of i8 only", std::to_string(source.planeRows));
   }
   const Napi::Value numbers = object.Get("numbers");
   if (!numbers.IsTypedArray()) return source;

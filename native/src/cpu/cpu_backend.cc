@@ -172,8 +172,8 @@ StreamPosition CpuBackend::gate(Gate opening, DType inputDType, Rows x, Rows gat
   });
 }
 
-StreamPosition CpuBackend::cast(Rows x, int64_t cols, DType dtype, Rows out) {
-  return stream_.record([this, x, cols, dtype, out] { runCast(pool_, kernels_, x, cols, dtype, out); });
+StreamPosition CpuBackend::cast(DType inputDType, Rows x, int64_t cols, DType dtype, Rows out) {
+  return stream_.record([this, inputDType, x, cols, dtype, out] { runCast(pool_, kernels_, inputDType, x, cols, dtype, out); });
 }
 
 StreamPosition CpuBackend::addScaled(float factor, Rows x, int64_t cols, Rows residual) {

@@ -85,7 +85,7 @@ class CpuBackend final : public Backend {
                             Rows x, Rows out) override;
   StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) override;
   StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) override;
-  StreamPosition cast(Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition cast(DType inputDType, Rows x, int64_t cols, DType dtype, Rows out) override;
   StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
   StreamPosition scale(float factor, Rows x, int64_t cols) override;
   StreamPosition softcap(float cap, Rows x, int64_t cols) override;

@@ -19,10 +19,11 @@ void clearPadding(char* row, DType dtype, int64_t cols) {
   std::memset(row + cols * element, 0, (paddedCols(dtype, cols) - cols) * element);
 }
 
-/// Floats -> a row in `dtype`, with its padding.
-void convertRow(const KernelSet& set, const float* from, int64_t cols, DType dtype, char* to) {
-  if (dtype == DType::F32) std::memcpy(to, from, cols * elementBytes(dtype));
-  else set.narrow(from, reinterpret_cast<uint16_t*>(to), cols);
+/// A row in one format -> the same in another, with its padding.
+void convertRow(const KernelSet& set, DType inputDType, const void* from, int64_t cols, DType dtype, char* to) {
+  if (inputDType == dtype) std::memcpy(to, from, cols * elementBytes(dtype));
+  else if (dtype == DType::F32) set.widen[static_cast<int>(inputDType)](from, reinterpret_cast<float*>(to), cols);
+  else set.narrow(static_cast<const float*>(from), reinterpret_cast<uint16_t*>(to), cols);
   clearPadding(to, dtype, cols);
 }
 
@@ -112,8 +113,10 @@ void runGate(ThreadPool& pool, const KernelSet& set, Gate opening, DType inputDT
   });
 }
 
-void runCast(ThreadPool& pool, const KernelSet& set, Rows x, int64_t cols, DType dtype, Rows out) {
-  eachRow(pool, x.rows, cols, [&](int64_t row) { convertRow(set, floatsAt(x, row), cols, dtype, rowAt(out, row, dtype)); });
+void runCast(ThreadPool& pool, const KernelSet& set, DType inputDType, Rows x, int64_t cols, DType dtype, Rows out) {
+  eachRow(pool, x.rows, cols, [&](int64_t row) {
+    convertRow(set, inputDType, rowAt(x, row, inputDType), cols, dtype, rowAt(out, row, dtype));
+  });
 }
 
 void runAddScaled(ThreadPool& pool, const KernelSet& set, float factor, Rows x, int64_t cols, Rows residual) {
@@ -155,7 +158,7 @@ void runRead(const KernelSet& set, DType dtype, Rows x, int64_t cols, float* val
 
 void runWrite(const KernelSet& set, DType dtype, const float* values, int64_t cols, Rows out) {
   for (int64_t row = 0; row < out.rows; ++row) {
-    convertRow(set, values + row * cols, cols, dtype, rowAt(out, row, dtype));
+    convertRow(set, DType::F32, values + row * cols, cols, dtype, rowAt(out, row, dtype));
   }
 }
 

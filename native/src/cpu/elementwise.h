@@ -25,7 +25,7 @@ void runRope(ThreadPool&, const KernelSet&, const std::vector<int32_t>& position
              const RopeHeads&, Rows x, int64_t cols);
 void runActivate(ThreadPool&, const KernelSet&, Activation, Rows x, int64_t cols, DType, Rows out);
 void runGate(ThreadPool&, const KernelSet&, Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType, Rows out);
-void runCast(ThreadPool&, const KernelSet&, Rows x, int64_t cols, DType, Rows out);
+void runCast(ThreadPool&, const KernelSet&, DType inputDType, Rows x, int64_t cols, DType, Rows out);
 void runAddScaled(ThreadPool&, const KernelSet&, float factor, Rows x, int64_t cols, Rows residual);
 void runScale(ThreadPool&, const KernelSet&, float factor, Rows x, int64_t cols);
 void runSoftcap(ThreadPool&, const KernelSet&, float cap, Rows x, int64_t cols);

@@ -196,10 +196,9 @@ StreamPosition CudaBackend::activate(Activation activation, Rows x, int64_t cols
   return elementwise(activateLaunch, params, x, cols, out);
 }
 
-StreamPosition CudaBackend::cast(Rows x, int64_t cols, DType dtype, Rows out) {
-  ElementwiseParams params{};
-  params.outFormat = formatOf(dtype);
-  return elementwise(castLaunch, params, x, cols, out);
+StreamPosition CudaBackend::cast(DType inputDType, Rows x, int64_t cols, DType dtype, Rows out) {
+  const CastParams params{x.data, x.stride, out.data, out.stride, x.rows, narrowed(cols), formatOf(inputDType), formatOf(dtype)};
+  return run(launchOf(params), params);
 }
 
 StreamPosition CudaBackend::addScaled(float factor, Rows x, int64_t cols, Rows residual) {

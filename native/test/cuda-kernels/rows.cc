@@ -204,9 +204,12 @@ void checkElementwise(const Kernels& kernels) {
   p.x = capped.data(), p.out = capped.data(), p.value = 5;
   kernels.run(softcapLaunch(p), p);
   each([&](int64_t i) { expectNear(capped[i], 5 * std::tanh(x[i] / 5.0), 1e-6, "svcSoftcap"); });
-  p.x = x.data(), p.out = halves.data(), p.outFormat = Format::Bf16;
-  kernels.run(castLaunch(p), p);
+  CastParams cast{x.data(), kStride, halves.data(), kStride, kRows, kCols, Format::F32, Format::Bf16};
+  kernels.run(launchOf(cast), cast);
   each([&](int64_t i) { expect(halves[i] == toBf16(x[i]), "svcCast"); });
+  cast = {halves.data(), kStride, out.data(), kStride, kRows, kCols, Format::Bf16, Format::F32};
+  kernels.run(launchOf(cast), cast);
+  each([&](int64_t i) { expect(toBf16(out[i]) == halves[i], "svcCast back"); });
   report("svcSoftcap", capped);
 }
 

@@ -12,7 +12,7 @@ import { attentionOf, outputProjection, type QueryKeyNorm, separateQkv } from '.
 import type { Block, LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { loadMixture } from '../layers/mixture.ts';
 import { gatedMlp } from '../layers/mlp.ts';
-import { rmsNorm } from '../layers/norm.ts';
+import { rmsNorm, rmsNormOfColumns } from '../layers/norm.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import {
@@ -126,11 +126,7 @@ export function olmoAttention(context: LayerContext, layer: number, prefix: stri
   });
 }
 
-function normOfAll({ config, weights }: LayerContext, name: string, heads: number): QueryKeyNorm {
-  const weight = weights.vector(`${name}.weight`, heads * config.headDim);
-  const widths = weights.share.widths(heads * config.headDim);
-  return ({ ops }, x) => {
-    const normed = ops.rmsNorm(ops.gatherColumns(x, widths), weight, config.normEps, 'f32');
-    return ops.split(normed, widths)[ops.ranks.rank]!;
-  };
+function normOfAll(context: LayerContext, name: string, heads: number): QueryKeyNorm {
+  const norm = rmsNormOfColumns(context, name, heads * context.config.headDim);
+  return (step, x) => norm(step, x, 'f32');
 }

@@ -5,6 +5,7 @@ import type { Vector } from '../../ops/weights.ts';
 import { layerHeadsOf } from '../model-config.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { ColumnParallelLinear, ColumnParallelLinears, RowParallelLinear } from './linear.ts';
+import type { NormOfColumns } from './norm.ts';
 import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
 
@@ -26,6 +27,8 @@ interface AttentionParts {
   /** Whether what the heads saw passes gates, [tokens, heads * headDim], which open by their sigmoid. */
   readonly hasGates?: boolean;
   readonly output: RowParallelLinear;
+  /** Of what the heads saw. */
+  readonly innerNorm?: NormOfColumns | undefined;
   /** Of each head by itself, with one weight for all queries and one for all keys. */
   readonly headNorms?: HeadNorms | undefined;
   /** Whether heads are rotated before these norms; left out, behind them. */
@@ -95,9 +98,10 @@ export function headNorms(
 }
 
 export function attentionOf(context: LayerContext, layer: number, parts: AttentionParts): Block {
-  const { qkv, output } = parts;
+  const { qkv, output, innerNorm } = parts;
   const heads = new AttentionHeads(context, layer, parts);
-  return productBlock({ inputDType: qkv.inputDType, inner: (step, h) => heads.apply(step, h), output });
+  const inner = (step: Step, h: Tensor) => heads.apply(step, h);
+  return productBlock({ inputDType: qkv.inputDType, inner, innerNorm, output });
 }
 
 class AttentionHeads {

@@ -3,17 +3,28 @@
 import type { ExpertNames } from '../weights/weight-reader.ts';
 import type { Block, LoadBlock } from './layer.ts';
 import type { GateUpLinear, RowParallelLinear } from './linear.ts';
+import { type NormOfColumns, rmsNormOfColumns } from './norm.ts';
 import { productBlock } from './product-block.ts';
 
-/** down(activation(gate(h)) * up(h)) */
-export function gatedMlpOf(names: ExpertNames & { readonly gate: string }): LoadBlock {
-  return ({ config, weights }, _layer, prefix) => {
+interface GatedMlpNames extends ExpertNames {
+  readonly gate: string;
+  /** Of a norm of what goes into `down`; left out, there is none. */
+  readonly innerNorm?: string;
+}
+
+/** down(innerNorm(activation(gate(h)) * up(h))) */
+export function gatedMlpOf(names: GatedMlpNames): LoadBlock {
+  return (context, _layer, prefix) => {
+    const { config, weights } = context;
     const { hiddenSize, intermediateSize, mlpBias: bias, activation } = config;
     const gate = { name: `${prefix}.${names.gate}`, n: intermediateSize, bias };
     const up = { name: `${prefix}.${names.up}`, n: intermediateSize, bias };
     return gated(
       weights.gateUp(gate, up, hiddenSize, activation),
       weights.row({ name: `${prefix}.${names.down}`, n: hiddenSize, bias }, intermediateSize),
+      names.innerNorm === undefined
+        ? undefined
+        : rmsNormOfColumns(context, `${prefix}.${names.innerNorm}`, intermediateSize),
     );
   };
 }
@@ -38,10 +49,11 @@ export function fusedGatedMlp(gateUp = 'gate_up_proj', down = 'down_proj'): Load
   };
 }
 
-function gated(gateUp: GateUpLinear, output: RowParallelLinear): Block {
+function gated(gateUp: GateUpLinear, output: RowParallelLinear, innerNorm?: NormOfColumns): Block {
   return productBlock({
     inputDType: gateUp.inputDType,
     inner: (step, h) => gateUp.apply(step, h),
+    innerNorm,
     output,
   });
 }

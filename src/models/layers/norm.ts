@@ -20,6 +20,20 @@ export const rmsNorm: LoadNorm = ({ config, weights }, name) => {
   return ({ ops }, x, dtype) => ops.rmsNorm(x, weight, config.normEps, dtype);
 };
 
+/** x [tokens, own columns] -> the same in `dtype`, normalised over the columns of all ranks. */
+export type NormOfColumns = (step: Pick<Step, 'ops'>, x: Tensor, dtype: ComputeDType) => Tensor;
+
+/** @param width columns of all ranks together. */
+export function rmsNormOfColumns({ config, weights }: NormContext, name: string, width: number): NormOfColumns {
+  const weight = weights.vector(`${name}.weight`, width);
+  const widths = weights.share.widths(width);
+  return ({ ops }, x, dtype) => {
+    const whole = ops.gatherColumns(x, widths);
+    const normed = ops.rmsNorm(whole.dtype === 'f32' ? whole : ops.cast(whole, 'f32'), weight, config.normEps, dtype);
+    return ops.split(normed, widths)[ops.ranks.rank]!;
+  };
+}
+
 /** The same where weights are published as what they differ from 1. */
 export const rmsNormAround1: LoadNorm = ({ config, weights }, name) => {
   const weight = weights.vector(`${name}.weight`, config.hiddenSize, 1);

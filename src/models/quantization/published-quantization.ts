@@ -6,6 +6,7 @@ import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import { zodMessage } from '../../util/zod-message.ts';
 import { awq } from './awq.ts';
+import { bitnet } from './bitnet.ts';
 import { compressedTensors } from './compressed-tensors.ts';
 import { fp8 } from './fp8.ts';
 import { gguf } from './gguf.ts';
@@ -41,6 +42,8 @@ export function readQuantization(path: string, json: unknown): PublishedQuantiza
       return read(gptq);
     case 'awq':
       return read(awq);
+    case 'bitnet':
+      return read(bitnet);
     case 'fp8':
       return read(fp8);
     case 'gguf':
@@ -53,7 +56,7 @@ export function readQuantization(path: string, json: unknown): PublishedQuantiza
       throw unsupported(
         path,
         method,
-        'is not served; compressed-tensors, gptq, awq, fp8, modelopt and mxfp4 are',
+        'is not served; compressed-tensors, gptq, awq, fp8, modelopt, mxfp4 and bitnet are',
       );
   }
 }

@@ -303,9 +303,10 @@ export class NativeOps implements Ops {
   }
 
   cast(x: Tensor, dtype: ComputeDType): Tensor {
-    const input = expectTensor('cast', 'x', x, { dtype: 'f32' });
+    const input = expectTensor('cast', 'x', x, {});
     const out = this.#arena.allocate(x.rows, x.cols, dtype);
-    this.#guard(() => this.#native.cast(dtype === 'bf16', ...argsOf(input), ...argsOf(out)));
+    const formats = [x.dtype === 'bf16', dtype === 'bf16'] as const;
+    this.#guard(() => this.#native.cast(...formats, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 

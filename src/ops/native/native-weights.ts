@@ -227,7 +227,7 @@ function partOf(
     };
   }
   if (weight.kind !== 'codes') {
-    const scales = weight.kind === 'int8' ? sourceOf(op, weight.scales) : null;
+    const scales = weight.kind === 'int8' ? vectorOf(op, weight.scales) : null;
     return { weight: sourceOf(op, weight.tensor), n, scales, codes: null, bias };
   }
   const { tensor, order } = weight;
@@ -245,7 +245,7 @@ function vectorOf(op: string, source: TensorSource): NativeSource {
 
 /** Numbers that the addon does not read from a file itself, in rows of `rowLength`. */
 function readSource({ name, path }: TensorSource, numbers: Float32Array, rowLength: number): NativeSource {
-  const whole = { byteOffset: 0, firstRow: 0, firstCol: 0, pairedRows: 0 } as const;
+  const whole = { byteOffset: 0, firstRow: 0, firstCol: 0, pairedRows: 0, planeRows: 0 } as const;
   return { name, path, dtype: 'f32', rowLength, ...whole, numbers };
 }
 
@@ -260,10 +260,10 @@ function bytesOf(op: string, tensor: TensorSource): NativeSource {
 
 function sourceOf(op: string, source: TensorSource): NativeSource {
   if (source.numbers) return readSource(source, readTensor(source, 'f32'), source.shape.at(-1)!);
-  const { name, path, byteOffset, pairedRows = 0 } = source;
+  const { name, path, byteOffset, pairedRows = 0, planeRows = 0 } = source;
   const { rowLength, firstRow, firstCol } = rectangleOf(op, source);
   const dtype = source.dtype === 'i32' || source.dtype === 'f8' ? 'u8' : source.dtype;
-  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows, numbers: null };
+  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows, planeRows, numbers: null };
 }
 
 function loading<T>(parts: readonly LinearPart[], read: () => T): T {

@@ -54,7 +54,10 @@ export function gate(x: Tensor, by: Tensor, opening: Gate, dtype: ComputeDType):
 }
 
 export function cast(x: Tensor, dtype: ComputeDType): RefTensor {
-  return map('cast', x, dtype, (value) => value);
+  const input = expectTensor('cast', 'x', x, {});
+  const out = RefTensor.zeros(x.rows, x.cols, dtype);
+  for (let row = 0; row < x.rows; row++) out.row(row).set(input.row(row));
+  return roundToDType(out);
 }
 
 /** residual [tokens, cols] f32 += x [tokens, cols] f32 * factor, rounded after each step. */
