@@ -53,7 +53,6 @@ class LineEditor {
       history: [...history],
       completer: (line: string) => [completions.filter((word) => word.startsWith(line)), line],
     });
-    this.#readline.on('line', (text) => this.#finish({ kind: 'line', text }));
     this.#readline.on('close', () => {
       if (!this.#isDone) output.write('\n');
       this.#finish({ kind: 'end' });
@@ -65,6 +64,8 @@ class LineEditor {
     if (isInterrupt(typed)) this.#interrupt();
     else if (typed.kind === 'paste') this.#insert(pastedText(typed.text));
     else if (typed.key.name === 'return' && typed.key.meta) this.#insert('\n');
+    // Readline's own event turns the order of lines around, from Node 24 on.
+    else if (typed.key.name === 'return' || typed.key.name === 'enter') this.#enter();
     else this.#keys.emit('keypress', typed.text, typed.key);
   }
 
@@ -76,11 +77,20 @@ class LineEditor {
     this.#readline.close();
   }
 
+  #enter(): void {
+    this.#finish({ kind: 'line', text: this.#leave('\n') });
+  }
+
   #interrupt(): void {
+    this.#finish({ kind: 'interrupt', wasEmpty: this.#leave('^C\n') === '' });
+  }
+
+  /** The text so far, behind which `end` is written. */
+  #leave(end: string): string {
     const { line } = this.#readline;
     this.#edit(line, line.length);
-    this.#output.write('^C\n');
-    this.#finish({ kind: 'interrupt', wasEmpty: line === '' });
+    this.#output.write(end);
+    return line;
   }
 
   #insert(text: string): void {
