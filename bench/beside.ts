@@ -1,8 +1,7 @@
 // Figures held against the limits of their own moment: those of a shared machine change by half within minutes.
 
 import { chooseIsa, chooseThreads, loadNative } from '../src/native/native.ts';
-import type { BenchFormat, SpeedLimits } from './machine.ts';
-import { CPU_ISA } from './machine.ts';
+import { type BenchFormat, CPU_ISA, isOfInt8, type SpeedLimits } from './machine.ts';
 
 const ROUNDS = 5;
 /** More than any cache holds, and read in a few hundredths of a second. */
@@ -46,7 +45,7 @@ export class LimitProbe {
   #measure(format: BenchFormat): SpeedLimits {
     return {
       readBytesPerSecond: this.#backend.readBandwidth(READ_BYTES, 1),
-      operationsPerSecond: this.#backend.matrixPeak(1, format === 'int8'),
+      operationsPerSecond: this.#backend.matrixPeak(1, isOfInt8(format)),
     };
   }
 }

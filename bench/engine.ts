@@ -65,7 +65,7 @@ async function forModels(
   return figures;
 }
 
-export async function engineSection(format: BenchFormat): Promise<Section> {
+export async function engineSection(format: EngineFormat): Promise<Section> {
   const figures = await forModels((shape, folder, probe) => {
     writeRandomModel(folder, shape);
     const { prefillGoal } = MODELS.find((model) => model.shape === shape)!;
@@ -84,10 +84,12 @@ export async function engineSection(format: BenchFormat): Promise<Section> {
   };
 }
 
+type EngineFormat = Exclude<BenchFormat, 'ternary'>;
+
 interface BenchModel {
   readonly shape: RandomModelShape;
   readonly folder: string;
-  readonly format: BenchFormat;
+  readonly format: EngineFormat;
   readonly prefillGoal: string | null;
 }
 

@@ -52,9 +52,15 @@ export function measureMachine(): MachineLimits {
 }
 
 /** Bytes of a weight's number; in int4 32 of them share a scale of 4 bytes. */
-export const BYTES_PER_WEIGHT = { bf16: 2, int8: 1, fp8: 1, int4: 0.5 + 4 / 32 } as const;
+export const BYTES_PER_WEIGHT = { bf16: 2, int8: 1, fp8: 1, int4: 0.5 + 4 / 32, ternary: 0.25 } as const;
 
+/** `ternary`: published in numbers of 2 bits. */
 export type BenchFormat = keyof typeof BYTES_PER_WEIGHT;
+
+/** Whether products are those of whole numbers of 8 bits. */
+export function isOfInt8(format: BenchFormat): boolean {
+  return format === 'int8' || format === 'ternary';
+}
 
 /** What bounds the products of one format. */
 export interface SpeedLimits {

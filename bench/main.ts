@@ -41,6 +41,7 @@ const SECTIONS = {
   'kernels-int8': () => productSection('int8'),
   'kernels-fp8': () => productSection('fp8'),
   'kernels-int4': () => productSection('int4'),
+  'kernels-ternary': () => productSection('ternary'),
   attention: attentionSection,
   states: statesSection,
   engine: () => engineSection('bf16'),

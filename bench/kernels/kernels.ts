@@ -5,7 +5,7 @@ import type { WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops, Tensor } from '../../src/ops/ops.ts';
 import { type GateUpWeight, type LinearWeight, plainPart } from '../../src/ops/weights.ts';
 import { LimitProbe } from '../beside.ts';
-import { type BenchFormat, BYTES_PER_WEIGHT, openOps, weightBytesPerSecond } from '../machine.ts';
+import { type BenchFormat, BYTES_PER_WEIGHT, isOfInt8, openOps, weightBytesPerSecond } from '../machine.ts';
 import { type Figure, median, type Section } from '../report.ts';
 import { timeOps } from './time-ops.ts';
 import { WeightFile } from './weight-file.ts';
@@ -30,6 +30,7 @@ const WEIGHT_FORMATS: Readonly<Record<BenchFormat, WeightFormat>> = {
   int8: 'int8',
   fp8: { kind: 'fp8', groupSize: null, hasZeros: false },
   int4: { kind: 'int4', groupSize: 32, hasZeros: false },
+  ternary: 'int8',
 };
 
 /** Weights used in turn come to this many bytes, so that none is still in a cache. */
@@ -71,7 +72,7 @@ export function productSection(format: BenchFormat): Section {
 type Weight = { readonly linear: LinearWeight } | { readonly gateUp: GateUpWeight };
 
 function loadAll(ops: Ops, { n, k, isGateUp }: Product, format: BenchFormat, file: WeightFile): Weight[] {
-  const part = plainPart(file.source([n, k]));
+  const part = format === 'ternary' ? file.ternary([n, k]) : plainPart(file.source([n, k]));
   const bytes = n * k * (isGateUp ? 2 : 1) * BYTES_PER_WEIGHT[format];
   return Array.from({ length: Math.max(2, Math.ceil(ROTATED_BYTES / bytes)) }, () =>
     isGateUp
@@ -109,7 +110,7 @@ function measure(
     () => (2 * numbers * rows) / seconds() / 1e9,
     (limits) => limits.operationsPerSecond / 1e9,
   );
-  return { name, ...held, unit: format === 'int8' ? 'GOP/s' : 'GFLOP/s', goal: null };
+  return { name, ...held, unit: isOfInt8(format) ? 'GOP/s' : 'GFLOP/s', goal: null };
 }
 
 /** Median time of one product, the weights taken in turn. */

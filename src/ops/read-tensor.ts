@@ -132,7 +132,8 @@ function unpackPlane(piece: Uint8Array, { planeRows, name, path }: TensorSource,
   const shift = 2 * Math.floor(row / planeRows);
   for (const [i, byte] of piece.entries()) {
     const code = (byte >> shift) & 3;
-    if (code === 3) throw new ModelLoadError(`tensor ${name} of ${path} has a code that stands for no number`);
+    if (code === 3)
+      throw new ModelLoadError(`tensor ${name} of ${path} has a code that stands for no number`);
     piece[i] = code - 1;
   }
 }

@@ -38,7 +38,7 @@ function logitsOf(model: SharedModel, ids: readonly number[], adapter?: number):
   return session.run(ids.slice(5), 4);
 }
 
-const MXFP4 = goldenInCodes("mxfp4");
+const MXFP4 = goldenInCodes('mxfp4');
 /** Of which other formats are tried: whole layers, and experts. */
 const MANY_FORMATS = ['llama', 'mixtral'];
 const goldens = [...architectureGoldens(), MXFP4];

@@ -48,7 +48,15 @@ describeEachIsa('wrong calls', (isa) => {
     const { CpuBackend } = loadNative();
     const native = new CpuBackend(isa, 1);
     const { path } = folder.write([6], [1, 2, 3, 4, 5, 6]);
-    const place = { path, byteOffset: 0, dtype: 'f32', rowLength: 6, firstRow: 0, firstCol: 0, planeRows: 0 } as const;
+    const place = {
+      path,
+      byteOffset: 0,
+      dtype: 'f32',
+      rowLength: 6,
+      firstRow: 0,
+      firstCol: 0,
+      planeRows: 0,
+    } as const;
     const load = () => native.loadVector({ ...place, name: 'b', pairedRows: 4, numbers: null }, 6);
     expect(load).toThrow('tensor b has 6 numbers, expected whole heads of 4');
     native.close();

@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { ComputeDType, StorageDType } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
-import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
+import { type LinearPart, plainPart, wholeTensor } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import {
   BF16_ROUNDING,
@@ -56,6 +56,21 @@ function makePart(random: Random, n: number, k: number): LinearPart {
   const weight = folder.write([n, k], random.floats(n * k), stored);
   const hasBias = random.integer(0, 1) === 1;
   return plainPart(weight, hasBias ? folder.write([n], random.floats(n), stored) : null);
+}
+
+/** Numbers from -1 to 1, published in 2 bits, and a scale for each row. */
+function makeTernary(random: Random, n: number, k: number): LinearPart {
+  const planeRows = Math.ceil(n / 4);
+  const codes = Uint8Array.from({ length: planeRows * k }, () =>
+    [0, 2, 4, 6].reduce((byte, shift) => byte | (random.integer(0, 2) << shift), 0),
+  );
+  const bytes = folder.writeBytes([planeRows, k], codes, 'i8');
+  const tensor = { ...wholeTensor({ ...bytes, shape: [4 * planeRows, k], planeRows }), shape: [n, k] };
+  const scales = folder.write(
+    [n, 1],
+    random.floats(n).map((value) => Math.abs(value) + 0.01),
+  );
+  return { weight: { kind: 'int8', tensor, scales }, bias: folder.write([n], random.floats(n)) };
 }
 
 /** The same op on the native and on the reference backend. */
@@ -133,6 +148,41 @@ describeEachIsa('matrix products', (isa) => {
         ]);
       },
     );
+
+    it('those of numbers in 2 bits have the bits of their definition, in a quarter of the bytes', () => {
+      const random = new Random(11);
+      for (const { rows, k, sizes } of casesOf(random)) {
+        const parts = sizes.map((n) => makeTernary(random, n, k));
+        const n = sizes.reduce((sum, size) => sum + size, 0);
+        const x = random.floats(rows * k);
+        const before = random.floats(rows * n);
+        const [actual, expected] = both(cpu, (ops) => {
+          const input = ops.tensor(x, rows, k, 'bf16');
+          const weight = ops.loadLinear(parts, 'int8');
+          const sum = ops.tensor(before, rows, n, 'f32');
+          ops.addLinear(sum, input, weight);
+          return Float32Array.from([...ops.read(ops.linear(input, weight)), ...ops.read(sum)]);
+        });
+        expect(actual).toEqual(expected);
+        const [gated, wanted] = both(cpu, (ops) => {
+          const weight = ops.loadGateUp(parts[0]!, parts[0]!, 'int8');
+          return ops.read(ops.gateUp(ops.tensor(x, rows, k, 'bf16'), weight, 'relu2'));
+        });
+        expectClose(gated, wanted, { absolute: 1e-5, relative: BF16_ROUNDING });
+      }
+      expect(cpu.loadLinear([makeTernary(random, 32, 64)], 'int8').byteLength).toBe((32 * 64) / 4);
+    });
+
+    it('rows of numbers in 2 bits are those that were published', () => {
+      const table = makeTernary(new Random(12), 37, 90);
+      const [actual, expected] = both(cpu, (ops) => {
+        const weight = ops.loadLinear([table], 'int8');
+        return ops.read(
+          ops.embedding({ ids: Int32Array.from({ length: 37 }, (_, i) => i), sampled: null }, weight),
+        );
+      });
+      expect(actual).toEqual(expected);
+    });
 
     it('weights tell the bytes that one use streams: one a number', () => {
       expect(cpu.loadLinear([makePart(new Random(6), 32, 64)], 'int8').byteLength).toBe(32 * 64);

@@ -23,8 +23,12 @@ constexpr int firstOfGroup(int experts, int group) { return experts * group / kE
 constexpr int kF32Vector = 16;
 
 /// How the numbers of a weight are kept. Int8: whole numbers from -127 to 127, times one scale for each column of the
-/// output; a product then quantises each row of its input in the same way. Codes: see CodeFormat.
-enum class WeightFormat : int { F32 = 0, Bf16 = 1, Int8 = 2, Codes = 3 };
+/// output; a product then quantises each row of its input in the same way. Codes: see CodeFormat. Ternary: as Int8, of numbers from -1 to 1.
+enum class WeightFormat : int { F32 = 0, Bf16 = 1, Int8 = 2, Codes = 3, Ternary = 4 };
+constexpr int kWeightFormats = 5;
+
+/// Whether products quantise their input, and their sums are whole numbers.
+constexpr bool isWhole(WeightFormat format) { return format == WeightFormat::Int8 || format == WeightFormat::Ternary; }
 
 /// What a code means. Of 8 bits: Int8, signed; Fp8, e4m3. Of 4 bits: Int4, the code less 8; Uint4, the code; Fp4, e2m1; Iq4, the
 /// values of the IQ4 formats of GGUF. Of others: Uint2 and Uint5, the code; Int3, the code less 4; Int5, less 16; Int6, less 32.

@@ -9,7 +9,7 @@ namespace svc::cpu {
 
 /// Columns of a weight panel, tokens of a KV tile, lanes of a vector.
 constexpr int kLanes = 16;
-/// Bytes that one step (one f32 column, two bf16 or four int8 columns) of one panel takes.
+/// Bytes that one step (of k one f32 number, two of bf16, four of int8, sixteen of 2 bits) of one panel takes.
 constexpr int kStepBytes = 64;
 /// Rows of int8 are padded to this many columns: a matrix tile is 16 times four deep.
 constexpr int kInt8Depth = 64;
@@ -17,11 +17,19 @@ constexpr int kInt8Depth = 64;
 /// Up to this many rows a product is bound by reading the weights: each task passes over them once.
 constexpr int kFewRows = 16;
 
-/// Steps of the sum over k: each multiplies one 32-bit word of x with one 64-byte vector of a panel.
+/// Words of x, of four whole numbers, that a step of numbers of 2 bits multiplies.
+constexpr int kTernaryWords = 4;
+/// Numbers of 2 bits are multiplied as so many times themselves.
+constexpr int kTernaryUnit = 64;
+
+/// Steps of the sum over k: each multiplies one 32-bit word of x, or kTernaryWords, with one 64-byte vector of a panel.
 constexpr int stepsOf(WeightFormat format, int k) {
-  if (format == WeightFormat::F32) return k;
-  if (format != WeightFormat::Int8) return static_cast<int>(roundUp(k, kBf16Depth) / 2);
-  return static_cast<int>(roundUp(k, kInt8Depth) / 4);
+  switch (format) {
+    case WeightFormat::F32: return k;
+    case WeightFormat::Int8: return static_cast<int>(roundUp(k, kInt8Depth) / 4);
+    case WeightFormat::Ternary: return static_cast<int>(roundUp(k, kInt8Depth) / 4 / kTernaryWords);
+    default: return static_cast<int>(roundUp(k, kBf16Depth) / 2);
+  }
 }
 
 /// Steps of bf16 that codes are expanded to at once: those of a matrix tile. A group of codes has half of it, or a multiple.
@@ -157,7 +165,7 @@ struct LinearJob {
   float* out;
   size_t outStride;  // floats
   bool add;
-  Dequantization scales;  // of Int8
+  Dequantization scales;  // of whole numbers
   CodeFormat codes;       // of Codes
   Addends addends = {};
   LowRankSum lowRank = {};
@@ -173,7 +181,7 @@ struct GateUpJob {
   const float* bias;  // padded to whole panels; null without a bias
   char* out;
   size_t outStride;       // bytes
-  Dequantization scales;  // of Int8, in the order of the panels
+  Dequantization scales;  // of whole numbers, in the order of the panels
   CodeFormat codes;       // of Codes
   GatedActivation activation;
   Addends addends = {};  // in the order of the panels
@@ -306,9 +314,9 @@ struct KernelSet {
   /// A task of a product of many rows has at most so many rows and panels.
   int rowsOfTask;
   int panelsOfTask;
-  /// By WeightFormat; those of Codes take up to kFewRows rows where codes are expanded for more.
-  void (*linear[4])(const LinearJob&, Range rows, Range panels);
-  void (*gateUp[4])(const GateUpJob&, Range rows, Range outPanels);
+  /// By WeightFormat; those of Codes and Ternary take up to kFewRows rows where they are expanded for more.
+  void (*linear[kWeightFormats])(const LinearJob&, Range rows, Range panels);
+  void (*gateUp[kWeightFormats])(const GateUpJob&, Range rows, Range outPanels);
   /// What products of 2 to kFewRows rows with codes of 4 bits take in the place of x: its [rows, steps] words as [steps, 16], with
   /// zeros where there is no row; `steps` is a multiple of 16. Null where they take x as it is.
   void (*turnRows)(const char* x, size_t xStride, int rows, int steps, char* out);
@@ -318,8 +326,11 @@ struct KernelSet {
   /// Panels of codes, one after the other, to panels of bf16, for products of many rows that are not in fixed point. Null where products
   /// of codes take any number of rows.
   void (*expand)(const CodeFormat&, const char* panels, int steps, int count, char* out);
+  /// `bytes` of panels of numbers of 2 bits to panels of int8, kTernaryWords times as long, for products of more than kFewRows rows. Null
+  /// where products of these take any number of rows.
+  void (*widenTernary)(const char* panels, size_t bytes, char* out);
   /// By WeightFormat: whether linear and gateUp add what `lowRank` of their job says; the others are given addends in its place.
-  bool addsLowRank[4];
+  bool addsLowRank[kWeightFormats];
   /// By DType of t, F32 and Bf16: out [rows, 16 * panels] = what each of `count` adapters adds to its rows, and -0, which changes
   /// no number, where none does.
   void (*lowRank[2])(const LowRankRows* adapters, int count, Range rows, Range panels, float* out);

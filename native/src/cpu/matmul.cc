@@ -132,26 +132,33 @@ Input fixed(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const
 }
 
 Input inputOf(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x) {
-  if (weight.format == WeightFormat::Int8) return quantized(pool, set, memory, weight, x);
+  if (isWhole(weight.format)) return quantized(pool, set, memory, weight, x);
   Input input{x.data, static_cast<size_t>(x.stride) * elementBytes(inputDType(weight.format)), {}};
   if (!weight.columns.empty()) input = reordered(pool, memory, weight, x);
   if (takesFixedRows(set, weight)) return fixed(pool, set, memory, weight, input, x.rows);
   return takesTurnedRows(set, weight, x.rows) ? turned(pool, set, memory, weight, input, x.rows) : input;
 }
 
-/// The task's panels of codes as panels of bf16, in memory of the thread.
-const char* expanded(const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Range panels, int thread) {
-  const int steps = stepsOf(weight.format, weight.k), count = panels.end - panels.begin;
+/// What panels are when they are multiplied: with many rows it is less work to expand them first than in each tile.
+WeightFormat multipliedFormat(const KernelSet& set, const PackedWeight& weight, int rows) {
+  if (rows <= kFewRows) return weight.format;
+  switch (weight.format) {
+    case WeightFormat::Codes: return set.expand != nullptr && !takesFixedRows(set, weight) ? WeightFormat::Bf16 : weight.format;
+    case WeightFormat::Ternary: return set.widenTernary != nullptr ? WeightFormat::Int8 : weight.format;
+    default: return weight.format;
+  }
+}
+
+/// The task's panels, `steps` steps each when they are expanded, in memory of the thread.
+const char* expanded(const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Range panels, int steps, int thread) {
+  const int count = panels.end - panels.begin;
   const size_t bytes = static_cast<size_t>(steps) * kStepBytes * count;
   Pages& pages = memory.panels[thread];
   if (pages.size() < bytes) pages = Pages(bytes);
-  set.expand(weight.codes, weight.data.data() + panels.begin * panelBytesOf(weight), steps, count, pages.data());
+  const char* const from = weight.data.data() + panels.begin * panelBytesOf(weight);
+  if (weight.format == WeightFormat::Codes) set.expand(weight.codes, from, steps, count, pages.data());
+  else set.widenTernary(from, panelBytesOf(weight) * count, pages.data());
   return pages.data();
-}
-
-/// Whether products expand panels of codes before they use them: with many rows that is less work than in each tile.
-bool isExpanded(const KernelSet& set, const PackedWeight& weight, int rows) {
-  return set.expand != nullptr && weight.format == WeightFormat::Codes && !takesFixedRows(set, weight) && rows > kFewRows;
 }
 
 /// Begins to bring B of some rows and panels from memory.
@@ -198,10 +205,10 @@ Job partOf(const KernelSet& set, ProductMemory& memory, const PackedWeight& weig
   Job part = job;
   const int column = panels.begin * kLanes;
   part.x += rows.begin * job.xStride;
-  if (expands) part.panels = expanded(set, memory, weight, panels, thread);
+  if (expands) part.panels = expanded(set, memory, weight, panels, job.steps, thread);
   else part.panels += panels.begin * panelBytesOf(weight);
   if (job.bias != nullptr) part.bias += column;
-  if (weight.format == WeightFormat::Int8) {
+  if (isWhole(weight.format)) {
     part.scales = {job.scales.rowScales + rows.begin, job.scales.columnScales + column, job.scales.offsets + column};
   }
   return part;
@@ -212,10 +219,12 @@ Job partOf(const KernelSet& set, ProductMemory& memory, const PackedWeight& weig
 void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight, Rows x,
                Rows out, bool add, const LowRank& lowRank) {
   const Input input = inputOf(pool, set, memory, weight, x);
+  const WeightFormat multiplied = multipliedFormat(set, weight, x.rows);
+  const bool expands = multiplied != weight.format;
   const LinearJob job{input.x,
                       input.stride,
                       weight.data.data(),
-                      stepsOf(weight.format, weight.k),
+                      stepsOf(multiplied, weight.k),
                       weight.n,
                       weight.biasOrNull(),
                       reinterpret_cast<float*>(out.data),
@@ -223,10 +232,9 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
                       add,
                       input.scales,
                       weight.codes};
-  const bool expands = isExpanded(set, weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
   memory.addends.resize(pool.threads());
-  const auto kernel = set.linear[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
+  const auto kernel = set.linear[static_cast<int>(multiplied)];
   cut(pool, set, weight, x.rows, 1, [&](Range rows, Range panels, int thread) {
     LinearJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);
     addLowRank(part, pool, set, memory, weight, lowRank, rows, panels, thread);
@@ -239,10 +247,12 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
 void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
                GatedActivation activation, Rows x, Rows out, const LowRank& lowRank) {
   const Input input = inputOf(pool, set, memory, weight, x);
+  const WeightFormat multiplied = multipliedFormat(set, weight, x.rows);
+  const bool expands = multiplied != weight.format;
   const GateUpJob job{input.x,
                       input.stride,
                       weight.data.data(),
-                      stepsOf(weight.format, weight.k),
+                      stepsOf(multiplied, weight.k),
                       weight.biasOrNull(),
                       out.data,
                       static_cast<size_t>(out.stride) * elementBytes(inputDType(weight.format)),
@@ -250,10 +260,9 @@ void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
                       weight.codes,
                       activation};
   clearPadding(weight, out);
-  const bool expands = isExpanded(set, weight, x.rows);
   if (expands) memory.panels.resize(pool.threads());
   memory.addends.resize(pool.threads());
-  const auto kernel = set.gateUp[static_cast<int>(expands ? WeightFormat::Bf16 : weight.format)];
+  const auto kernel = set.gateUp[static_cast<int>(multiplied)];
   cut(pool, set, weight, x.rows, 2, [&](Range rows, Range outPanels, int thread) {
     const Range panels{2 * outPanels.begin, 2 * outPanels.end};
     GateUpJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);

@@ -31,11 +31,14 @@ std::vector<ScaledPart> withScales(const KernelSet& set, const std::vector<Linea
   return scaled;
 }
 
-/// Rows of one panel as words of the packed format, [16, steps], before they are interleaved.
+/// What rows are before they are interleaved: numbers of 2 bits are bytes until then.
+WeightFormat formatOfRows(WeightFormat packed) { return packed == WeightFormat::Ternary ? WeightFormat::Int8 : packed; }
+
+/// Rows of one panel as words, [16, steps], before they are interleaved.
 class PanelRows {
  public:
-  PanelRows(WeightFormat format, int k)
-      : format_(format), k_(k), steps_(stepsOf(format, k)), words_(static_cast<size_t>(kLanes) * steps_), wide_(k) {}
+  PanelRows(WeightFormat packed, int k)
+      : format_(formatOfRows(packed)), k_(k), steps_(stepsOf(format_, k)), words_(static_cast<size_t>(kLanes) * steps_), wide_(k) {}
 
   /// Columns [first, first + 16), counted over all parts; those after the last part are padding.
   void load(const KernelSet& set, const std::vector<ScaledPart>& parts, int first) {
@@ -63,6 +66,19 @@ class PanelRows {
       for (int lane = 0; lane < kLanes; ++lane) {
         const uint32_t* row = words_.data() + lane * steps_;
         for (int step = begin; step < end; ++step) panel[step * kLanes + lane] = row[step];
+      }
+    }
+  }
+
+  /// Of bytes from -1 to 1: kTernaryWords words of a row become one.
+  void interleaveTernary(uint32_t* panel) const {
+    constexpr uint32_t kLowest = 0x03030303;
+    for (int step = 0; step < steps_ / kTernaryWords; ++step) {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const uint32_t* words = words_.data() + lane * steps_ + step * kTernaryWords;
+        uint32_t codes = 0;
+        for (int word = 0; word < kTernaryWords; ++word) codes = codes << 2 | (words[word] & kLowest);
+        panel[step * kLanes + lane] = codes;
       }
     }
   }
@@ -137,7 +153,8 @@ PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sour
                   WeightFormat format) {
   const size_t panelBytes = static_cast<size_t>(stepsOf(format, k)) * kStepBytes;
   PackedWeight packed{{format, {}, 0, k, false, panelBytes * panels}, panels, Pages(panelBytes * panels), {}, {}, {}, {}};
-  if (format == WeightFormat::Int8) {
+  const int unit = format == WeightFormat::Ternary ? kTernaryUnit : 1;
+  if (isWhole(format)) {
     packed.scales.resize(static_cast<size_t>(panels) * kLanes);
     packed.offsets.resize(static_cast<size_t>(panels) * kLanes);
   }
@@ -148,14 +165,25 @@ PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sour
     failure.guard([&] {
       PanelRows& rows = scratch[thread];
       rows.load(set, sources[panel % count], panel / count * kLanes);
-      rows.interleave(reinterpret_cast<uint32_t*>(packed.data.data() + panel * panelBytes));
-      if (format != WeightFormat::Int8) return;
-      std::copy(rows.scales().begin(), rows.scales().end(), packed.scales.begin() + panel * kLanes);
-      std::copy(rows.offsets().begin(), rows.offsets().end(), packed.offsets.begin() + panel * kLanes);
+      const auto words = reinterpret_cast<uint32_t*>(packed.data.data() + panel * panelBytes);
+      if (format == WeightFormat::Ternary) rows.interleaveTernary(words);
+      else rows.interleave(words);
+      if (!isWhole(format)) return;
+      for (int lane = 0, column = panel * kLanes; lane < kLanes; ++lane, ++column) {
+        packed.scales[column] = rows.scales()[lane] / static_cast<float>(unit);
+        packed.offsets[column] = rows.offsets()[lane] * unit;
+      }
     });
   });
   failure.rethrow();
   return packed;
+}
+
+/// Whether all are published as numbers from -1 to 1.
+bool areTernary(const std::vector<std::vector<LinearPart>>& sources) {
+  return std::all_of(sources.begin(), sources.end(), [](const std::vector<LinearPart>& parts) {
+    return std::all_of(parts.begin(), parts.end(), [](const LinearPart& part) { return part.weight.planeRows != 0; });
+  });
 }
 
 PackedWeight packAs(ThreadPool& pool, const KernelSet& set, const std::vector<std::vector<LinearPart>>& sources,
@@ -163,7 +191,7 @@ PackedWeight packAs(ThreadPool& pool, const KernelSet& set, const std::vector<st
   if (form.format == WeightFormat::Codes) return packCodes(pool, set, sources, panels, k, keptCodes(set, sources, form.codes));
   PanelParts scaled;
   for (const std::vector<LinearPart>& parts : sources) scaled.push_back(withScales(set, parts));
-  return pack(pool, set, scaled, panels, k, form.format);
+  return pack(pool, set, scaled, panels, k, areTernary(sources) ? WeightFormat::Ternary : form.format);
 }
 
 /// bias[place(column)] of each part that has one; the others stay 0.
@@ -209,15 +237,24 @@ PackedWeight packGateUp(ThreadPool& pool, const KernelSet& set, const LinearPart
   return packed;
 }
 
+namespace {
+
+/// A column's number i of k, as products take it.
+int wholeNumberAt(WeightFormat format, const char* column, int i) {
+  if (format == WeightFormat::Int8) return static_cast<int8_t>(column[static_cast<size_t>(i / 4) * kStepBytes + i % 4]);
+  constexpr int kNumbers = 4 * kTernaryWords;
+  const auto byte = static_cast<uint8_t>(column[static_cast<size_t>(i / kNumbers) * kStepBytes + i % 4]);
+  return static_cast<int8_t>(byte << (2 * (i % kNumbers / 4)) & 0xc0);
+}
+
+}  // namespace
+
 void unpackRow(const PackedWeight& weight, int row, float* out) {
   if (weight.format == WeightFormat::Codes) return unpackCodes(weight, row, out);
   const int steps = stepsOf(weight.format, weight.k);
   const char* words = weight.data.data() + static_cast<size_t>(row / kLanes) * steps * kStepBytes + row % kLanes * 4;
-  if (weight.format == WeightFormat::Int8) {
-    for (int i = 0; i < weight.k; ++i) {
-      const auto number = static_cast<int8_t>(words[static_cast<size_t>(i / 4) * kStepBytes + i % 4]);
-      out[i] = static_cast<float>(number) * weight.scales[row];
-    }
+  if (isWhole(weight.format)) {
+    for (int i = 0; i < weight.k; ++i) out[i] = static_cast<float>(wholeNumberAt(weight.format, words, i)) * weight.scales[row];
     return;
   }
   for (int i = 0; i < weight.k; ++i) {

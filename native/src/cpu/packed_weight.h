@@ -3,6 +3,8 @@
 //   bf16: [panel of 16 columns][k padded to 32, in pairs][16 columns][2]   a pair of one column is one 32-bit word
 //   f32:  [panel of 16 columns][k][16 columns]
 //   int8: [panel of 16 columns][k padded to 64, in fours][16 columns][4]
+//   ternary: [panel of 16 columns][k padded to 64, in sixteens][16 columns][4 bytes], each byte with four of k, 4 apart, as signed numbers of 2
+//     bits, the first one in the highest
 //   codes: [panel of 16 columns][group][scales of 16 columns, in f32][zeros or minimums likewise, if any][codes of the group's k]
 //     with scales of bytes: [panel][super-block][what scales are multiples of, and minimums if any, of 16 columns, in f32]
 //       [group][scale of 16 columns, a byte][likewise minimums, if any][codes of the super-block's k]
@@ -27,7 +29,7 @@ struct PackedWeight : Weight {
   int panels;
   Pages data;
   std::vector<float> bias;  // padded to whole panels, empty without a bias
-  // Of int8, padded to whole panels: see Dequantization.
+  // Of whole numbers, padded to whole panels: see Dequantization.
   std::vector<float> scales;
   std::vector<int32_t> offsets;
   /// Of codes: which column of x is multiplied with each of k; empty where it is the same.

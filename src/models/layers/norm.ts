@@ -24,12 +24,21 @@ export const rmsNorm: LoadNorm = ({ config, weights }, name) => {
 export type NormOfColumns = (step: Pick<Step, 'ops'>, x: Tensor, dtype: ComputeDType) => Tensor;
 
 /** @param width columns of all ranks together. */
-export function rmsNormOfColumns({ config, weights }: NormContext, name: string, width: number): NormOfColumns {
+export function rmsNormOfColumns(
+  { config, weights }: NormContext,
+  name: string,
+  width: number,
+): NormOfColumns {
   const weight = weights.vector(`${name}.weight`, width);
   const widths = weights.share.widths(width);
   return ({ ops }, x, dtype) => {
     const whole = ops.gatherColumns(x, widths);
-    const normed = ops.rmsNorm(whole.dtype === 'f32' ? whole : ops.cast(whole, 'f32'), weight, config.normEps, dtype);
+    const normed = ops.rmsNorm(
+      whole.dtype === 'f32' ? whole : ops.cast(whole, 'f32'),
+      weight,
+      config.normEps,
+      dtype,
+    );
     return ops.split(normed, widths)[ops.ranks.rank]!;
   };
 }

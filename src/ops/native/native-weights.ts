@@ -263,7 +263,18 @@ function sourceOf(op: string, source: TensorSource): NativeSource {
   const { name, path, byteOffset, pairedRows = 0, planeRows = 0 } = source;
   const { rowLength, firstRow, firstCol } = rectangleOf(op, source);
   const dtype = source.dtype === 'i32' || source.dtype === 'f8' ? 'u8' : source.dtype;
-  return { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows, planeRows, numbers: null };
+  return {
+    name,
+    path,
+    byteOffset,
+    dtype,
+    rowLength,
+    firstRow,
+    firstCol,
+    pairedRows,
+    planeRows,
+    numbers: null,
+  };
 }
 
 function loading<T>(parts: readonly LinearPart[], read: () => T): T {

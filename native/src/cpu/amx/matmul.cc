@@ -554,6 +554,12 @@ void gateUpOfCodesOnTiles(const GateUpJob& job, Range rows, Range outPanels) {
   productOfCodes(job, rows, {2 * outPanels.begin, 2 * outPanels.end});
 }
 
+void widenTernary(const char* panels, size_t bytes, char* out) {
+  for (const char* const end = panels + bytes; panels < end; panels += kStepBytes) {
+    for (int word = 0; word < kTernaryWords; ++word, out += kStepBytes) _mm512_storeu_si512(out, TernaryDot::weight(panels, word));
+  }
+}
+
 template <class Dot>
 double peakOfTiles(int64_t loops) {
   alignas(64) static const char zeros[kTileBytes] = {};
@@ -592,6 +598,7 @@ void addMatmul(KernelSet& set) {
   set.turnRows = &turnRows;
   set.toFixed = nullptr;
   set.expand = &expandPanels;
+  set.widenTernary = &widenTernary;
   set.addsLowRank[static_cast<int>(WeightFormat::Bf16)] = set.addsLowRank[static_cast<int>(WeightFormat::Codes)] = true;
   set.lowRank[1] = &lowRankOnTiles;
   set.peak = &peakOfTiles<Bf16Dot>;

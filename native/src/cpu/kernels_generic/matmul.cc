@@ -31,9 +31,11 @@ void addMatmul(KernelSet& set) {
   set.linear[0] = &linear<F32Dot>;
   set.linear[1] = &linear<Bf16Dot>;
   set.linear[2] = &linear<Int8Dot>;
+  set.linear[4] = &linear<TernaryDot>;
   set.gateUp[0] = &gateUp<F32Dot, float>;
   set.gateUp[1] = &gateUp<Bf16Dot, uint16_t>;
   set.gateUp[2] = &gateUp<Int8Dot, uint16_t>;
+  set.gateUp[4] = &gateUp<TernaryDot, uint16_t>;
   set.lowRank[0] = &lowRank<F32Dot>;
   set.lowRank[1] = &lowRank<Bf16Dot>;
   addCodes(set);

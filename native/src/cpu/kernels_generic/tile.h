@@ -31,9 +31,10 @@ class RowWords {
     }
   }
 
+  /// Of a step that multiplies several words, `part` is one of them.
   typename Dot::Value value(int part, int row, int step) const {
     if constexpr (kIsSplit) return Dot::value(reinterpret_cast<const char*>(&parts_[part][row][step]));
-    else return Dot::value(words_ + row * stride_ + step * 4);
+    else return Dot::value(words_ + row * stride_ + (step * Dot::kWords + part) * 4);
   }
 
  private:
@@ -50,9 +51,14 @@ template <class Dot, int R, int P>
 __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, const char* const* fetched,
                                        int steps, bool resume, typename Dot::Lane* sums) {
   using Lane = typename Dot::Lane;
-  typename Dot::Sum sum[P][R];
+  // Whole numbers have one sum in any order: a lone one is added up in several, which do not wait for each other.
+  constexpr int kChains = R * P == 1 ? Dot::kWords : 1;
+  typename Dot::Sum sum[P][R][kChains];
   for (int p = 0; p < P; ++p) {
-    for (int r = 0; r < R; ++r) sum[p][r] = resume ? load(sums + (p * R + r) * kLanes) : splat(Lane{0});
+    for (int r = 0; r < R; ++r) {
+      for (auto& chain : sum[p][r]) chain = splat(Lane{0});
+      if (resume) sum[p][r][0] = load(sums + (p * R + r) * kLanes);
+    }
   }
   const char* panel[P];
   ptrdiff_t ahead[P];
@@ -61,24 +67,29 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
     ahead[p] = fetched[p] - panels[p];
   }
   const int stepsAtOnce = Dot::kParts > 1 ? kSplitSteps : steps;
+  constexpr int kInputBytes = 4 * Dot::kWords;
   for (int begin = 0; begin < steps; begin += stepsAtOnce) {
     const int count = smaller(stepsAtOnce, steps - begin);
-    const RowWords<Dot, R, kSplitSteps> words(x + begin * 4, xStride, R, count);
+    const RowWords<Dot, R, kSplitSteps> words(x + begin * kInputBytes, xStride, R, count);
     for (int step = 0; step < count; ++step) {
       for (int p = 0; p < P; ++p) __builtin_prefetch(panel[p] + ahead[p]);
-      for (int part = 0; part < Dot::kParts; ++part) {
+      for (int part = 0; part < Dot::kParts * Dot::kWords; ++part) {
         typename Dot::Weight w[P];
         for (int p = 0; p < P; ++p) w[p] = Dot::weight(panel[p], part);
         for (int r = 0; r < R; ++r) {
           const typename Dot::Value value = words.value(part, r, step);
-          for (int p = 0; p < P; ++p) sum[p][r] = Dot::add(sum[p][r], w[p], value);
+          for (int p = 0; p < P; ++p) sum[p][r][part % kChains] = Dot::add(sum[p][r][part % kChains], w[p], value);
         }
       }
       for (int p = 0; p < P; ++p) panel[p] += Dot::kStepBytes;
     }
   }
   for (int p = 0; p < P; ++p) {
-    for (int r = 0; r < R; ++r) store(sums + (p * R + r) * kLanes, sum[p][r]);
+    for (int r = 0; r < R; ++r) {
+      typename Dot::Sum total = sum[p][r][0];
+      for (int chain = 1; chain < kChains; ++chain) total = total + sum[p][r][chain];
+      store(sums + (p * R + r) * kLanes, total);
+    }
   }
 }
 
@@ -135,7 +146,7 @@ void sumBlock(int rows, Cut cut, const char* x, size_t xStride, const char* cons
       fetched[p] = parts[p] + kFetchAhead;
     }
     for (int row = 0; row < rows; row += cut.rows) {
-      sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4, xStride, parts, fetched,
+      sumPanels<Dot>(smaller(cut.rows, rows - row), x + row * xStride + begin * 4 * Dot::kWords, xStride, parts, fetched,
                      count, smaller(chunk, steps - begin), begin > 0, sums + row * count * kLanes);
     }
   }

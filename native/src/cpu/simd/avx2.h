@@ -195,7 +195,7 @@ inline int wordAt(const char* p) {
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x. What a word has more than one of is widened in parts, one
 /// after the other: the sums leave no registers for all of them.
 struct F32Dot {
-  static constexpr int kPerWord = 1, kParts = 1, kStepBytes = 64;
+  static constexpr int kPerWord = 1, kWords = 1, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = V16;
@@ -213,7 +213,7 @@ struct F32Dot {
 
 /// The first of each pair, then the second.
 struct Bf16Dot {
-  static constexpr int kPerWord = 2, kParts = 2, kStepBytes = 64;
+  static constexpr int kPerWord = 2, kWords = 1, kParts = 2, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = V16;
@@ -241,7 +241,7 @@ struct Bf16Dot {
 /// Unsigned bytes of x times signed bytes of a panel, four a word. The instruction that multiplies bytes saturates its
 /// sums of two, so even and odd bytes are widened and multiplied apart.
 struct Int8Dot {
-  static constexpr int kPerWord = 4, kParts = 2, kStepBytes = 64;
+  static constexpr int kPerWord = 4, kWords = 1, kParts = 2, kStepBytes = 64;
   using Sum = I16;
   using Lane = int32_t;
   using Weight = I16;
@@ -265,6 +265,26 @@ struct Int8Dot {
   static void multiplyInto(__m256i& sum, __m256i a, __m256i b) {
     __m256i product;
     asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(a), "x"(b));
+  }
+};
+
+/// Unsigned bytes of x times numbers of 2 bits, sixteen of each column: those of its first four are the highest bits of four bytes. Sums
+/// of two products, at most 2 * 255 * kTernaryUnit, are not saturated.
+struct TernaryDot {
+  static constexpr int kPerWord = 4, kWords = kTernaryWords, kParts = 1, kStepBytes = 64;
+  using Sum = I16;
+  using Lane = int32_t;
+  using Weight = I16;
+  using Value = __m256i;
+  static __m256i numbersOf(__m256i codes, int word) {
+    return _mm256_and_si256(word == 0 ? codes : _mm256_slli_epi16(codes, 2 * word), _mm256_set1_epi8(static_cast<char>(0xc0)));
+  }
+  static Weight weight(const char* p, int word) { return {numbersOf(loadEight(p), word), numbersOf(loadEight(p + 32), word)}; }
+  static Value value(const char* p) { return _mm256_set1_epi32(wordAt(p)); }
+  static I16 add(I16 sum, const Weight& w, Value x) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(_mm256_maddubs_epi16(x, w.low), ones)),
+            _mm256_add_epi32(sum.high, _mm256_madd_epi16(_mm256_maddubs_epi16(x, w.high), ones))};
   }
 };
 

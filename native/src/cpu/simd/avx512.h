@@ -153,7 +153,7 @@ inline int wordAt(const char* p) {
 
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
-  static constexpr int kPerWord = 1, kParts = 1, kStepBytes = 64;
+  static constexpr int kPerWord = 1, kWords = 1, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = __m512;
@@ -164,7 +164,7 @@ struct F32Dot {
 };
 
 struct Bf16Dot {
-  static constexpr int kPerWord = 2, kParts = 1, kStepBytes = 64;
+  static constexpr int kPerWord = 2, kWords = 1, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = __m512bh;
@@ -176,7 +176,7 @@ struct Bf16Dot {
 
 /// Unsigned bytes of x times signed bytes of a panel, four a word.
 struct Int8Dot {
-  static constexpr int kPerWord = 4, kParts = 1, kStepBytes = 64;
+  static constexpr int kPerWord = 4, kWords = 1, kParts = 1, kStepBytes = 64;
   using Sum = I16;
   using Lane = int32_t;
   using Weight = __m512i;
@@ -184,6 +184,15 @@ struct Int8Dot {
   static Weight weight(const char* p, int) { return _mm512_loadu_si512(p); }
   static Value value(const char* p) { return _mm512_set1_epi32(wordAt(p)); }
   static I16 add(I16 sum, Weight w, Value x) { return {_mm512_dpbusd_epi32(sum.lanes, x, w)}; }
+};
+
+/// Unsigned bytes of x times numbers of 2 bits, sixteen of each column: those of its first four are the highest bits of four bytes.
+struct TernaryDot : Int8Dot {
+  static constexpr int kWords = kTernaryWords;
+  static Weight weight(const char* p, int word) {
+    const __m512i codes = _mm512_loadu_si512(p);
+    return _mm512_and_si512(word == 0 ? codes : _mm512_slli_epi16(codes, 2 * word), _mm512_set1_epi8(static_cast<char>(0xc0)));
+  }
 };
 
 /// To 16 bits, those that do not fit to the nearest that does.

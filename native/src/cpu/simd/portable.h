@@ -284,7 +284,7 @@ inline V16 loadFp8(const char* p) {
 
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
-  static constexpr int kPerWord = 1, kParts = 1, kStepBytes = 64;
+  static constexpr int kPerWord = 1, kWords = 1, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   using Weight = V16;
@@ -302,7 +302,7 @@ struct F32Dot {
 };
 
 struct Bf16Dot {
-  static constexpr int kPerWord = 2, kParts = 1, kStepBytes = 64;
+  static constexpr int kPerWord = 2, kWords = 1, kParts = 1, kStepBytes = 64;
   using Sum = V16;
   using Lane = float;
   struct Weight {
@@ -335,7 +335,7 @@ struct Bf16Dot {
 
 /// Unsigned bytes of x times signed bytes of a panel, four a word.
 struct Int8Dot {
-  static constexpr int kPerWord = 4, kParts = 1, kStepBytes = 64;
+  static constexpr int kPerWord = 4, kWords = 1, kParts = 1, kStepBytes = 64;
   using Sum = I16;
   using Lane = int32_t;
   struct Weight {
@@ -360,6 +360,16 @@ struct Int8Dot {
       sum.lane[i] += x.bytes[0] * four[0] + x.bytes[1] * four[1] + x.bytes[2] * four[2] + x.bytes[3] * four[3];
     }
     return sum;
+  }
+};
+
+/// Unsigned bytes of x times numbers of 2 bits, sixteen of each column: those of its first four are the highest bits of four bytes.
+struct TernaryDot : Int8Dot {
+  static constexpr int kWords = kTernaryWords;
+  static Weight weight(const char* p, int word) {
+    Weight w;
+    for (int i = 0; i < 64; ++i) w.bytes[i] = static_cast<int8_t>(static_cast<uint8_t>(p[i]) << (2 * word) & 0xc0);
+    return w;
   }
 };
 
