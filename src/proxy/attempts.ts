@@ -1,35 +1,55 @@
-// Which instances a request has been sent to, and how often: no request goes on for ever.
+// Which instances a request has been sent to, and what came of it: no request goes on for ever.
 
 import type { Instance } from './instance.ts';
 
-/** Even the only instance is not asked more often for one answer. */
-const MAX_PER_INSTANCE = 2;
+/** Even the only instance fails no more often for one answer. */
+const MAX_FAILURES_PER_INSTANCE = 2;
 
 export class Attempts {
-  readonly #perInstance = new Map<Instance, number>();
+  readonly #failures = new Map<Instance, number>();
+  readonly #excluded = new Set<Instance>();
+  readonly #full = new Set<Instance>();
 
-  /** An instance that was excluded counts as if it had been asked as often as it may be. */
-  get total(): number {
-    return [...this.#perInstance.values()].reduce((sum, count) => sum + count, 0);
+  get numFailures(): number {
+    return [...this.#failures.values()].reduce((sum, count) => sum + count, 0);
   }
 
+  /** Whether it was asked. */
   has(instance: Instance): boolean {
-    return this.#perInstance.has(instance);
+    return this.#failures.has(instance) || this.#excluded.has(instance) || this.#full.has(instance);
   }
 
   mayRetry(instance: Instance): boolean {
-    return (this.#perInstance.get(instance) ?? 0) < MAX_PER_INSTANCE;
+    return !this.#excluded.has(instance) && (this.#failures.get(instance) ?? 0) < MAX_FAILURES_PER_INSTANCE;
   }
 
+  /** It has failed. */
   add(instance: Instance): void {
-    this.#perInstance.set(instance, (this.#perInstance.get(instance) ?? 0) + 1);
+    this.#failures.set(instance, (this.#failures.get(instance) ?? 0) + 1);
   }
 
+  /** It is not asked again. */
   exclude(instance: Instance): void {
-    this.#perInstance.set(instance, MAX_PER_INSTANCE);
+    this.#excluded.add(instance);
+  }
+
+  /** It had no room, and is asked again once all others were. */
+  addFull(instance: Instance): void {
+    this.#full.add(instance);
+  }
+
+  isFull(instance: Instance): boolean {
+    return this.#full.has(instance);
+  }
+
+  /** Those that had no room are as if they had not been asked. */
+  forgetFull(): void {
+    this.#full.clear();
   }
 
   clear(): void {
-    this.#perInstance.clear();
+    this.#failures.clear();
+    this.#excluded.clear();
+    this.#full.clear();
   }
 }

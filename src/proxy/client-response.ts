@@ -35,6 +35,7 @@ export class ClientResponse {
   readonly #own: Headers;
   readonly #writer: PacedWriter;
   #hasBegun = false;
+  #hasWholeEvents = true;
 
   /**
    * @param id by which the client knows its request.
@@ -55,6 +56,7 @@ export class ClientResponse {
   /** @param hasWholeEvents whether each write ends with an event, so that comments may be written between two. */
   begin({ status, headers }: ResponseHead, hasWholeEvents: boolean): void {
     this.#hasBegun = true;
+    this.#hasWholeEvents = hasWholeEvents;
     this.#response.socket?.setNoDelay(true);
     this.#response.writeHead(status, { ...passedOn(headers), ...this.#own });
     this.#response.flushHeaders();
@@ -90,7 +92,8 @@ export class ClientResponse {
   async fail(error: SvcError, endpoint: EndpointAdapter, numEvents: number): Promise<void> {
     if (!this.#writer.isOpen) return;
     if (this.#hasBegun) {
-      this.#writer.end(endpoint.failure(error, numEvents));
+      const failure = endpoint.failure(error, numEvents);
+      this.#writer.end(this.#hasWholeEvents ? failure : `\n\n${failure}`);
       return;
     }
     const type = { 'content-type': 'application/json; charset=utf-8' };

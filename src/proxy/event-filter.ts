@@ -5,7 +5,15 @@ import type { EndpointAdapter } from './endpoints/endpoint.ts';
 import type { StreamProgress } from './stream-progress.ts';
 
 /** The stream cannot go on from this instance. */
-export class BrokenStreamError extends Error {}
+export class BrokenStreamError extends Error {
+  /** Of the error with which the instance ended the stream; null where it did not. */
+  readonly status: number | null;
+
+  constructor(message: string, status: number | null = null) {
+    super(message);
+    this.status = status;
+  }
+}
 
 const BLANK_LINE = Buffer.from('\n\n');
 const COLON = 0x3a;
@@ -15,8 +23,10 @@ const NEWLINE = 0x0a;
 const ZERO = 0x30;
 const NINE = 0x39;
 const MAX_EVENT_BYTES = 64 * 1024 * 1024;
-/** Faults of an instance, as opposed to those of the request. */
+/** Another instance may not have them: faults of an instance, or of the request. */
 const INSTANCE_FAULTS = new Set([500, 502, 503]);
+/** Two instances that have it are believed. */
+const FAULT = 500;
 /** The key of events that belong to no choice. */
 const NO_CHOICE = -1;
 const DROPPED = -1;
@@ -126,12 +136,15 @@ export class EventFilter {
 
   /** An instance that dies or shuts down says so in the stream: the client need not know. */
   #isForClient(status: number): boolean {
-    if (!INSTANCE_FAULTS.has(status)) {
+    const progress = this.#progress;
+    const isSecondFault = status === FAULT && progress.hadFault;
+    if (status === FAULT) progress.hadFault = true;
+    if (!INSTANCE_FAULTS.has(status) || isSecondFault) {
       // Nothing of the answer comes after it.
-      this.#progress.isDone = true;
+      progress.isDone = true;
       return true;
     }
-    this.#fail(`the instance ended the stream with an error (${status})`);
+    this.failure ??= new BrokenStreamError(`the instance ended the stream with an error (${status})`, status);
     return false;
   }
 

@@ -46,8 +46,8 @@ interface Prefilled {
 
 /** Prefill instances that are asked before D computes the prompt itself. */
 const MAX_PREFILL_ATTEMPTS = 3;
-/** At decode instances, for one answer, while none of them gets anywhere. */
-const MAX_DECODE_ATTEMPTS = 8;
+/** Of decode instances, for one answer, while none of them gets anywhere. */
+const MAX_DECODE_FAILURES = 8;
 /** Seconds; the next heartbeats have come by then. */
 const RETRY_AFTER = 3;
 /** An instance that answers so is full or about to leave. */
@@ -107,7 +107,7 @@ export class Forwarder {
   async #pickDecode(request: ClientRequest, like: Instance | null = null): Promise<Instance | null> {
     const { picker, deadlines } = this.#parts;
     const { attempts, options } = request;
-    while (attempts.total < MAX_DECODE_ATTEMPTS) {
+    while (attempts.numFailures < MAX_DECODE_FAILURES) {
       const decode = picker.pickDecode(options.body, attempts, like);
       if (decode !== null || !picker.mayComeBack(attempts, like)) return decode;
       await sleep(deadlines.pause);
@@ -129,10 +129,10 @@ export class Forwarder {
     const { body, id: answerId } = request.options;
     const alone: Prefilled = { id: answerId, prefill: null };
     const attempts = new Attempts();
-    while (attempts.total < MAX_PREFILL_ATTEMPTS) {
+    while (attempts.numFailures < MAX_PREFILL_ATTEMPTS) {
       const prefill = picker.pickPrefill(body, decode, attempts, request.prefilledBy);
       if (prefill === null || attempts.has(prefill)) break;
-      if (attempts.total > 0) metrics.retries.inc({ leg: 'prefill' });
+      if (attempts.numFailures > 0) metrics.retries.inc({ leg: 'prefill' });
       attempts.add(prefill);
       const id = makeRequestId(prefill.zmqAddress, decode.zmqAddress);
       request.transfer = { id, prefill, decode };
@@ -145,7 +145,7 @@ export class Forwarder {
       // What P finds wrong with the request, D says in its own words.
       if (status !== null && status < 500 && status !== 429) return alone;
     }
-    if (attempts.total === 0) metrics.prefillSkips.inc();
+    if (attempts.numFailures === 0) metrics.prefillSkips.inc();
     return alone;
   }
 
@@ -196,7 +196,8 @@ export class Forwarder {
         return;
       } catch (error) {
         if (!(error instanceof UpstreamFailure || error instanceof BrokenStreamError)) throw error;
-        upstream.instance.noteFailure();
+        const isFaultOfRequest = error instanceof BrokenStreamError && FAULTS.has(error.status ?? 0);
+        if (!isFaultOfRequest) upstream.instance.noteFailure();
         if (request.progress.isBroken || !body.isRepeatable) throw cutOff();
       }
     }
@@ -235,17 +236,25 @@ export class Forwarder {
     for (;;) {
       const decode = await this.#pickDecode(request, broken.instance);
       if (decode === null) throw cutOff();
+      // All streams of an instance that is gone come to the others at once, and room is soon there.
+      if (attempts.isFull(decode)) {
+        if (performance.now() > deadline) throw cutOff();
+        await sleep(this.#parts.deadlines.pause);
+        attempts.forgetFull();
+        continue;
+      }
       const upstream = this.#send(request, decode, 'decode', bytes, id);
       const status = await statusOf(upstream, contents);
       if (status === 200) {
         this.#parts.metrics.resumes.inc();
         return upstream;
       }
-      // All streams of an instance that is gone come to the others at once, and room is soon there.
-      const mayWait = NO_ROOM.has(status ?? 0) && performance.now() < deadline;
-      if (!mayWait) attempts.exclude(decode);
-      else if (attempts.has(decode)) await sleep(this.#parts.deadlines.pause);
-      else attempts.add(decode);
+      if (NO_ROOM.has(status ?? 0)) {
+        attempts.addFull(decode);
+      } else {
+        attempts.add(decode);
+        attempts.exclude(decode);
+      }
     }
   }
 

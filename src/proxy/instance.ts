@@ -12,7 +12,7 @@ export class UpstreamFailure extends Error {}
 /** A request to an instance that is under way, as the instance sees it. */
 export interface OpenRequest {
   /** When bytes last came, by Date.now(). */
-  readonly movedAt: number;
+  movedAt: number;
   fail(failure: UpstreamFailure): void;
   checkSilence(now: number): void;
 }

@@ -110,7 +110,10 @@ export class Instances {
     this.#sweptAt = now;
     for (const [address, instance] of this.#known) {
       instance.seenAt += stall;
-      for (const request of instance.openRequests) request.checkSilence(now);
+      for (const request of instance.openRequests) {
+        request.movedAt += stall;
+        request.checkSilence(now);
+      }
       const silence = now - instance.seenAt;
       if (silence > late) instance.isSuspect = true;
       if (silence > expiry && instance.state !== 'gone') {

@@ -10,6 +10,8 @@ export class StreamProgress {
   /** When the answer says that it was created, in Unix seconds; null before its first event. */
   created: number | null = null;
   isDone = false;
+  /** An instance has ended the stream with a fault of its own, or of the request (500). */
+  hadFault = false;
   /** Some event came without its journal line: the stream cannot be continued elsewhere. */
   isBroken = false;
   /** Events that belong to no choice, such as the usage. */

@@ -19,10 +19,10 @@ export interface Trouble {
   readonly at: Moment;
   /**
    * reset: its connection breaks. die: the whole instance is gone without a word. stall: nothing comes any more.
-   * cut: the answer ends too early, but in order. shutdown: the stream ends with an error of the instance. A number:
-   * the status that is answered in place of an answer.
+   * cut: the answer ends too early, but in order. half: it ends within an event. shutdown, fault: the stream ends with an error of the
+   * instance, 503 or 500. A number: the status that is answered in place of an answer.
    */
-  readonly does: 'reset' | 'die' | 'stall' | 'cut' | 'shutdown' | number;
+  readonly does: 'reset' | 'die' | 'stall' | 'cut' | 'half' | 'shutdown' | 'fault' | number;
 }
 
 export interface FakeInstanceOptions {
@@ -266,6 +266,8 @@ export class FakeInstance {
     if (does === 'reset') response.socket?.resetAndDestroy();
     if (does === 'die') this.die();
     if (does === 'cut') response.end();
+    if (does === 'half') response.write('data: {"id":', () => response.socket?.resetAndDestroy());
+    if (does === 'fault') response.end(`data: ${errorText(500)}\n\ndata: [DONE]\n\n`);
     if (does === 'shutdown') response.end(`data: ${errorText(503)}\n\ndata: [DONE]\n\n`);
   }
 }

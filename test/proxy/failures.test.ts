@@ -95,6 +95,19 @@ describe('a decode instance that fails before the first byte', () => {
     expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1]);
   });
 
+  it('because it is full is not asked in place of one that has room, however many are full', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDDDDDDDDD');
+    const idle = all.pop()!;
+    for (const d of all) {
+      for (let times = 0; times < 20; times += 1) d.troubles.push({ at: 'request', does: 429 });
+    }
+    for (let times = 0; times < 10; times += 1) {
+      expect((await proxy.post('/v1/completions', BODY)).status).toBe(200);
+    }
+    expect(idle.requests).toHaveLength(10);
+  });
+
   it('because it is full lets no second P compute the prompt', async () => {
     const proxy = await TestProxy.start();
     const all = await proxy.join('PPPDDD');

@@ -99,6 +99,49 @@ describe('a stream whose instance fails in the middle', () => {
     },
   );
 
+  it('waits for one of many other instances to have room, however many have none', async () => {
+    const proxy = await TestProxy.start({ deadlines: { pause: 20 } });
+    const [broken, ...others] = await proxy.join('DDDDDDDDDD');
+    const BUSY = 3;
+    for (const d of others) {
+      for (let times = 0; times < BUSY; times += 1) d.troubles.push({ at: 'request', does: 429 });
+    }
+    broken?.troubles.push({ at: 4, does: 'die' });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect(await proxy.metric('resumes_total')).toBe(1);
+  });
+
+  it('whose fault another instance has too ends with that fault', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDD');
+    for (const d of all) d.troubles.push({ at: 3, does: 'fault' }, { at: 3, does: 'fault' });
+    const raw = await (await proxy.post('/v1/completions', BODY)).text();
+    expect(raw).toContain('"message":"fake: 500"');
+    expect(all.map(({ requests }) => requests.length).toSorted()).toEqual([0, 1, 1]);
+    expect((await proxy.instances()).some(({ is_suspect }) => is_suspect)).toBe(false);
+  });
+
+  it('goes on where the proxy itself stood still for longer than an instance may be silent', async () => {
+    const proxy = await TestProxy.start({ deadlines: { streamSilence: 500, late: 60_000, expiry: 120_000 } });
+    await proxy.join('D', { tokenMs: 100 });
+    const streamed = stream(proxy, { ...BODY, n: 2, temperature: 1 });
+    await until(async () => (await proxy.instances())[0]?.in_flight === 1);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
+    const { text } = await streamed;
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect(await proxy.metric('resumes_total')).toBe(0);
+  });
+
+  it('of an instance without a journal that ends within an event is followed by an event that says so', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D', { isPlain: true });
+    d?.troubles.push({ at: 3, does: 'half' });
+    const raw = await (await proxy.post('/v1/completions', BODY)).text();
+    const error = raw.split('\n\n').find((event) => event.includes('"error"'));
+    expect(JSON.parse(error!.slice('data: '.length))).toMatchObject({ error: { code: 503 } });
+  });
+
   it('waits for room no longer than it may', async () => {
     const proxy = await TestProxy.start({ deadlines: { room: 100, pause: 20 } });
     const [d1, d2] = await proxy.join('DD');
