@@ -15,8 +15,6 @@ import { generationRoutes } from './routes/generation.ts';
 import { keptResponseRoutes } from './routes/responses.ts';
 import { statusRoutes } from './routes/status.ts';
 
-/** 64 MB: prompts of token ids are long. */
-const BODY_LIMIT = 64 * 1024 * 1024;
 /** Reasons to refuse a registration that a person is told, each once. */
 const MAX_TOLD = 100;
 
@@ -113,7 +111,6 @@ function makeApp(context: ProxyContext, logger: Logger | undefined): FastifyInst
     apiKeys: apiKey,
     cors,
     metrics: context.httpMetrics,
-    bodyLimit: BODY_LIMIT,
     keepsBodyBytes: true,
     // A line for each request would cost as much as the request.
     logger: logger?.child({}, { level: logLevel === 'info' ? 'warn' : logLevel }),

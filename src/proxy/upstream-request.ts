@@ -1,6 +1,7 @@
 // One HTTP request to one instance: its head, its bytes as they come, and the one way in which it can fail.
 
 import type { Dispatcher } from 'undici';
+import { InvalidRequestError } from '../errors.ts';
 import { type Instance, type OpenRequest, UpstreamFailure } from './instance.ts';
 
 interface UpstreamRequestInit {
@@ -54,14 +55,17 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
     instance.pool.dispatch({ ...request, bodyTimeout: 0, headersTimeout: 0 }, this);
   }
 
-  /** Resolves with all bytes of the answer. */
+  /**
+   * Resolves with all bytes of the answer.
+   * @throws InvalidRequestError where they are too many: those of another instance would be as many.
+   */
   async whole(): Promise<Buffer> {
     const chunks: Buffer[] = [];
     let length = 0;
     await this.pipe((chunk) => {
       chunks.push(chunk);
       length += chunk.length;
-      if (length > MAX_WHOLE_BYTES) this.fail(new UpstreamFailure('the answer is too long'));
+      if (length > MAX_WHOLE_BYTES) this.cancel(tooLong());
     });
     return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
   }
@@ -147,4 +151,12 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
     this.#finish?.(error);
     this.#onEnd(error);
   }
+}
+
+function tooLong(): InvalidRequestError {
+  return new InvalidRequestError(
+    `The answer has more than ${MAX_WHOLE_BYTES / 2 ** 20} MiB, which the proxy does not hold back: ask for it with ` +
+      'stream, or for fewer choices or logprobs',
+    { param: 'stream' },
+  );
 }

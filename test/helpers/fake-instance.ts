@@ -20,9 +20,9 @@ export interface Trouble {
   /**
    * reset: its connection breaks. die: the whole instance is gone without a word. stall: nothing comes any more.
    * cut: the answer ends too early, but in order. half: it ends within an event. shutdown, fault: the stream ends with an error of the
-   * instance, 503 or 500. A number: the status that is answered in place of an answer.
+   * instance, 503 or 500. flood: an answer of 65 MiB. A number: the status that is answered in place of an answer.
    */
-  readonly does: 'reset' | 'die' | 'stall' | 'cut' | 'half' | 'shutdown' | 'fault' | number;
+  readonly does: 'reset' | 'die' | 'stall' | 'cut' | 'half' | 'shutdown' | 'fault' | 'flood' | number;
 }
 
 export interface FakeInstanceOptions {
@@ -261,6 +261,7 @@ export class FakeInstance {
 
   async #befall({ does }: Trouble, response: ServerResponse): Promise<void> {
     if (typeof does === 'number') return refuse(response, does);
+    if (does === 'flood') response.end(Buffer.alloc(65 * 2 ** 20, ' '));
     // Everything written before must arrive first: the proxy, which shares this event loop, reads it in its next turns.
     for (let turn = 0; turn < 4; turn += 1) await nextTurn();
     if (does === 'reset') response.socket?.resetAndDestroy();

@@ -214,6 +214,25 @@ describe('a proxy that is asked to stop', () => {
 });
 
 describe('a proxy', () => {
+  it('takes no longer bodies than instances do', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    const answered = await proxy.post('/v1/completions', { ...BODY, prompt: 'a'.repeat(9e6) });
+    expect(answered.status).toBe(413);
+    expect(d?.requests).toHaveLength(0);
+  });
+
+  it('asks one instance for an answer that is too long to be held back, and says what to do', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DD');
+    for (const d of all) d.troubles.push({ at: 'request', does: 'flood' });
+    const answered = await proxy.post('/v1/completions', BODY);
+    expect(answered.status).toBe(400);
+    expect(await answered.text()).toContain('more than 64 MiB');
+    expect(all.map(({ requests }) => requests.length).toSorted()).toEqual([0, 1]);
+    expect((await proxy.instances()).some(({ is_suspect }) => is_suspect)).toBe(false);
+  });
+
   it('takes no more requests at a time than it may', async () => {
     const proxy = await TestProxy.start({ config: { maxInFlight: 1 } });
     const [d] = await proxy.join('D');
