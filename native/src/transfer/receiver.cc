@@ -99,7 +99,7 @@ void Receiver::accept(const Listener& listener) {
     const bool isAborted = !socket.isOpen() && (errno == ECONNABORTED || errno == EINTR);
     if (isAborted) continue;
     if (!socket.isOpen()) return;
-    if (connections_.size() >= kMaxConnections || !admit(listener, socket.get())) continue;
+    if (!makeRoom() || !admit(listener, socket.get())) continue;
     if (listener.transport == &ncclTransport()) {
       pairs_->accept(std::move(socket));
       continue;
@@ -109,8 +109,22 @@ void Receiver::accept(const Listener& listener) {
     Inbound inbound;
     inbound.socket = std::move(socket);
     inbound.transport = listener.transport;
+    inbound.number = numAccepted_++;
     connections_.emplace(fd, std::move(inbound));
   }
+}
+
+bool Receiver::makeRoom() {
+  if (connections_.size() < kMaxConnections) return true;
+  auto oldest = connections_.end();
+  for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+    const bool isSilent = it->second.state == State::Hello;
+    if (isSilent && (oldest == connections_.end() || it->second.number < oldest->second.number)) oldest = it;
+  }
+  if (oldest == connections_.end()) return false;
+  poller_.forget(oldest->first);
+  connections_.erase(oldest);
+  return true;
 }
 
 bool Receiver::read(Inbound& inbound) {

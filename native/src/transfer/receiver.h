@@ -47,6 +47,8 @@ class Receiver {
   struct Inbound {
     Descriptor socket;
     const Transport* transport;
+    /// Of those that were accepted.
+    uint64_t number = 0;
     State state = State::Hello;
     /// Bytes of the current state that have arrived.
     size_t have = 0;
@@ -71,6 +73,8 @@ class Receiver {
 
   void handle(int fd);
   void accept(const Listener& listener);
+  /// Whether there is room for a connection more; where there are as many as may be, the oldest that has not greeted makes it.
+  bool makeRoom();
   /// False if there is nothing more to read now. Throws std::runtime_error with the reason to close the connection.
   bool read(Inbound& inbound);
   bool fill(Inbound& inbound, void* target, size_t size);
@@ -140,6 +144,7 @@ class Receiver {
   std::unordered_map<uint64_t, std::shared_ptr<Receive>> receives_;
   // Owned by the thread.
   std::map<int, Inbound> connections_;
+  uint64_t numAccepted_ = 0;
   std::vector<char> waste_;
   /// [parts]
   std::vector<std::unique_ptr<CopyLane>> lanes_;
