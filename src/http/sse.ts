@@ -10,6 +10,12 @@ import { DEFAULT_WRITE_TIMEOUT_MS, PacedWriter } from './paced-writer.ts';
 const KEEP_ALIVE_MS = 15_000;
 /** A comment, which every reader skips. */
 export const WAITING = ': waiting\n\n';
+export const STREAM_HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache',
+  // Reverse proxies buffer answers unless they are told not to.
+  'x-accel-buffering': 'no',
+} as const;
 /** Characters that are written at once, whatever else the turn brings. */
 const MAX_HELD = 16_384;
 
@@ -31,12 +37,7 @@ export class SseStream {
     reply.hijack();
     // One small write a token must leave at once.
     this.#response.socket?.setNoDelay(true);
-    this.#response.writeHead(200, {
-      'content-type': 'text/event-stream; charset=utf-8',
-      'cache-control': 'no-cache',
-      // Reverse proxies buffer answers unless they are told not to.
-      'x-accel-buffering': 'no',
-    });
+    this.#response.writeHead(200, STREAM_HEADERS);
     this.#response.flushHeaders();
     this.#keepAlive = setInterval(() => this.#breakSilence(), KEEP_ALIVE_MS).unref();
     this.#response.once('close', () => {

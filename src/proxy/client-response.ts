@@ -7,7 +7,7 @@ import { errorBodyAt } from '../http/error-shapes.ts';
 import { errorHeaders } from '../http/errors.ts';
 import { whileHalfClosed } from '../http/half-closed.ts';
 import { PacedWriter } from '../http/paced-writer.ts';
-import { WAITING } from '../http/sse.ts';
+import { STREAM_HEADERS, WAITING } from '../http/sse.ts';
 import type { EndpointAdapter } from './endpoints/endpoint.ts';
 import { CONTENTS_HEADER, type ResponseHead } from './upstream-request.ts';
 
@@ -36,6 +36,9 @@ export class ClientResponse {
   readonly #writer: PacedWriter;
   #hasBegun = false;
   #hasWholeEvents = true;
+  /** The head of a stream has left before there was anything to tell. */
+  #isWaiting = false;
+  #silence: NodeJS.Timeout | undefined;
 
   /**
    * @param id by which the client knows its request.
@@ -48,19 +51,39 @@ export class ClientResponse {
     this.#writer = new PacedWriter(reply.raw, slowMs);
   }
 
-  /** Some part of the answer has left: its status cannot change any more. */
+  /** Some part of the answer has left. */
   get hasBegun(): boolean {
     return this.#hasBegun;
+  }
+
+  /** The status has left, and nothing of the answer. */
+  get isWaiting(): boolean {
+    return this.#isWaiting && !this.#hasBegun;
+  }
+
+  /** Of a stream: comments break the silence before its first event, each time it has lasted so long. */
+  breakSilence(afterMs: number): void {
+    this.#silence = setInterval(() => {
+      if (!this.#isWaiting) this.#writeHead(200, { ...STREAM_HEADERS });
+      this.#isWaiting = true;
+      this.#writer.write(WAITING);
+    }, afterMs).unref();
+    this.#response.once('close', () => clearInterval(this.#silence));
   }
 
   /** @param hasWholeEvents whether each write ends with an event, so that comments may be written between two. */
   begin({ status, headers }: ResponseHead, hasWholeEvents: boolean): void {
     this.#hasBegun = true;
     this.#hasWholeEvents = hasWholeEvents;
-    this.#response.socket?.setNoDelay(true);
-    this.#response.writeHead(status, { ...passedOn(headers), ...this.#own });
-    this.#response.flushHeaders();
+    clearInterval(this.#silence);
+    if (!this.#isWaiting) this.#writeHead(status, passedOn(headers));
     if (hasWholeEvents) whileHalfClosed(this.#response, () => this.#writer.write(WAITING));
+  }
+
+  #writeHead(status: number, headers: Headers): void {
+    this.#response.socket?.setNoDelay(true);
+    this.#response.writeHead(status, { ...headers, ...this.#own });
+    this.#response.flushHeaders();
   }
 
   /** False: wait for `drained` before the next bytes. */
@@ -79,6 +102,7 @@ export class ClientResponse {
   /** A whole answer: its last piece leaves when the client has caught up with the others. */
   async send({ status, headers }: ResponseHead, body: Buffer): Promise<void> {
     this.#hasBegun = true;
+    clearInterval(this.#silence);
     const length = { 'content-length': body.length };
     this.#response.writeHead(status, { ...passedOn(headers), ...this.#own, ...length });
     let at = 0;
@@ -91,7 +115,8 @@ export class ClientResponse {
   /** Before the first byte an error is a status, after it an event of the stream. */
   async fail(error: SvcError, endpoint: EndpointAdapter, numEvents: number): Promise<void> {
     if (!this.#writer.isOpen) return;
-    if (this.#hasBegun) {
+    clearInterval(this.#silence);
+    if (this.#hasBegun || this.#isWaiting) {
       const failure = endpoint.failure(error, numEvents);
       this.#writer.end(this.#hasWholeEvents ? failure : `\n\n${failure}`);
       return;

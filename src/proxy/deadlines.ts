@@ -14,6 +14,8 @@ export interface ProxyDeadlines {
   readonly connect: number;
   /** Our instances write into every stream at least each 15 s. */
   readonly streamSilence: number;
+  /** Silence before the first event of a stream that is broken by a comment. */
+  readonly silence: number;
   /** How long a stream that is to go on waits while no other instance has room. */
   readonly room: number;
   /** Before an instance is looked for again. */
@@ -31,6 +33,7 @@ export const PROXY_DEADLINES: ProxyDeadlines = {
   remember: 60_000,
   connect: 2000,
   streamSilence: 45_000,
+  silence: 15_000,
   room: 30_000,
   pause: 1000,
   cancel: 2000,

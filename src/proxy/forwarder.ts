@@ -22,6 +22,7 @@ import { type InstanceKey, keyRefused } from './instance-key.ts';
 import type { InstancePicker } from './instance-picker.ts';
 import type { Phase, ProxyMetrics } from './metrics.ts';
 import type { RecentTransfers } from './recent-transfers.ts';
+import { Refusal } from './refusal.ts';
 import { withFields } from './request-body.ts';
 import { relayBytes, relayEvents } from './stream-relay.ts';
 import { CONTENTS_HEADER, type ResponseHead, UpstreamRequest } from './upstream-request.ts';
@@ -63,7 +64,8 @@ export class Forwarder {
   }
 
   async answer(request: ClientRequest): Promise<void> {
-    const { endpoint, response } = request.options;
+    const { endpoint, response, body } = request.options;
+    if (body.isStream) response.breakSilence(this.#parts.deadlines.silence);
     try {
       while (!(await this.#attempt(request))) this.#parts.metrics.retries.inc({ leg: 'decode' });
     } catch (thrown) {
@@ -179,9 +181,11 @@ export class Forwarder {
   }
 
   async #sendWhole(request: ClientRequest, head: ResponseHead, body: Buffer): Promise<void> {
+    const { response, endpoint } = request.options;
+    if (response.isWaiting) return response.fail(new Refusal(head, body), endpoint, 0);
     if (head.status === 200) request.transfer = null;
     this.#noteFirstByte(request);
-    await request.options.response.send(head, body);
+    await response.send(head, body);
   }
 
   async #stream(request: ClientRequest, first: UpstreamRequest, head: ResponseHead): Promise<void> {

@@ -41,6 +41,51 @@ function eventsOf(text: string, choice: number): string[] {
   return text.split('\n\n').filter((event) => event.includes(`"index":${choice},`));
 }
 
+describe('a stream of which nothing has come', () => {
+  const slowStart = async (silence: number) => {
+    const proxy = await TestProxy.start({ deadlines: { silence } });
+    const [p] = await proxy.join('P', { tokenMs: 700 });
+    const [d] = await proxy.join('D');
+    return { proxy, p, d };
+  };
+
+  it('begins with comments while P computes the prompt, and is else the same', async () => {
+    const { proxy, p } = await slowStart(100);
+    const begun = performance.now();
+    const response = await proxy.post('/v1/completions', BODY);
+    expect(performance.now() - begun).toBeLessThan(600);
+    expect([response.status, response.headers.get('content-type')]).toEqual([
+      200,
+      expect.stringMatching(/^text\/event-stream/),
+    ]);
+    const text = await response.text();
+    const events = text.split('\n\n').filter((event) => event !== '' && event !== ': waiting');
+    expect(text).toMatch(/^(: waiting\n\n)+data: /);
+    expect(events.at(-1)).toBe('data: [DONE]');
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect(p?.requests).toHaveLength(1);
+  });
+
+  it('tells a refusal as an event once comments have come, and goes to another instance before', async () => {
+    const { proxy, d } = await slowStart(100);
+    const [other] = await proxy.join('D');
+    for (const each of [d, other]) each?.troubles.push({ at: 'request', does: 429 });
+    const text = await (await proxy.post('/v1/completions', BODY)).text();
+    const events = text.split('\n\n').filter((event) => event !== '' && event !== ': waiting');
+    expect(JSON.parse(events[0]!.slice('data: '.length))).toMatchObject({
+      error: { message: 'fake: 429', code: 429 },
+    });
+    expect(events.slice(1)).toEqual(['data: [DONE]']);
+    expect([d?.requests.length, other?.requests.length]).toEqual([1, 1]);
+  });
+
+  it('has a status where it is refused before', async () => {
+    const { proxy, d } = await slowStart(60_000);
+    d?.troubles.push({ at: 'request', does: 429 });
+    expect((await proxy.post('/v1/completions', BODY)).status).toBe(429);
+  });
+});
+
 describe('a stream whose instance fails in the middle', () => {
   it.each([
     ['completion', BODY],
