@@ -4,8 +4,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { build } from 'esbuild';
 
-/** Modules that Node starts from: of the command and of its threads. */
-const ENTRY = /^src\/(cli\/main|.*-thread)\.ts$/;
+/** Modules that Node starts from: of the command and of its threads. Those of util/ are a part of programs. */
+const ENTRY = /^src\/(cli\/main|(?!util\/).*-thread)\.ts$/;
 /** They load addons from their own folders. */
 const NATIVE_PACKAGES = ['tokenizers', 'zeromq'];
 /** Packages of CommonJS ask for modules of Node by it, and bundles are ES modules. */

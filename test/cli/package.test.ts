@@ -65,6 +65,21 @@ describe('the packed package', () => {
     expect({ stdout, stderr }).toEqual({ stdout: '3\n', stderr: '' });
   });
 
+  it('throws the errors that it exports, those of its threads too', () => {
+    const program = `
+      import { InvalidRequestError, LLM } from 'svc';
+      const llm = new LLM({ model: './model', device: 'reference' });
+      const params = { max_tokens: 3, structured_outputs: { regex: '(a' } };
+      const error = await llm.generate('Once', params).catch((thrown) => thrown);
+      console.log(error instanceof InvalidRequestError, error.param);
+      await llm.close();`;
+    const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+      cwd: project,
+      encoding: 'utf8',
+    });
+    expect(stdout).toBe('true structured_outputs\n');
+  });
+
   it('serves with its own command', async () => {
     const main = join(project, 'node_modules/svc/dist/cli/main.js');
     const flags = [join(project, 'model'), '--device', 'reference', '--host', '127.0.0.1', '--port', '0'];
