@@ -12,7 +12,12 @@ export interface AdmissionLimits {
   /** Of all engines together. */
   readonly maxNumSeqs: number;
   readonly maxQueuedRequests: number;
+  /** Of the prompts of all that run and wait, each as often as it has places; left out, 2^26. */
+  readonly maxPromptTokens?: number;
 }
+
+/** A waiting sequence keeps its prompt in the heap of the engine's thread, 16 bytes a token: a gigabyte. */
+const MAX_PROMPT_TOKENS = 2 ** 26;
 
 /** A client's request that has been let in, until `close`. */
 export interface Ticket {
@@ -26,13 +31,18 @@ export interface Ticket {
   close(): void;
 }
 
+interface OpenOptions extends Partial<Pick<Ticket, 'onSampleEnded' | 'rank'>> {
+  readonly numTokens?: number;
+}
+
 interface Caller {
   readonly id: number;
   numPlaces: number;
   numTickets: number;
+  numTokens: number;
 }
 
-const NOBODY = { numPlaces: 0, numTickets: 0 };
+const NOBODY = { numPlaces: 0, numTickets: 0, numTokens: 0 };
 
 export class Admission {
   readonly #limits: AdmissionLimits;
@@ -44,6 +54,7 @@ export class Admission {
   readonly #now: () => number;
   readonly #open = new Set<Ticket>();
   #numTaken = 0;
+  #numTokens = 0;
   #lastCaller = 0;
   #lastGroup = 0;
 
@@ -77,19 +88,26 @@ export class Admission {
     );
   }
 
-  /** @throws OverloadedError as `check`. */
+  /**
+   * @param numTokens of the prompts of all samples.
+   * @throws OverloadedError as `check`, and where prompts have too many tokens.
+   */
   open(
     callerName: string,
     numSamples: number,
-    { onSampleEnded = () => {}, rank = null }: Partial<Pick<Ticket, 'onSampleEnded' | 'rank'>> = {},
+    { numTokens = 0, onSampleEnded = () => {}, rank = null }: OpenOptions = {},
   ): Ticket {
     this.check(callerName, numSamples);
     const numPlaces = this.#placesFor(numSamples);
+    const numKept = Math.ceil((numTokens * numPlaces) / numSamples);
+    this.#checkTokens(callerName, numKept);
     const caller = this.#callerOf(callerName);
     if (this.#numTaken === 0) this.#drain.begin(this.#now());
     caller.numPlaces += numPlaces;
     caller.numTickets += 1;
+    caller.numTokens += numKept;
     this.#numTaken += numPlaces;
+    this.#numTokens += numKept;
     this.#lastGroup += 1;
     const ticket: Ticket = {
       caller: caller.id,
@@ -98,11 +116,25 @@ export class Admission {
       rank,
       onSampleEnded,
       close: () => {
-        if (this.#open.delete(ticket)) this.#giveBack(callerName, caller, numPlaces);
+        if (this.#open.delete(ticket)) this.#giveBack(callerName, caller, { numPlaces, numKept });
       },
     };
     this.#open.add(ticket);
     return ticket;
+  }
+
+  /** A request that is alone is always let in, and a caller with less than an equal share. */
+  #checkTokens(callerName: string, wanted: number): void {
+    const max = this.#limits.maxPromptTokens ?? MAX_PROMPT_TOKENS;
+    const { numTokens: own, numTickets } = this.#callers.get(callerName) ?? NOBODY;
+    const share = max / (this.#callers.size + (numTickets === 0 ? 1 : 0));
+    if (this.#numTokens === 0 || this.#numTokens + wanted <= max || own + wanted <= share) return;
+    const retryAfter = this.#drain.secondsUntil(1, this.#now());
+    throw new OverloadedError(
+      `The server is full: the prompts that run or wait have ${this.#numTokens} tokens, ${own} of them yours, and ${max} ` +
+        `are what it can keep; try again in ${retryAfter} s`,
+      { retryAfter },
+    );
   }
 
   #placesFor(numSamples: number): number {
@@ -113,14 +145,20 @@ export class Admission {
     const known = this.#callers.get(name);
     if (known !== undefined) return known;
     this.#lastCaller += 1;
-    const caller: Caller = { id: this.#lastCaller, numPlaces: 0, numTickets: 0 };
+    const caller: Caller = { id: this.#lastCaller, numPlaces: 0, numTickets: 0, numTokens: 0 };
     this.#callers.set(name, caller);
     return caller;
   }
 
-  #giveBack(name: string, caller: Caller, numPlaces: number): void {
+  #giveBack(
+    name: string,
+    caller: Caller,
+    { numPlaces, numKept }: { readonly numPlaces: number; readonly numKept: number },
+  ): void {
     caller.numPlaces -= numPlaces;
+    caller.numTokens -= numKept;
     caller.numTickets -= 1;
+    this.#numTokens -= numKept;
     if (caller.numTickets === 0) this.#callers.delete(name);
     this.#numTaken -= numPlaces;
     this.#drain.end(numPlaces, this.#now());

@@ -70,6 +70,8 @@ export class LogitHistory {
   readonly #biases: number[] = [];
   #counts: number[] = [];
   readonly #places = new Map<number, number>();
+  /** Of the prompt: counted with the first row, for many requests wait, and few are computed. */
+  #uncounted: readonly number[];
 
   constructor(
     rules: LogitRules,
@@ -81,7 +83,7 @@ export class LogitHistory {
     this.#countsPrompt = rules.repetitionPenalty !== 1;
     this.#countsOutput = this.#countsPrompt || rules.frequencyPenalty !== 0 || rules.presencePenalty !== 0;
     for (const [id, bias] of rules.biases) this.#biases[this.#placeOf(id)] = bias;
-    if (this.#countsPrompt) for (const id of promptTokenIds) this.#counts[this.#placeOf(id)] = 0;
+    this.#uncounted = this.#countsPrompt ? promptTokenIds : [];
   }
 
   /** Why a token came that the constraint does not allow, where one did: there was none that it allows. */
@@ -107,14 +109,21 @@ export class LogitHistory {
     this.#count(tokenId);
   }
 
+  #countPrompt(): void {
+    for (const id of this.#uncounted) this.#counts[this.#placeOf(id)] = 0;
+    this.#uncounted = [];
+  }
+
   #count(tokenId: number): void {
     if (!this.#countsOutput) return;
+    this.#countPrompt();
     const place = this.#placeOf(tokenId);
     this.#counts[place] = Math.max(0, this.#counts[place]!) + 1;
   }
 
   /** The edits of the row that samples the token after `tokens`; null where it is left as it is. */
   edits(tokens: readonly number[], promptLength: number): RowEdits | null {
+    this.#countPrompt();
     const { repetitionPenalty, frequencyPenalty, presencePenalty } = this.#rules;
     const mask = this.#mask(tokens, promptLength);
     const banned = mask === null ? this.#banned(tokens, promptLength) : [];
@@ -137,6 +146,7 @@ export class LogitHistory {
    * those before it had been sampled. The history stays as it is.
    */
   draftEdits(tokens: readonly number[], promptLength: number, draft: readonly number[]): (RowEdits | null)[] {
+    this.#countPrompt();
     const ahead = [...tokens];
     const [counts, numIds] = [[...this.#counts], this.#ids.length];
     const rows = this.#lookAhead(() => [

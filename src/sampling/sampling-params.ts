@@ -68,6 +68,8 @@ export interface SamplingParams {
 
 /** Greedy below this temperature: the division would only turn rounding into noise. */
 const GREEDY_BELOW = 1e-5;
+/** Of what logits are divided by: above, the numbers of a device would become 0 or infinite, and forbidden tokens numbers. */
+const MAX_DIVISOR = 1e30;
 /** Biases beyond this are cut to it. */
 const MAX_BIAS = 100;
 
@@ -94,7 +96,7 @@ function drawing(given: SamplingFields, defaults: SamplingDefaults) {
   const greedy = temperature < GREEDY_BELOW;
   return {
     n: given.n ?? 1,
-    temperature: greedy ? 0 : temperature,
+    temperature: greedy ? 0 : Math.min(temperature, MAX_DIVISOR),
     top_p: greedy ? 1 : (given.top_p ?? defaults.top_p ?? 1),
     top_k: greedy ? 0 : Math.max(0, given.top_k ?? defaults.top_k ?? 0),
     min_p: greedy ? 0 : (given.min_p ?? defaults.min_p ?? 0),
@@ -107,10 +109,11 @@ function logitRules(given: SamplingFields, defaults: SamplingDefaults) {
     id,
     Math.max(-MAX_BIAS, Math.min(MAX_BIAS, bias)),
   ]);
+  const repetition = given.repetition_penalty ?? defaults.repetition_penalty ?? 1;
   return {
     presence_penalty: given.presence_penalty ?? 0,
     frequency_penalty: given.frequency_penalty ?? 0,
-    repetition_penalty: given.repetition_penalty ?? defaults.repetition_penalty ?? 1,
+    repetition_penalty: Math.max(1 / MAX_DIVISOR, Math.min(MAX_DIVISOR, repetition)),
     logit_bias: Object.fromEntries(biases),
     allowed_token_ids: given.allowed_token_ids ?? null,
     bad_words: given.bad_words ?? [],

@@ -16,9 +16,10 @@ export interface AdmittedRequest {
   readonly controller: Pick<AbortController, 'signal' | 'abort'>;
   /**
    * Takes places in the engine, which are given back with the answer.
+   * @param numTokens of the prompts of all sequences.
    * @throws OverloadedError where there are none for this caller, the reason of an abort.
    */
-  open(numSequences: number): Ticket;
+  open(numSequences: number, numTokens: number): Ticket;
 }
 
 /** @returns what the route's handler returns. */
@@ -40,10 +41,10 @@ export async function answerAdmitted(
     timeoutMs: options.requestTimeoutMs ?? 0,
   });
   const tickets: Ticket[] = [];
-  const open = (numSequences: number): Ticket => {
+  const open = (numSequences: number, numTokens: number): Ticket => {
     controller.signal.throwIfAborted();
     const onSampleEnded: Ticket['onSampleEnded'] = (sample) => spans?.sampleEnded(sample);
-    const ticket = engine.admission.open(caller, numSequences, { rank, onSampleEnded });
+    const ticket = engine.admission.open(caller, numSequences, { numTokens, rank, onSampleEnded });
     tickets.push(ticket);
     return ticket;
   };

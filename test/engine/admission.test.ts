@@ -25,6 +25,44 @@ function refusal(admission: Admission, caller: string, numSamples: number): Over
   }
 }
 
+describe('Admission by the tokens of prompts', () => {
+  const limits: AdmissionLimits = { maxNumSeqs: 4, maxQueuedRequests: 100, maxPromptTokens: 1000 };
+  const open = (admission: Admission, caller: string, numTokens: number, numSamples = 1) => {
+    try {
+      return admission.open(caller, numSamples, { numTokens });
+    } catch (error) {
+      if (error instanceof OverloadedError) return error.message;
+      throw error;
+    }
+  };
+
+  it('turns away what is more than all may have, until there is room', () => {
+    const admission = new Admission(limits);
+    const first = admission.open('a', 1, { numTokens: 600 });
+    expect(open(admission, 'a', 500)).toMatch(
+      /prompts that run or wait have 600 tokens, 600 of them yours, and 1000 are/,
+    );
+    expect(open(admission, 'a', 400)).toMatchObject({ group: 2 });
+    first.close();
+    expect(open(admission, 'a', 500)).toMatchObject({ group: 3 });
+  });
+
+  it('lets in a request that is alone, and a caller with less than an equal share', () => {
+    const admission = new Admission(limits);
+    expect(open(admission, 'heavy', 5000)).toMatchObject({ group: 1 });
+    expect(open(admission, 'light', 400)).toMatchObject({ group: 2 });
+    expect(open(admission, 'light', 200)).toMatch(/The server is full/);
+  });
+
+  it('counts a prompt as often as samples of it have places', () => {
+    const admission = new Admission(limits);
+    admission.open('a', 1, { numTokens: 1 });
+    // Three of four seats.
+    expect(open(admission, 'a', 300 * 128, 128)).toMatchObject({ group: 2 });
+    expect(open(admission, 'a', 100)).toMatch(/have 901 tokens/);
+  });
+});
+
 describe('Admission', () => {
   it('lets one caller have every place', () => {
     expect(fill(new Admission(LIMITS), 'a')).toHaveLength(10);

@@ -46,6 +46,20 @@ describe('biases, penalties and restrictions', () => {
     expect(ids.every((id) => allowed.includes(id))).toBe(true);
   });
 
+  it.each([1e38, 1e39, 1e300])('allowed_token_ids does so at a temperature of %d', async (temperature) => {
+    const allowed = [50, 60, 70];
+    const ids = await tokensOf({ allowed_token_ids: allowed, temperature, seed: 1, max_tokens: 40 });
+    expect(new Set(ids)).toEqual(new Set(allowed));
+  });
+
+  it.each([1e-300, 1e-40, 1e40, 1e300])(
+    'a repetition penalty of %d leaves forbidden what is',
+    async (repetition_penalty) => {
+      const ids = await tokensOf({ repetition_penalty, allowed_token_ids: [50, 60, 70] });
+      expect(ids.every((id) => [50, 60, 70].includes(id))).toBe(true);
+    },
+  );
+
   it('a presence penalty asks for something new, a negative one for the same again', async () => {
     const logit_bias = { 77: 50, 78: 49 };
     const varied = await tokensOf({ logit_bias, presence_penalty: 2 });

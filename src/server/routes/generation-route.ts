@@ -2,7 +2,7 @@
 // stream, and failures on the way.
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { InferenceEngine } from '../../engine/inference-engine.ts';
+import type { InferenceEngine, PreparedRequest } from '../../engine/inference-engine.ts';
 import { toSvcError } from '../../http/errors.ts';
 import { ClientGoneError } from '../../http/in-flight.ts';
 import { replyJson } from '../../http/json-reply.ts';
@@ -56,7 +56,11 @@ export async function generate(
     const adapter = parsed.prompts[0]?.adapter ?? null;
     const releaseAdapter = adapter === null ? () => {} : engine.adapters.use(adapter);
     try {
-      const run = { signal: controller.signal, ticket: open(numSequences(parsed)) };
+      const ticket = open(
+        sumOver(parsed, () => 1),
+        sumOver(parsed, ({ promptTokenIds }) => promptTokenIds.length),
+      );
+      const run = { signal: controller.signal, ticket };
       if (!parsed.isStream) return await replyJson(reply, await respondWhole(engine, parsed, run));
       if (parsed.keepsJournal) reply.header(CONTENTS_HEADER, contentsOf(engine.info, adapter));
       const sse = new SseStream(reply, context.options.writeTimeoutMs);
@@ -87,6 +91,7 @@ async function stream(
   }
 }
 
-function numSequences({ prompts, bestOf }: ParsedRequest): number {
-  return prompts.reduce((sum, { params }) => sum + (bestOf ?? params.n), 0);
+/** Of all sequences. */
+function sumOver({ prompts, bestOf }: ParsedRequest, of: (prompt: PreparedRequest) => number): number {
+  return prompts.reduce((sum, prompt) => sum + (bestOf ?? prompt.params.n) * of(prompt), 0);
 }

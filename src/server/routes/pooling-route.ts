@@ -68,7 +68,7 @@ export async function pool<S extends z.ZodObject>(
     checkFields(context, engine, endpoint.schema, body);
     const { prompts, answer } = await endpoint.parse(engine, body, headOf(context, engine, request), signal);
     await logRequest(request.log, engine, { id: request.id, prompts }, context.options);
-    const ticket = open(prompts.length);
+    const ticket = open(prompts.length, numTokensOf(prompts));
     const pooled = await startEach(prompts.length, (index) => engine.pool(prompts[index]!, signal, ticket));
     return replyJson(reply, answer(pooled));
   });
