@@ -93,7 +93,7 @@ const FACTORS: Readonly<Record<string, number>> = {
 };
 
 /** A whole number that may be written short: 1k is 1000, 1K is 1024, 25.6k is 25600. */
-export function size(min: number): Kind<number> {
+export function size(min: number, max = Number.MAX_SAFE_INTEGER): Kind<number> {
   const short = z
     .string()
     .regex(/^\s*\d+(\.\d+)?[kmgtKMGT]\s*$/)
@@ -101,8 +101,8 @@ export function size(min: number): Kind<number> {
       const trimmed = value.trim();
       return Math.round(Number(trimmed.slice(0, -1)) * (FACTORS[trimmed.slice(-1)] ?? 1));
     });
-  const expected = `a whole number of at least ${min} (1k is 1000, 1K is 1024; so with m, g)`;
-  return kind('<n>', expected, z.union([short, number]).pipe(z.int().min(min)));
+  const expected = `a whole number ${range(min, max)} (1k is 1000, 1K is 1024; so with m, g)`;
+  return kind('<n>', expected, z.union([short, number]).pipe(z.int().min(min).max(max)));
 }
 
 /** The same, or the word; vLLM also writes -1 for it. */

@@ -271,7 +271,7 @@ export const SERVE_OPTIONS = new OptionTable({
     maxNumBatchedTokens: option(size(1), 2048, {
       help: 'tokens of one step, over all requests',
     }),
-    maxNumSeqs: option(size(1), 256, {
+    maxNumSeqs: option(size(1, 65_536), 256, {
       help: 'sequences that run at the same time, each sample of a request counted',
     }),
     maxQueuedRequests: option(size(0), 4096, {

@@ -18,7 +18,7 @@ import { unpackOutputs } from './packed-outputs.ts';
 import type { Pulse } from './pulse.ts';
 import { type EngineThread, spawnEngineThread } from './spawn-engine.ts';
 
-/** Weights of any size load within this time or the disk is broken. */
+/** A load that gets no further for so long is stuck. */
 const START_DEADLINE_MS = 600_000;
 /** The engine closes between two steps; a step that takes longer hangs. */
 const CLOSE_DEADLINE_MS = 30_000;
@@ -239,10 +239,15 @@ export class EngineClient {
         );
       });
       const late = (): void =>
-        fail(new EngineDeadError(`the engine was not ready after ${START_DEADLINE_MS / 1000} seconds`));
+        fail(
+          new EngineDeadError(
+            `the start of the engine got no further for ${START_DEADLINE_MS / 1000} seconds`,
+          ),
+        );
       const aborted = (): void => fail(new EngineDeadError('the start of the engine was given up'));
       const timer = setTimeout(late, START_DEADLINE_MS);
       const receive = (message: FromEngine): void => {
+        timer.refresh();
         if (message.type === 'progress') onProgress?.(message.fraction, message.what);
         if (message.type === 'warning') this.#onWarning(message.message);
         if (message.type === 'failed') fail(unpackError(message.error));

@@ -2,9 +2,10 @@
 
 import os from 'node:os';
 
-/** Bytes left of the container's limit where there is one, else of the machine's memory. */
+/** Bytes left of the machine's memory, and of the container's limit where there is one. */
 export function freeHostMemory(): number {
   const limit = process.constrainedMemory();
   const isLimited = limit > 0 && limit < os.totalmem();
-  return isLimited ? Math.max(0, limit - process.memoryUsage.rss()) : os.freemem();
+  const left = isLimited ? Math.max(0, limit - process.memoryUsage.rss()) : Number.POSITIVE_INFINITY;
+  return Math.min(left, os.freemem());
 }

@@ -101,7 +101,12 @@ describe('the options of new LLM()', () => {
   });
 
   it.each<[LLMOptions, string, RegExp]>([
-    [{ maxNumSeqs: 0 }, 'maxNumSeqs', /^new LLM\(\): maxNumSeqs: expected a whole number of at least 1/],
+    [{ maxNumSeqs: 0 }, 'maxNumSeqs', /^new LLM\(\): maxNumSeqs: expected a whole number from 1 to 65536/],
+    [
+      { maxNumSeqs: 2 ** 31 },
+      'maxNumSeqs',
+      /^new LLM\(\): maxNumSeqs: expected a whole number from 1 to 65536/,
+    ],
     [{ speculativeConfig: { method: 'foo' } }, 'speculativeConfig', /^speculativeConfig: method: /],
     [
       { maxNumBatchedTokens: 8, maxNumSeqs: 16 },

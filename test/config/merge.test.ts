@@ -178,7 +178,7 @@ describe('a wrong value', () => {
     [
       'maxNumSeqs',
       '0',
-      'flag max-num-seqs: expected a whole number of at least 1 (1k is 1000, 1K is 1024; so with m, g), got "0"',
+      'flag max-num-seqs: expected a whole number from 1 to 65536 (1k is 1000, 1K is 1024; so with m, g), got "0"',
     ],
     [
       'gpuMemoryUtilization',

@@ -24,7 +24,7 @@ void HostLink::receive(Rows out, int64_t cols) {
   {
     std::unique_lock lock(mutex_);
     const bool hasCome = hasChanged_.wait_for(lock, kDeadline, [&] { return !onTheWay_.empty() || !whyClosed_.empty(); });
-    if (!hasCome) throw std::runtime_error("a pipeline stage waited 10 minutes for the one before it");
+    if (!hasCome) throw std::runtime_error("a pipeline stage waited a day for the one before it");
     if (onTheWay_.empty()) throw std::runtime_error(whyClosed_);
     delivery = std::move(onTheWay_.front());
     onTheWay_.pop_front();

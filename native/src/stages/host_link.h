@@ -34,8 +34,8 @@ class HostLink final : public StageLink {
 
   std::vector<float> takeMemory(size_t count);
 
-  /// A stage may compute for minutes; one that has ended closes its links.
-  static constexpr std::chrono::minutes kDeadline{10};
+  /// An engine whose step takes too long is ended by who watches it, and a stage that has ended closes its links.
+  static constexpr std::chrono::hours kDeadline{24};
 
   const size_t capacity_;
   std::mutex mutex_;

@@ -36,13 +36,40 @@ std::string siblings(int cpu) {
   return list;
 }
 
-/// Processors that the control group's quota is worth, or infinity.
+/// Processors that a quota is worth, or infinity. Version 2 of control groups has both numbers in a file, version 1 one in each.
+double quotaIn(const std::string& folder) {
+  double limit = 0, period = 0;
+  std::ifstream both(folder + "/cpu.max"), first(folder + "/cpu.cfs_quota_us"), second(folder + "/cpu.cfs_period_us");
+  const bool isLimited = both >> limit >> period || (first >> limit && second >> period);
+  return isLimited && limit > 0 && period > 0 ? limit / period : INFINITY;
+}
+
+/// Where the control groups of the processor are, and the path of this process among them: as it is inside of a container, or as the host
+/// sees it.
+struct Group {
+  std::string root, path;
+};
+
+Group ownGroup() {
+  // hierarchy:controllers:path, without controllers in version 2
+  std::ifstream groups("/proc/self/cgroup");
+  Group own{"/sys/fs/cgroup", ""};
+  for (std::string line; std::getline(groups, line);) {
+    const size_t controllers = line.find(':') + 1, path = line.find(':', controllers) + 1;
+    const std::string names = line.substr(controllers, path - 1 - controllers);
+    if (names.empty()) own.path = line.substr(path);
+    // It comes with others, or alone.
+    if (names == "cpu" || names.starts_with("cpu,") || names.ends_with(",cpu")) return {"/sys/fs/cgroup/cpu", line.substr(path)};
+  }
+  return own;
+}
+
+/// The least of the group's own quota and those of the groups around it.
 double quota() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string limit;
-  double period = 0;
-  if (!(file >> limit >> period) || limit == "max" || period <= 0) return INFINITY;
-  return std::stod(limit) / period;
+  auto [root, path] = ownGroup();
+  double least = quotaIn(root);
+  for (; path.size() > 1; path.resize(path.rfind('/'))) least = std::min(least, quotaIn(root + path));
+  return least;
 }
 
 }  // namespace
