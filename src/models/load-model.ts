@@ -38,8 +38,8 @@ export interface LoadOptions {
   readonly layers?: LayerRange;
   /** What it is to be served as; absent is what its files say. */
   readonly choice?: PoolingChoice;
-  /** Called before a weight is read; what it throws ends the load. */
-  readonly onOpen?: (model: ModelShape) => void;
+  /** Called before a weight is read, with the bytes of all that is published; what it throws ends the load. */
+  readonly onOpen?: (model: ModelShape, publishedBytes: number) => void;
   /** Gets what a person should know of a model that can be served all the same. */
   readonly onWarning?: (message: string) => void;
   /** Called with a rising share of the work and the name of what was just read. */
@@ -88,7 +88,7 @@ async function loadFrom(
     kvDType,
     kvCacheShape: (size) => kvCacheShape(config, kvDType, size, share),
   };
-  options.onOpen?.(shape);
+  options.onOpen?.(shape, checkpoint.byteLength);
   const layers = options.layers ?? allLayers(config);
   const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({

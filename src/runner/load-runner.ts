@@ -21,6 +21,7 @@ import { overcommitNotice } from './kv-budget.ts';
 import { takeKvMemory } from './kv-memory.ts';
 import { KvPlan } from './kv-plan.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
+import { weightsNotice } from './memory-estimate.ts';
 import { ModelRunner } from './model-runner.ts';
 import { PoolingRunner } from './pooling-runner.ts';
 import { type StateCounts, shareStates } from './state-counts.ts';
@@ -100,7 +101,11 @@ async function loadOn(
       servedLength: config.maxModelLen === 'auto' ? (shape) => agree(() => plan.maxModelLen(shape)) : null,
       choice: config,
       // What does not fit now will not fit beside the weights.
-      onOpen: (shape) => void plan.numBlocks(shape, plan.maxModelLen(shape)),
+      onOpen: (shape, publishedBytes) => {
+        plan.numBlocks(shape, plan.maxModelLen(shape));
+        const notice = weightsNotice(shape.config, publishedBytes, config.quantization, ops);
+        if (notice !== null) onWarning(notice);
+      },
       onWarning,
       onProgress,
     }),

@@ -7,7 +7,8 @@ import { kvCacheShape } from '../models/decoder.ts';
 import { groupLayers } from '../models/layer-groups.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { BYTES_PER_ELEMENT, type KvDType } from '../ops/dtype.ts';
-import { kvBlockBytes, stateBytes } from './kv-budget.ts';
+import { bytes as shown } from '../util/bytes.ts';
+import { kvBlockBytes, type MemoryOps, stateBytes } from './kv-budget.ts';
 
 export interface LoadEstimate {
   /** Null is as published. */
@@ -50,6 +51,35 @@ export function estimateLoads(
     ...load,
     cacheTokens: cacheTokens(config, load.weightBytes, memory, load.quantization !== null || isQuantized),
   }));
+}
+
+/**
+ * What a person should know before weights are read that the memory may not hold; null where it does, or where they are a device's.
+ * @param publishedBytes of all tensors
+ */
+export function weightsNotice(
+  config: ModelConfig,
+  publishedBytes: number,
+  quantization: Quantization | null,
+  ops: MemoryOps,
+): string | null {
+  if (ops.deviceMemory() !== null || ops.ranks.rank > 0) return null;
+  const isQuantized = config.quantization !== null;
+  const bytesIn = (format: Quantization | null): number =>
+    format === null
+      ? publishedWeightBytes(config, publishedBytes, isQuantized)
+      : quantizedBytes(config, numbersIn(config, publishedBytes), format);
+  const [wanted, free] = [bytesIn(quantization), ops.freeMemory()];
+  if (wanted <= free) return null;
+  const other = isQuantized ? undefined : QUANTIZATIONS.find((format) => bytesIn(format) <= free);
+  const advice =
+    other === undefined
+      ? 'take a smaller model'
+      : `--quantization ${other} takes about ${shown(bytesIn(other))}`;
+  return (
+    `the weights take about ${shown(wanted)} and ${shown(free)} of memory are free: the system may end the process while they ` +
+    `are loaded; ${advice}`
+  );
 }
 
 /** Float16 is computed in bfloat16; what is quantised already stays as it is. */

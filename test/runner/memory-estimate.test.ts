@@ -5,8 +5,10 @@ import { loadModel } from '../../src/models/load-model.ts';
 import { modelFolder } from '../../src/models/model-folder.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
+import type { DeviceMemory } from '../../src/ops/ops.ts';
+import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { selectOps } from '../../src/ops/select.ts';
-import { estimateLoads } from '../../src/runner/memory-estimate.ts';
+import { estimateLoads, weightsNotice } from '../../src/runner/memory-estimate.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { needsNative } from '../helpers/needs.ts';
@@ -15,6 +17,28 @@ import { temporaryFolders } from '../helpers/temporary-folder.ts';
 const newFolder = temporaryFolders();
 const bundled = await modelFolder('');
 const bytesOf = (folder: string) => statSync(join(folder, 'model.safetensors')).size;
+
+describe('before weights are read', () => {
+  const config = readModelConfig(openModelSource(bundled));
+  const ranks = new ReferenceOps().ranks;
+  const noticeWith = (freeBytes: number, device: DeviceMemory | null = null) =>
+    weightsNotice(config, bytesOf(bundled), null, {
+      freeMemory: () => freeBytes,
+      deviceMemory: () => device,
+      ranks,
+    });
+
+  it('a person is told where they are more than the memory that is free, and what fits', () => {
+    const published = bytesOf(bundled);
+    expect(noticeWith(2 * published)).toBeNull();
+    expect(noticeWith(0.8 * published)).toMatch(
+      /^the weights take about .*MiB and .* of memory are free: .*; --quantization int8 takes about/,
+    );
+    expect(noticeWith(0.45 * published)).toMatch(/--quantization int4 takes about/);
+    expect(noticeWith(0.1 * published)).toMatch(/take a smaller model$/);
+    expect(noticeWith(0, { totalBytes: 1, takenBytes: 0, reservedBytes: 0 })).toBeNull();
+  });
+});
 
 describe('the memory that a model takes', () => {
   it('is what it takes once it is loaded, at each quantisation', needsNative, async () => {

@@ -52,6 +52,11 @@ export class Checkpoint {
     return [...this.#tensors.keys()];
   }
 
+  /** Of all tensors. */
+  get byteLength(): number {
+    return [...this.#tensors.values()].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  }
+
   /** What each file was when its header was read: other bytes, other states. */
   get fileStates(): string[] {
     return [...this.#states.values()];
