@@ -44,6 +44,7 @@ interface KvTransferSurroundings {
 }
 
 const DEFAULT_IP = '127.0.0.1';
+const ALL_INTERFACES = ['0.0.0.0', '::'];
 const DEFAULT_PORT = 14579;
 const DEFAULT_BUFFER_BYTES = 1e9;
 const DEFAULT_NCCL_CHANNELS = 8;
@@ -100,10 +101,25 @@ function ownIp({ kv_ip }: KvTransferFields, env: NodeJS.ProcessEnv): string {
   const ip = kv_ip ?? fromEnv ?? DEFAULT_IP;
   const name = kv_ip === null && fromEnv !== null ? 'SVC_HOST_IP' : 'kv_ip';
   if (isIP(ip) === 0) throw configFault(name, `${ip} is no IP address: give that of one interface`);
-  if (ip === '0.0.0.0' || ip === '::') {
+  if (ALL_INTERFACES.includes(ip)) {
     throw configFault(name, `${ip} is no address that peers can reach: give the address of one interface`);
   }
   return ip;
+}
+
+/**
+ * The proxy sends requests to `kv_ip`.
+ * @throws ConfigError where the server is to listen at another address alone.
+ */
+export function expectReachable({ proxy, ip }: KvTransferConfig, host: string | null): void {
+  const address = host === 'localhost' ? DEFAULT_IP : host;
+  const isOneAddress = address !== null && isIP(address) !== 0 && !ALL_INTERFACES.includes(address);
+  if (proxy === null || !isOneAddress || address === ip) return;
+  throw configFault(
+    'kv_ip',
+    `${ip} is where the proxy looks for this server, which listens at --host ${host} alone: give both one address, or ` +
+      'leave --host out',
+  );
 }
 
 function ncclChannels({ extra }: KvTransferFields, env: NodeJS.ProcessEnv): number {

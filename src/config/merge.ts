@@ -5,7 +5,7 @@ import { chooseAttention } from './attention-backends.ts';
 import { availableDType, checkAvailable } from './availability.ts';
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
-import { parseKvTransferConfig } from './kv-transfer-config.ts';
+import { expectReachable, parseKvTransferConfig } from './kv-transfer-config.ts';
 import { expectOtherNames, loraConfig } from './lora-config.ts';
 import {
   type OptionNames,
@@ -256,6 +256,7 @@ export function serveConfig(merged: MergedOptions): ServeConfig {
   const engine = engineConfig(values.model ?? '', merged);
   const servedModelNames = servedNames(values);
   expectOtherNames(engine.lora, servedModelNames);
+  if (engine.kvTransfer !== null) expectReachable(engine.kvTransfer, values.host);
   return {
     model: values.model,
     engine,

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { addOptions, flagOptions, splitArguments } from '../../src/cli/flags.ts';
 import { parseKvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import { toEngineConfig } from '../../src/config/llm-options.ts';
-import { engineConfig, environmentOptions, mergeOptions } from '../../src/config/merge.ts';
-import { SERVE_OPTIONS } from '../../src/config/options.ts';
+import { engineConfig, environmentOptions, mergeOptions, serveConfig } from '../../src/config/merge.ts';
+import { type OptionKey, SERVE_OPTIONS } from '../../src/config/options.ts';
 import { ConfigError, NotAvailableError } from '../../src/errors.ts';
 
 const GIB = 2 ** 30;
@@ -248,5 +248,30 @@ describe('--kv-transfer-config', () => {
       /leave it out, or start them with svc serve/,
     );
     expect(toEngineConfig({ kvTransferConfig: {} }, {}).kvTransfer).toBeNull();
+  });
+});
+
+describe('--host beside a proxy', () => {
+  const started = (host: string | null, kv_ip: string) => () => {
+    const json = { ...PLAIN, kv_ip, kv_connector_extra_config: PROXY };
+    const given: [OptionKey, unknown][] = [
+      ['port', 20002],
+      ['kvTransferConfig', json],
+      ['host', host],
+    ];
+    const options = new Map(given.map(([key, value]) => [key, { value, origin: key }]));
+    return serveConfig(mergeOptions(options)).engine.kvTransfer?.ip;
+  };
+
+  it('must be where the proxy looks for the server, or all of its addresses', () => {
+    for (const host of [null, '0.0.0.0', '::', '192.0.2.7', 'name.of.it']) {
+      expect(started(host, '192.0.2.7')()).toBe('192.0.2.7');
+    }
+    expect(started('localhost', '127.0.0.1')()).toBe('127.0.0.1');
+    for (const host of ['127.0.0.1', 'localhost', '192.0.2.8']) {
+      expect(started(host, '192.0.2.7')).toThrow(
+        /kv_ip: 192\.0\.2\.7 is where the proxy looks for this server, which listens at --host/,
+      );
+    }
   });
 });
