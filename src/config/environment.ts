@@ -1,4 +1,4 @@
-// Environment variables that are no options. scripts/options-page.ts lists them all.
+// Environment variables that are no options, those of servers; the addon, its kernels and tracing read their own.
 
 import { ConfigError } from '../errors.ts';
 

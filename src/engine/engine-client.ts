@@ -270,7 +270,7 @@ export class EngineClient {
   /** Ends an engine that does not come to the end of a step. */
   #watchSteps({ executeModelTimeout: limit }: EngineConfig): void {
     const { gpu, processor } = STEP_DEADLINE_SECONDS;
-    const seconds = limit ?? (this.info.backend === 'cuda' ? gpu : processor);
+    const seconds = limit ?? (this.info.isOnGpu ? gpu : processor);
     if (seconds === 0) return;
     let last = this.#pulse.last;
     // Looks are counted, for a process that was stopped has not computed meanwhile.

@@ -14,7 +14,7 @@ export interface RoutedPrompt extends Prefixed {
 export interface Route {
   /** Of the engine. */
   readonly rank: number;
-  /** The engine is done with it. Again, it does nothing. */
+  /** The engine is done with it. Idempotent. */
   leave(): void;
 }
 

@@ -45,7 +45,7 @@ export class KvTransfers {
     const connector = await p2p.P2pConnector.start(config, {
       compatibility: info.kvCompatibility,
       parts: kvParts,
-      isOnGpu: info.backend === 'cuda',
+      isOnGpu: info.isOnGpu,
       engine: client,
       warn: onWarning,
       inform: onInfo,

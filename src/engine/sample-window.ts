@@ -1,7 +1,7 @@
 // The places of one client's request in the engine: as many of its samples as it has places are there at once, the
 // others wait here for one of these to end.
 
-/** Gives up a place, or the wait for one. Again, it does nothing. */
+/** Gives up a place, or the wait for one. Idempotent. */
 export type Leave = () => void;
 
 export class SampleWindow {

@@ -43,7 +43,7 @@ declare module 'fastify' {
 const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 const RECEIVE_TIMEOUT_MS = 300_000;
 const HEADERS_TIMEOUT_MS = 60_000;
-/** Requests may take so much longer than they may. */
+/** Interval at which requests that take too long are looked for. */
 const RECEIVE_SLACK_MS = 5000;
 /** Time that a client has to read why its connection ends. */
 const LINGER_MS = 2000;

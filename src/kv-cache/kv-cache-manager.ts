@@ -235,7 +235,7 @@ export class KvCacheManager {
     return true;
   }
 
-  /** For so many tokens, the first ones, a sequence has blocks. */
+  /** Leading tokens that have a block in every group of layers. */
   numTokensWithBlocks({ tables }: CachedSequence): number {
     return this.#blockSize * Math.min(...tables.map(({ blocks }) => blocks.length));
   }

@@ -1,5 +1,4 @@
-// Conversions between f32 and the 16-bit formats of checkpoints. The reference backend and the writers of test
-// models use them; native kernels have their own.
+// Conversions between f32 and the 16-bit formats of checkpoints, for what is read in TypeScript; native kernels have their own.
 
 function bitsOf(values: Float32Array): Uint32Array {
   return new Uint32Array(values.buffer, values.byteOffset, values.length);

@@ -132,7 +132,7 @@ export interface AttentionOptions {
   readonly softcap?: number | null;
   /** Whether a token also sees those after it, of the `contextLengths` of its sequence. */
   readonly isBidirectional?: boolean;
-  /** [heads] The softmax of a head has this score more, which no value belongs to: its weights sum to less than 1. */
+  /** [heads] Attention sinks: one more score in the softmax of each head, without a value, so that its weights sum to less than 1. */
   readonly sinks?: Vector | null;
 }
 
@@ -263,7 +263,7 @@ export interface LogitEdits extends IdLists {
 
 /** Owns the tensors that are made while it is the innermost open scope. */
 export interface Scope {
-  /** Frees its tensors, and those of scopes that were opened inside it. Again, it does nothing. */
+  /** Frees its tensors, and those of scopes that were opened inside it. Idempotent. */
   close(): void;
 }
 

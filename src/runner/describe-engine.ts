@@ -6,7 +6,7 @@ import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import type { Model } from '../models/model.ts';
 import { StagedModel } from '../models/staged-model.ts';
 import type { Ops } from '../ops/ops.ts';
-import type { EngineInfo, RankShare } from './executor.ts';
+import type { EngineInfo, RankMemory } from './executor.ts';
 import type { KvMemory } from './kv-memory.ts';
 
 interface Loaded {
@@ -33,6 +33,7 @@ export function describe(
     kvDType: model.kvDType,
     weightFormat: model.weightFormat,
     backend: ops.backend,
+    isOnGpu: ops.deviceMemory() !== null,
     isa: ops.isa,
     modelFingerprint: fingerprint,
     weightBytes: model.weightBytes,
@@ -58,7 +59,7 @@ export function describeStages(
 ): Pick<EngineInfo, 'ranks' | 'compute'> {
   const models = model instanceof StagedModel ? model.stages.map((stage) => stage.model) : [model];
   const ranks = models.map(
-    ({ weightBytes }, stage): RankShare => ({
+    ({ weightBytes }, stage): RankMemory => ({
       compute: stages[stage]!.description,
       weightBytes,
       kvCacheBytes: bytes[stage]!,

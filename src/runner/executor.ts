@@ -9,7 +9,7 @@ import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
 import type { Proposer } from '../speculation/proposer.ts';
 
 /** What one rank, or stage, computes with, and what it has in memory. */
-export interface RankShare {
+export interface RankMemory {
   /** Instruction set and threads: `avx512-bf16, 2 threads`. */
   readonly compute: string;
   readonly weightBytes: number;
@@ -27,6 +27,8 @@ export interface EngineInfo {
   /** Names of the formats of its layers' weights: that of `dtype`, `int8`, `int4-g32`; joined by + where there are several. */
   readonly weightFormat: string;
   readonly backend: string;
+  /** Whether it computes on a device with memory of its own. */
+  readonly isOnGpu: boolean;
   /** Equal bytes hold where these are the same: an instruction set, or `reference`. */
   readonly isa: string;
   /** SHA-256 of the model's configuration and of samples of its weights, in hex. */
@@ -34,7 +36,7 @@ export interface EngineInfo {
   /** Instruction set and threads, of all ranks: `avx512-bf16, 2 threads`. */
   readonly compute: string;
   /** One where the model is in one piece. */
-  readonly ranks: readonly RankShare[];
+  readonly ranks: readonly RankMemory[];
   readonly backendReason: string;
   /** Over all ranks. */
   readonly weightBytes: number;
@@ -46,7 +48,7 @@ export interface EngineInfo {
   readonly windows: readonly (number | null)[];
   /** Blocks of a transfer that hold states; 0 where no layer keeps any, or nothing goes to other instances. */
   readonly stateBlocks: number;
-  /** Contexts of up to so many tokens are computed otherwise than longer ones; null where all are alike. */
+  /** Longest context that LongRoPE does not stretch; null without LongRoPE. */
   readonly shortContext: number | null;
   readonly maxModelLen: number;
   /** Sequences that may run at the same time. */

@@ -26,7 +26,7 @@ export interface CacheMemory {
   readonly account: string;
 }
 
-/** What is taken, or as good as taken, of what `--gpu-memory-utilization` gives. */
+/** Bytes of the budget of `--gpu-memory-utilization` that are taken already, or will be. */
 interface Taken {
   /** Of memory of the host, which is free until it is touched: what the draft model's cache will take. */
   readonly draftBytes: number;

@@ -39,7 +39,7 @@ import { checkStop, type Finish } from './stop-check.ts';
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
-  /** Contexts of up to so many tokens are computed otherwise than longer ones; null or absent: all alike. */
+  /** Longest context that LongRoPE does not stretch; null or absent without LongRoPE. */
   readonly shortContext?: number | null;
   /** Whether a prompt is computed in one step, of any length: its tokens see those after them. */
   readonly computesWholePrompts?: boolean;

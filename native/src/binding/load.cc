@@ -55,7 +55,7 @@ DType dtypeFrom(const Napi::Value& name) {
   throw ArgumentError("load", "f32, bf16, f16, i8, u8 or blocks", text);
 }
 
-/// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows, planeRows }
+/// { name, path, byteOffset, dtype, rowLength, firstRow, firstCol, pairedRows, planeRows, numbers }
 TensorSource sourceFrom(const Napi::Value& value, Files& files) {
   const auto object = value.As<Napi::Object>();
   const auto integer = [&](const char* field) { return object.Get(field).ToNumber().Int64Value(); };

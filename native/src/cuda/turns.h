@@ -1,8 +1,9 @@
 // Who takes memory of GPUs, or gives it back, and who lets a GPU wait for another one: never both at once.
 //
-// The driver may let a call that takes or frees memory wait for all that a GPU, and those connected with it, was given, and let nobody else call it meanwhile. What
-// NCCL runs on a GPU does not end before its counterpart runs on another one: were that still to be launched by the thread that is in such a call, or by one that
-// cannot call the driver, neither would ever end. Nor would what waits for a process that has died, until an abort that comes from such a thread.
+// A call that takes or frees memory may wait for all work of a GPU and of those connected with it, and keep other threads out of the driver
+// meanwhile. A kernel of NCCL ends only once its counterpart runs on another GPU. If the thread that is to launch the counterpart is in such a
+// call, or kept out by one, neither ever ends. So allocation, and launches that need several GPUs, exclude each other. The same holds for what
+// waits for a process that has died: the abort that would end it comes from such a thread.
 #pragma once
 
 #include <condition_variable>

@@ -46,7 +46,7 @@ class Receiver {
   enum class State { Hello, Header, Entries, Pieces };
   struct Inbound {
     Descriptor socket;
-    const Transport* transport;
+    const Transport* transport = nullptr;
     /// Of those that were accepted.
     uint64_t number = 0;
     State state = State::Hello;

@@ -56,7 +56,7 @@ const feedForward: LoadBlock = ({ config, weights }, _layer, prefix) => {
       : weights.stackedExpert(`${prefix}.experts`, shape, index),
   );
   const experts = weights.mixture(parts, routing, 'clamped_swiglu');
-  const router = weights.deciders(
+  const router = weights.unquantizedColumn(
     [{ name: `${prefix}.router`, n: count, bias: true, shared: null }],
     hiddenSize,
   );

@@ -63,6 +63,6 @@ function projections(context: LayerContext, prefix: string): DeltaProjections {
   ];
   return {
     values: valuesOfAllHeads(context, prefix),
-    gates: weights.deciders(gates, config.hiddenSize),
+    gates: weights.unquantizedColumn(gates, config.hiddenSize),
   };
 }

@@ -143,6 +143,6 @@ const headwise: LoadProjections = (context, prefix) => {
     values: weights.has(`${prefix}.in_proj_qkvz`)
       ? weights.columns(kinds('in_proj_qkvz', [keyDim, keyDim, values, values]), hiddenSize)
       : valuesOfAllHeads(context, prefix),
-    gates: weights.deciders(kinds('in_proj_ba', [each, each]), hiddenSize),
+    gates: weights.unquantizedColumn(kinds('in_proj_ba', [each, each]), hiddenSize),
   };
 };

@@ -57,7 +57,10 @@ export function loadMixture(
       : weights.expert(expertAt(`${prefix}.experts.${index}`, names), width, intermediateSize),
   );
   const experts = weights.mixture(parts, { ...routing, bias, factors }, activation);
-  return new Mixture(weights.deciders([{ name: router, n: count, shared: null }], hiddenSize), experts);
+  return new Mixture(
+    weights.unquantizedColumn([{ name: router, n: count, shared: null }], hiddenSize),
+    experts,
+  );
 }
 
 /** The names of all experts under `prefix`, as transformers 5 keeps them. */
@@ -80,7 +83,11 @@ export function loadGatedExpert(
   const expert = weights.expert(expertAt(prefix), hiddenSize, intermediateSize);
   const routing = { topK: 1, scores: 'sigmoid', isNormalized: false } as const;
   const experts = weights.mixture([expert], routing, activation, false);
-  return new Mixture(weights.deciders([{ name: gateName, n: 1, shared: null }], hiddenSize), experts, false);
+  return new Mixture(
+    weights.unquantizedColumn([{ name: gateName, n: 1, shared: null }], hiddenSize),
+    experts,
+    false,
+  );
 }
 
 /** The sum of weight * expert(h) over the experts that router(h) chooses. */

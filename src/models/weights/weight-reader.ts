@@ -166,7 +166,7 @@ export class WeightReader {
   }
 
   /** Routers of mixtures, and gates of heads, stay in the format to compute in: they decide, and are small. */
-  deciders(projections: readonly Projection[], k: number): ColumnParallelLinear {
+  unquantizedColumn(projections: readonly Projection[], k: number): ColumnParallelLinear {
     const stored = this.#parts(
       projections.flatMap((projection) => this.#ownRows(projection)),
       k,
@@ -297,7 +297,7 @@ export class WeightReader {
     return readTensor(this.#checkpoint.find(name, [1]), 'f32')[0]!;
   }
 
-  /** The same where it is published as a matrix of one row. */
+  /** A vector that is published as a matrix of one row. */
   rowVector(name: string, length: number): Vector {
     return this.#ops.loadVector(reshape(this.#checkpoint.find(name, [1, length]), [length]));
   }

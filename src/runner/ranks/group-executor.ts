@@ -7,7 +7,7 @@ import type { AdapterSpec, LoadedAdapter } from '../../models/adapters/load-adap
 import type { RowEdits } from '../../sampling/logit-rules.ts';
 import type { ScheduledStep, StepResult } from '../../scheduler/scheduled-step.ts';
 import type { Proposer } from '../../speculation/proposer.ts';
-import type { EngineInfo, Executor, RankShare } from '../executor.ts';
+import type { EngineInfo, Executor, RankMemory } from '../executor.ts';
 import { type LoadListeners, loadRunner } from '../load-runner.ts';
 import { Followers } from './followers.ts';
 import type { LoadedRank } from './messages.ts';
@@ -103,7 +103,7 @@ class GroupExecutor implements Executor {
 
 /** @param shares [ranks, stages] @returns those of the ranks of each stage beside each other, as their processors are */
 function describeRanks(
-  shares: readonly (readonly RankShare[])[],
+  shares: readonly (readonly RankMemory[])[],
 ): Pick<EngineInfo, 'ranks' | 'compute' | 'weightBytes'> {
   const numStages = shares[0]!.length;
   const ranks = Array.from({ length: numStages }, (_, stage) =>

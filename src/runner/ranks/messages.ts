@@ -7,7 +7,7 @@ import type { AdapterSpec } from '../../models/adapters/load-adapter.ts';
 import type { RankSeat } from '../../ops/ranks.ts';
 import type { ScheduledStep } from '../../scheduler/scheduled-step.ts';
 import type { PackedError } from '../../util/packed-error.ts';
-import type { RankShare } from '../executor.ts';
+import type { RankMemory } from '../executor.ts';
 
 /** What the thread of a follower is started with. */
 export interface RankThreadData {
@@ -31,7 +31,7 @@ export type ToRank =
 /** What a follower has loaded. */
 export interface LoadedRank {
   /** [stages] */
-  readonly shares: readonly RankShare[];
+  readonly shares: readonly RankMemory[];
   readonly isFromPackedCache: boolean;
   /** Its parts of the KV memory; empty where no KV blocks are exchanged. */
   readonly kvParts: readonly KvMemoryPart[];

@@ -467,7 +467,7 @@ class Block {
     hasUnlevelled_ = !isWhole && hasUnlevelled_;
   }
 
-  const float* scoresOfRow(int step, int row) const {
+  float* scoresOfRow(int step, int row) const {
     return scoresOf(step) + row / kTileRows * 2 * kTileFloats + row % kTileRows * kLanes;
   }
 
@@ -476,7 +476,7 @@ class Block {
     for (int row = 0; row < rows_; ++row) {
       const int begin = positionOf(row) + 1 - job_.window - token;
       const int end = endOf(row) - token;
-      float* scores = const_cast<float*>(scoresOfRow(step, row));
+      float* scores = scoresOfRow(step, row);
       for (int first = 0; first < kStep; first += kChunk, scores += kScoresOfChunk) {
         store(scores, keepLanes(load(scores), begin - first, end - first, splat(kNothing)));
         float* const second = scores + kTileFloats;
