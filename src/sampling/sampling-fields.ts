@@ -109,8 +109,12 @@ export const SAMPLING_FIELD_NAMES: readonly string[] = [
 
 const schema = z.object(samplingFields);
 
-/** Sampling fields as a caller writes them. */
-export type SamplingInput = z.input<typeof schema>;
+type Lists<T> = T extends (infer Element)[] ? readonly Element[] : T;
+
+/** Sampling fields as a caller writes them; lists may be readonly. */
+export type SamplingInput = {
+  readonly [Field in keyof z.input<typeof schema>]: Lists<z.input<typeof schema>[Field]>;
+};
 
 /** The same, checked. */
 export type SamplingFields = z.output<typeof schema>;

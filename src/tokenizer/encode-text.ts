@@ -1,18 +1,18 @@
 // The library's encoding of one text, or of two, with its failures as errors about the text.
 
-import type { Encoding, Tokenizer } from 'tokenizers';
 import { InvalidRequestError, messageOf } from '../errors.ts';
+import type { NativeEncoding, NativeTokenizer } from './native-tokenizer.ts';
 
 /**
  * @param pair a second text, behind the first.
  * @throws InvalidRequestError where the library refuses the text.
  */
 export async function encodeText(
-  native: Tokenizer,
+  native: NativeTokenizer,
   text: string,
   addSpecialTokens: boolean,
   pair: string | null = null,
-): Promise<Encoding> {
+): Promise<NativeEncoding> {
   try {
     return await native.encode(text, pair, { addSpecialTokens });
   } catch (cause) {

@@ -2,10 +2,11 @@
 // the thread that asked for it, and a million tokens take a while to free.
 
 import { workerData } from 'node:worker_threads';
-import { type Encoding, Tokenizer } from 'tokenizers';
+import { Tokenizer } from 'tokenizers';
 import { ownMemory, type Result, serveCalls } from '../util/call-thread.ts';
 import { encodeText } from './encode-text.ts';
 import { type JoinedTexts, joinTexts } from './joined-texts.ts';
+import type { NativeEncoding } from './native-tokenizer.ts';
 
 export interface LongText {
   readonly text: string;
@@ -55,7 +56,7 @@ serveCalls(async (order: LongText): Promise<Result<EncodedText>> => {
   return { value: { numTokens, isWhole: true, ...joined }, transferList: ownMemory(joined.ids) };
 });
 
-function alone(encoding: Encoding): JoinedTexts {
+function alone(encoding: NativeEncoding): JoinedTexts {
   return { ids: Int32Array.from(encoding.getIds()), secondTextStart: null };
 }
 

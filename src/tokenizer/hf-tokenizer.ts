@@ -1,6 +1,5 @@
 // The Tokenizer over the `tokenizers` package: encoding off the event loop, streams by our own detokenizer.
 
-import type { Tokenizer as NativeTokenizer } from 'tokenizers';
 import { CallThread } from '../util/call-thread.ts';
 import { numberList } from '../util/number-list.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
@@ -10,6 +9,7 @@ import { encodeText } from './encode-text.ts';
 import type { EncodedText, LongText } from './encode-thread.ts';
 import { IncrementalDetokenizer, type TokenTable } from './incremental-detokenizer.ts';
 import { type JoinedTexts, joinTexts } from './joined-texts.ts';
+import type { NativeTokenizer } from './native-tokenizer.ts';
 import { describeToken } from './token-bytes.ts';
 import {
   type DecodeStream,

@@ -1,6 +1,6 @@
 // One text or two as one sequence, with the special tokens around and between them, and cut to a length where that is wanted.
 
-import type { Encoding } from 'tokenizers';
+import type { NativeEncoding } from './native-tokenizer.ts';
 
 /** The tokens of one text, or of two. */
 export interface JoinedTexts {
@@ -13,7 +13,7 @@ export interface JoinedTexts {
  * The special tokens stay, of the texts the end is cut: of two the longer one, until they are alike.
  * @returns null where not even the special tokens and one of each text have room.
  */
-export function joinTexts(encoding: Encoding, maxTokens: number): JoinedTexts | null {
+export function joinTexts(encoding: NativeEncoding, maxTokens: number): JoinedTexts | null {
   const [ids, types] = [encoding.getIds(), encoding.getTypeIds()];
   const kept = keptIndices(encoding.getSequenceIds(), maxTokens);
   if (kept === null) return null;

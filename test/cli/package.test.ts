@@ -80,6 +80,27 @@ describe('the packed package', () => {
     expect(stdout).toBe('true structured_outputs\n');
   });
 
+  it('has declarations that a strict program can check, those of its packages included', () => {
+    const program = `
+      import { LLM } from 'svc';
+      const llm = new LLM();
+      const stop = ['a', 'b'] as const;
+      for await (const { text } of llm.stream('Once', { stop })) console.log(text);
+      await llm.close();`;
+    writeFileSync(join(project, 'program.ts'), program);
+    const compilerOptions = {
+      strict: true,
+      skipLibCheck: false,
+      types: ['node'],
+      noEmit: true,
+      module: 'nodenext',
+      target: 'es2023',
+    };
+    writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['program.ts'] }));
+    const { stdout } = spawnSync(resolve('node_modules/.bin/tsc'), [], { cwd: project, encoding: 'utf8' });
+    expect(stdout).toBe('');
+  });
+
   it('serves with its own command', async () => {
     const main = join(project, 'node_modules/svc/dist/cli/main.js');
     const flags = [join(project, 'model'), '--device', 'reference', '--host', '127.0.0.1', '--port', '0'];
