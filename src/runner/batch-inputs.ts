@@ -130,10 +130,17 @@ function drawUniform({ sampling, position }: RowSampling): number {
 export function buildLogitEdits(edits: readonly (RowEdits | null)[]): LogitEdits | null {
   const changed = entriesOf(edits, (one) => one.ids.length > 0);
   if (changed.length === 0) return null;
+  const lists = buildLists(changed.map(([row, { ids }]) => [row, ids]));
+  const biases = new Float32Array(lists.ids.length);
+  const counts = new Int32Array(lists.ids.length);
+  for (const [index, [, edit]] of changed.entries()) {
+    biases.set(edit.biases, lists.starts[index]);
+    counts.set(edit.counts, lists.starts[index]);
+  }
   return {
-    ...buildLists(changed.map(([row, { ids }]) => [row, ids])),
-    biases: Float32Array.from(changed.flatMap(([, { biases }]) => biases)),
-    counts: Int32Array.from(changed.flatMap(([, { counts }]) => counts)),
+    ...lists,
+    biases,
+    counts,
     repetition: Float32Array.from(changed, ([, { repetition }]) => repetition),
     frequency: Float32Array.from(changed, ([, { frequency }]) => frequency),
     presence: Float32Array.from(changed, ([, { presence }]) => presence),

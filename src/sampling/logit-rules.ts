@@ -40,7 +40,7 @@ export function groupBadWords(words: readonly (readonly number[])[]): BadWords {
   return { lone: words.filter(({ length }) => length === 1).map(([id]) => id!), longer };
 }
 
-/** What one row of logits goes through: the columns of the ops' `LogitEdits` for that row. */
+/** What one row of logits goes through: the columns of the ops' `LogitEdits` for that row. Its lists may be those of the history. */
 export interface RowEdits {
   /** The tokens that may come, those of `allowedTokenIds` at most; null allows all. */
   readonly mask: Uint32Array | null;
@@ -121,7 +121,7 @@ export class LogitHistory {
     this.#counts[place] = Math.max(0, this.#counts[place]!) + 1;
   }
 
-  /** The edits of the row that samples the token after `tokens`; null where it is left as it is. */
+  /** The edits of the row that samples the token after `tokens`, until the next token is counted; null where it is left as it is. */
   edits(tokens: readonly number[], promptLength: number): RowEdits | null {
     this.#countPrompt();
     const { repetitionPenalty, frequencyPenalty, presencePenalty } = this.#rules;
@@ -129,12 +129,11 @@ export class LogitHistory {
     const banned = mask === null ? this.#banned(tokens, promptLength) : [];
     const allowedTokenIds = mask === null ? this.#rules.allowedTokenIds : null;
     if (banned.length + this.#ids.length === 0 && allowedTokenIds === null && mask === null) return null;
+    const lists = { ids: this.#ids, biases: this.#biases, counts: this.#counts };
     return {
       mask,
       allowedTokenIds,
-      ids: [...banned, ...this.#ids],
-      biases: [...banned.map(() => Number.NEGATIVE_INFINITY), ...this.#biases],
-      counts: [...banned.map(() => NOT_COUNTED), ...this.#counts],
+      ...(banned.length === 0 ? lists : withBanned(banned, lists)),
       repetition: repetitionPenalty,
       frequency: frequencyPenalty,
       presence: presencePenalty,
@@ -150,12 +149,12 @@ export class LogitHistory {
     const ahead = [...tokens];
     const [counts, numIds] = [[...this.#counts], this.#ids.length];
     const rows = this.#lookAhead(() => [
-      this.edits(ahead, promptLength),
+      copied(this.edits(ahead, promptLength)),
       ...draft.map((tokenId) => {
         ahead.push(tokenId);
         this.#constrained?.accept(tokenId);
         this.#count(tokenId);
-        return this.edits(ahead, promptLength);
+        return copied(this.edits(ahead, promptLength));
       }),
     ]);
     for (const id of this.#ids.splice(numIds)) this.#places.delete(id);
@@ -235,4 +234,18 @@ export class LogitHistory {
 function isNearlySaid(word: readonly number[], tokens: readonly number[], promptLength: number): boolean {
   const start = tokens.length - (word.length - 1);
   return start >= promptLength && word.slice(0, -1).every((id, place) => tokens[start + place] === id);
+}
+
+type EditLists = Pick<RowEdits, 'ids' | 'biases' | 'counts'>;
+
+function withBanned(banned: readonly number[], { ids, biases, counts }: EditLists): EditLists {
+  return {
+    ids: [...banned, ...ids],
+    biases: [...banned.map(() => Number.NEGATIVE_INFINITY), ...biases],
+    counts: [...banned.map(() => NOT_COUNTED), ...counts],
+  };
+}
+
+function copied(edits: RowEdits | null): RowEdits | null {
+  return edits && { ...edits, ids: [...edits.ids], biases: [...edits.biases], counts: [...edits.counts] };
 }

@@ -223,7 +223,7 @@ StreamPosition CpuBackend::maskLogits(Rows logits, int vocab, TokenMasks masks) 
 }
 
 StreamPosition CpuBackend::editLogits(Rows logits, LogitEdits edits) {
-  return stream_.record([logits, edits = std::move(edits)] { runEdit(logits, edits); });
+  return stream_.record([this, logits, edits = std::move(edits)] { runEdit(pool_, logits, edits); });
 }
 
 StreamPosition CpuBackend::logprobs(Rows logits, int vocab, LogprobRows rows) {

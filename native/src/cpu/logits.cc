@@ -104,16 +104,16 @@ void runMask(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, con
   });
 }
 
-void runEdit(Rows logits, const LogitEdits& edits) {
+void runEdit(ThreadPool& pool, Rows logits, const LogitEdits& edits) {
   const IdLists& lists = edits.lists;
-  for (int index = 0; index < lists.count(); ++index) {
+  pool.run(lists.count(), [&](int index, int) {
     float* x = rowOf(logits, lists.rows[index]);
     for (int at = lists.starts[index]; at < lists.starts[index + 1]; ++at) {
       float& logit = x[lists.ids[at]];
       logit = edited(logit, edits.biases[at], edits.counts[at], edits.repetition[index], edits.frequency[index],
                      edits.presence[index]);
     }
-  }
+  });
 }
 
 void runLogprobs(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, const LogprobRows& job) {

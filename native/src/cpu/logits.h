@@ -9,7 +9,7 @@ namespace svc::cpu {
 
 void runRestrict(ThreadPool&, Rows logits, int vocab, const IdLists&);
 void runMask(ThreadPool&, const KernelSet&, Rows logits, int vocab, const TokenMasks&);
-void runEdit(Rows logits, const LogitEdits&);
+void runEdit(ThreadPool&, Rows logits, const LogitEdits&);
 void runLogprobs(ThreadPool&, const KernelSet&, Rows logits, int vocab, const LogprobRows&);
 
 }  // namespace svc::cpu
