@@ -21,7 +21,8 @@ export async function readConfigFile<K extends string>(
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     throw new ConfigError(`--config ${path} cannot be read: ${messageOf(cause)}`, { param: 'config', cause });
   });
-  const { isMap, isScalar, LineCounter, parseDocument } = await import('yaml');
+  const yaml = await import('yaml');
+  const { isMap, isScalar, LineCounter, parseDocument } = yaml;
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const fault = document.errors[0];
@@ -35,7 +36,7 @@ export async function readConfigFile<K extends string>(
     const offset = offsetOf(pair);
     const where = at(path, lines, offset);
     const written = isScalar(pair.key) ? String(pair.key.value) : String(pair.key);
-    const value: unknown = pair.value === null ? null : toPlain(pair.value);
+    const value = pair.value === null ? null : toPlain(pair.value);
     const foreign = onForeign && foreignOption(written, value, `${where} (${written})`);
     if (foreign) {
       if (value !== null) onForeign(foreign);
@@ -46,12 +47,14 @@ export async function readConfigFile<K extends string>(
     if (earlier !== undefined && parts.length === 0)
       throw new ConfigError(`${where}: ${name} is given twice`);
     options.set(key, {
-      value: parts.length === 0 ? value : nestPath(earlier?.value, parts, value),
+      value: parts.length === 0 ? asWritten(pair.value, yaml) : nestPath(earlier?.value, parts, value),
       origin: `${where} (${name})`,
     });
   }
   return options;
 }
+
+type Yaml = Pick<typeof import('yaml'), 'isScalar' | 'isSeq'>;
 
 interface YamlKey<K> {
   readonly name: string;
@@ -89,4 +92,11 @@ function isNode(value: unknown): value is Node {
 
 function toPlain(value: unknown): unknown {
   return isNode(value) && 'toJSON' in value ? value.toJSON() : value;
+}
+
+/** Its numbers as texts: 007 and 1.10 may be names or keys, and options that want numbers read them. */
+function asWritten(value: unknown, yaml: Yaml): unknown {
+  if (yaml.isScalar(value) && typeof value.value === 'number') return value.source ?? value.value;
+  if (yaml.isSeq(value)) return value.items.map((item) => asWritten(item, yaml));
+  return toPlain(value);
 }

@@ -17,6 +17,8 @@ export interface ForeignOption {
   readonly reason: string;
   /** What to do where it is refused. */
   readonly instead: string;
+  /** Whether its value is never shown. */
+  readonly isSecret?: boolean;
 }
 
 export function harmless(flags: string, takes: Takes, reason: string): ForeignOption {
@@ -126,7 +128,10 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   refused('--enable-prompt-embeds', 'nothing', 'prompts are texts or token ids', WITHOUT),
   refused('--config-format', 'value', 'config.json is the one form that is read', 'use auto', ['auto', 'hf']),
   refused('--hf-config-path', 'value', 'the configuration lies beside the weights', WITHOUT),
-  refused('--hf-token', 'value', 'other users of the machine see command lines', 'set HF_TOKEN'),
+  {
+    ...refused('--hf-token', 'value', 'other users of the machine see command lines', 'set HF_TOKEN'),
+    isSecret: true,
+  },
   refused('--enable-sleep-mode', 'nothing', 'a server cannot give up its weights', 'stop it and start it'),
   refused('--model-impl', 'value', 'there is one implementation of a model', 'use auto', ['auto', 'svc']),
   refused('--logits-processors', 'values', 'svc runs no Python', WITHOUT),
@@ -292,7 +297,8 @@ export const findForeign = findIn(FOREIGN_OPTIONS);
  */
 export function foreignNotice({ option, origin, value }: ForeignFlag): string {
   const { accepts, reason, instead } = option;
-  const shown = option.takes === 'nothing' ? origin : `${origin} ${value}`;
+  const isShown = option.takes !== 'nothing' && !option.isSecret;
+  const shown = isShown ? `${origin} ${value}` : origin;
   if (accepts === 'anything' || accepts.includes(value.toLowerCase())) {
     return `${shown} has no effect: ${reason}`;
   }

@@ -8,6 +8,7 @@ import type { EngineConfig, Quantization } from './engine-config.ts';
 import { expectReachable, parseKvTransferConfig } from './kv-transfer-config.ts';
 import { expectOtherNames, loraConfig } from './lora-config.ts';
 import {
+  type OptionInfo,
   type OptionNames,
   type OptionRows,
   type OptionTable,
@@ -71,14 +72,15 @@ export function checkedOptions<R extends OptionRows>(
   const issue = parsed.error.issues[0];
   const key = String(issue?.path[0]);
   const option = given.get(key) ?? { origin: `--${optionName(key)}`, value: undefined };
-  throw new ConfigError(whyRefused(option, issue?.message ?? 'invalid', table.info(key).env), {
+  throw new ConfigError(whyRefused(option, issue?.message ?? 'invalid', table.info(key)), {
     param: optionName(key),
   });
 }
 
 /** An empty variable is often one that was to be filled from another: got "" would say too little. */
-function whyRefused({ origin, value }: GivenOption, expected: string, variable: string | undefined): string {
-  if (value !== '' || origin !== variable) return `${origin}: ${expected}, got ${show(value)}`;
+function whyRefused({ origin, value }: GivenOption, expected: string, { env, isSecret }: OptionInfo): string {
+  if (value !== '' || origin !== env)
+    return `${origin}: ${expected}${isSecret ? '' : `, got ${show(value)}`}`;
   return `${origin} is set and empty, which keeps nobody out: unset it, or give it a value`;
 }
 

@@ -1,6 +1,7 @@
 // The kinds of values that options take: from the command line, the environment and YAML alike.
 
 import * as z from 'zod';
+import { HEADER_SECRET } from '../util/header-secret.ts';
 import { parseJson } from '../util/parse-json.ts';
 
 export interface Kind<T> {
@@ -26,6 +27,14 @@ export function list(placeholder: string): Kind<string[]> {
   const one = text(placeholder).schema;
   const several = z.union([z.array(one).min(1), one.transform((value) => [value])]);
   return { ...kind(placeholder, 'one or more texts that are not empty', several), takesSeveral: true };
+}
+
+/** Keys of clients, as headers can carry them; files of secrets end with a line break, which is no part of one. */
+export function keys(placeholder: string): Kind<string[]> {
+  const key = text(placeholder).schema.pipe(z.string().trim().regex(HEADER_SECRET));
+  const several = z.union([z.array(key).min(1), key.transform((value) => [value])]);
+  const expected = 'one or more keys of visible characters, without blanks and letters with accents';
+  return { ...kind(placeholder, expected, several), takesSeveral: true };
 }
 
 /** One or more texts that `pattern` matches, or one JSON list of them. */

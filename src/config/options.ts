@@ -20,6 +20,7 @@ import {
   flag,
   integer,
   json,
+  keys,
   list,
   multiple,
   oneOf,
@@ -52,7 +53,7 @@ export const SERVE_OPTIONS = new OptionTable({
       defaultText: 'all interfaces',
     }),
     port: option(integer(0, 65535), 8000, { help: 'port to listen on; 0 takes a free one' }),
-    apiKey: option<readonly string[]>(list('<key...>'), [], {
+    apiKey: option<readonly string[]>(keys('<key...>'), [], {
       help: 'keys that clients may use: several values, or the option several times',
       defaultText: 'none: everybody may use the server',
       env: 'SVC_API_KEY',

@@ -5,7 +5,7 @@ import { ConfigError } from '../errors.ts';
 import { type CorsConfig, corsConfig, corsOptions } from './cors-options.ts';
 import { checkKvTransferSecret } from './kv-transfer-config.ts';
 import { checkedOptions, type OptionSource } from './merge.ts';
-import { choice, flag, integer, list, seconds, size, text } from './option-kinds.ts';
+import { choice, flag, integer, keys, seconds, size, text } from './option-kinds.ts';
 import { group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
 export const POLICIES = ['round_robin', 'random', 'least_loaded', 'prefix_aware'] as const;
@@ -32,7 +32,7 @@ export const PROXY_OPTIONS = new OptionTable({
     port: option(integer(0, 65535), DEFAULT_PORT, {
       help: 'port on which clients are answered; 0 takes a free one',
     }),
-    apiKey: option<readonly string[]>(list('<key...>'), [], {
+    apiKey: option<readonly string[]>(keys('<key...>'), [], {
       help: 'keys that clients may use: several values, or the option several times',
       defaultText: 'none: everybody may use the proxy',
       env: 'SVC_API_KEY',

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import { expectAddress } from '../config/environment.ts';
+import { headerSecret } from '../util/header-secret.ts';
 import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
@@ -50,7 +51,8 @@ export class AlternativeHub implements ModelHub {
     this.cacheFolder = downloadDir || env.MODELSCOPE_CACHE || join(homedir(), '.cache', 'modelscope');
     this.revision = revision || 'master';
     const home = env.MODELSCOPE_HOME || join(homedir(), '.modelscope');
-    const token = env.MODELSCOPE_API_TOKEN || savedToken(join(home, 'token'));
+    const given = env.MODELSCOPE_API_TOKEN || savedToken(join(home, 'token'));
+    const token = given && headerSecret('MODELSCOPE_API_TOKEN', given);
     this.token = { variable: 'MODELSCOPE_API_TOKEN', isGiven: token !== null };
     // Some of its routes look for the one, some for the other.
     this.headers =

@@ -2,6 +2,7 @@
 
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { isOffline } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
 import { isGgufPath } from '../util/model-file.ts';
 import type { DownloadOptions } from './download.ts';
@@ -33,7 +34,10 @@ export async function inspectableModel(
   const name = parseModelName(nameOrPath);
   if (name === null || (await exists(nameOrPath))) return localModel(await resolveModel(nameOrPath, options));
   const copy = await localCopy(nameOrPath, options);
-  return copy === null ? remoteModel(nameOrPath, name, options) : localModel(copy);
+  if (copy !== null) return localModel(copy);
+  // It says that the hub may not be asked, and what is missing here.
+  if (isOffline(options.env ?? process.env)) return localModel(await resolveModel(nameOrPath, options));
+  return remoteModel(nameOrPath, name, options);
 }
 
 async function localModel(path: string): Promise<InspectableModel> {

@@ -63,24 +63,35 @@ async function acquire(path: string, onWait: () => void): Promise<FileHandle> {
 
 /** Null where there is one already. */
 async function create(path: string): Promise<FileHandle | null> {
-  try {
-    const file = await open(path, 'wx');
-    await file.writeFile(lockOwner());
-    return file;
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return null;
+  const file = await open(path, 'wx').catch((error: unknown) => {
+    if (hasCode(error, 'EEXIST')) return null;
     throw error;
-  }
+  });
+  // One that cannot be written would keep others waiting for nobody.
+  await file?.writeFile(lockOwner()).catch(async (error: unknown) => {
+    await rm(path, { force: true });
+    await file.close();
+    throw error;
+  });
+  return file;
 }
 
-/** Another process may have done so already, and taken the lock: then it is put back. */
+/**
+ * Another process may have done so already, and taken the lock: then it is put back.
+ * @throws where it is there and this process may not remove it.
+ */
 async function removeLock(path: string, inode: number): Promise<void> {
   const taken = `${path}.${process.pid}`;
-  // Ignore: it is gone.
-  await rename(path, taken).catch(() => {});
+  await rename(path, taken).catch((error: unknown) => {
+    if (!hasCode(error, 'ENOENT')) throw error;
+  });
   const found = await inodeAt(taken);
   if (found !== null && found !== inode) await link(taken, path).catch(() => {});
   await rm(taken, { force: true });
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code;
 }
 
 async function inodeAt(path: string): Promise<number | null> {

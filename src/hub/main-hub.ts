@@ -6,6 +6,7 @@ import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import { expectAddress } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
+import { headerSecret } from '../util/header-secret.ts';
 import { BlobCache, blobCaches } from './blob-cache.ts';
 import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
@@ -51,7 +52,7 @@ export class MainHub implements ModelHub {
     this.cacheFolder = downloadDir || env.HF_HUB_CACHE || join(home, 'hub');
     this.revision = revision || MAIN;
     this.token = { variable: 'HF_TOKEN', isGiven: token !== null };
-    this.headers = token === null ? {} : { authorization: `Bearer ${token}` };
+    this.headers = token === null ? {} : { authorization: `Bearer ${headerSecret('HF_TOKEN', token)}` };
     this.connections = connectionsOf(env);
   }
 

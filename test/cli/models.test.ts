@@ -222,6 +222,9 @@ describe('svc models inspect', () => {
   it('downloads no weights of a model that is not here', async () => {
     hub.requests.length = 0;
     await rm(join(home, 'hub'), { recursive: true, force: true });
+    const offline = inspectableModel('org/tiny', { env: { ...env, HF_HUB_OFFLINE: '1' } });
+    await expect(offline).rejects.toThrow(/HF_HUB_OFFLINE is set/);
+    expect(hub.requests).toEqual([]);
     const { weightBytes, isDownloaded } = await inspectableModel('org/tiny', { env });
     expect({ weightBytes, isDownloaded }).toEqual({ weightBytes: 2_000_000, isDownloaded: false });
     expect(hub.requests.filter((request) => request.includes('/resolve/'))).toEqual([

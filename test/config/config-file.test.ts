@@ -49,6 +49,21 @@ describe('a config file', () => {
     });
   });
 
+  it('takes texts that look like numbers as they are written', async () => {
+    const options = await read(
+      'api-key: [00123, 1e3]',
+      'revision: 1.10',
+      'served-model-name: 2.10',
+      'port: 9000',
+    );
+    expect(mergeOptions(options).values).toMatchObject({
+      apiKey: ['00123', '1e3'],
+      revision: '1.10',
+      servedModelName: ['2.10'],
+      port: 9000,
+    });
+  });
+
   it('merges dotted keys into one object', async () => {
     const options = await read('kv-transfer-config.kv_role: kv_both', 'kv-transfer-config.extra.port: 1');
     expect(options.get('kvTransferConfig')?.value).toEqual({ kv_role: 'kv_both', extra: { port: 1 } });

@@ -17,6 +17,10 @@ const own = SERVE_OPTIONS.keys.flatMap((key) => SERVE_OPTIONS.info(key).aliases 
 const notices = (...args: string[]) => takeForeignFlags(args, findForeign).foreign.map(foreignNotice);
 
 describe('options of other servers', () => {
+  it('are refused without the value where that is a secret', () => {
+    expect(() => notices('--hf-token', 'hf_SECRET')).toThrow(/^--hf-token is not available in svc/);
+  });
+
   it('are listed once, and never when svc has them itself', () => {
     const names = flags.map(({ flag }) => flag);
     expect(new Set(names).size).toBe(names.length);

@@ -120,6 +120,7 @@ describe('options', () => {
 
   it('take one text or several as a list', () => {
     expect(configured({ apiKey: 'one' }).http.apiKeys).toEqual(['one']);
+    expect(configured({ apiKey: 'one\n' }).http.apiKeys).toEqual(['one']);
     expect(configured({ apiKey: ['one', 'two'] }).http.apiKeys).toEqual(['one', 'two']);
   });
 
@@ -158,7 +159,7 @@ describe('the environment', () => {
     expect([...found]).toEqual([['apiKey', { value: 'secret', origin: 'SVC_API_KEY' }]]);
   });
 
-  it.each(['SVC_API_KEY', 'SVC_KV_TRANSFER_SECRET'])('has no %s that is empty', (name) => {
+  it.each<[string, unknown, string | RegExp]>(['SVC_API_KEY', 'SVC_KV_TRANSFER_SECRET'])('has no %s that is empty', (name) => {
     const merged = (...flags: OptionSource[]) =>
       mergeOptions(environmentOptions(SERVE_OPTIONS, { [name]: '' }), ...flags);
     expect(() => merged()).toThrow(ConfigError);
@@ -187,7 +188,9 @@ describe('a wrong value', () => {
     ],
     ['dtype', 'int4', 'flag dtype: expected one of auto, float32, bfloat16, float16, got "int4"'],
     ['skipTokenizerInit', 'maybe', 'flag skip-tokenizer-init: expected true or false, got "maybe"'],
-    ['apiKey', [''], 'flag api-key: expected one or more texts that are not empty, got [""]'],
+    ['apiKey', [''], /^flag api-key: expected one or more keys of visible characters[^"]*$/],
+    ['apiKey', 'schlüssel', /^flag api-key: expected one or more keys of visible characters[^"]*accents$/],
+    ['apiKey', ['good', 'a b'], /^flag api-key: expected one or more keys of visible characters[^"]*$/],
     [
       'attentionConfig',
       '{',

@@ -312,6 +312,20 @@ describe('downloading a model', () => {
     expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
   });
 
+  it('sends a token without the line break behind it, and refuses one that no header can carry, without showing it', async () => {
+    hub.behaviour = { token: 'secret' };
+    env.HF_TOKEN = 'secret\n';
+    expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
+    for (const token of ['sec\nret', 'sécret', 'sec ret']) {
+      const error: unknown = await resolveModel('org/tiny', { env: { ...env, HF_TOKEN: token } }).catch(
+        (cause) => cause,
+      );
+      expect(error).toBeInstanceOf(ConfigError);
+      expect(String(error)).toMatch(/HF_TOKEN has a character that a header cannot carry/);
+      expect(String(error)).not.toContain('ret');
+    }
+  });
+
   it('reports progress from nothing to everything', async () => {
     const reports: DownloadProgress[] = [];
     await resolveModel('org/tiny', { env, onProgress: (progress) => reports.push(progress) });

@@ -137,6 +137,13 @@ describe('a lock whose pid is in use', needsProc, () => {
     await expect(acquireLock(path, refuse)).rejects.toThrow('taken');
   });
 
+  it('is refused at once where it is abandoned and cannot be removed', async () => {
+    const path = newLock();
+    await plantLock(path, `${hostname()} 1 1`);
+    await mkdir(join(`${path}.${process.pid}`, 'in the way'), { recursive: true });
+    await expect(acquireLock(path, refuse)).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/);
+  });
+
   it('is abandoned where the process has ended and its parent has not asked about it', async () => {
     await withZombie(async (pid) => {
       const path = newLock();
