@@ -159,7 +159,7 @@ describe('the environment', () => {
     expect([...found]).toEqual([['apiKey', { value: 'secret', origin: 'SVC_API_KEY' }]]);
   });
 
-  it.each<[string, unknown, string | RegExp]>(['SVC_API_KEY', 'SVC_KV_TRANSFER_SECRET'])('has no %s that is empty', (name) => {
+  it.each(['SVC_API_KEY', 'SVC_KV_TRANSFER_SECRET'])('has no %s that is empty', (name) => {
     const merged = (...flags: OptionSource[]) =>
       mergeOptions(environmentOptions(SERVE_OPTIONS, { [name]: '' }), ...flags);
     expect(() => merged()).toThrow(ConfigError);
@@ -172,7 +172,7 @@ describe('the environment', () => {
 });
 
 describe('a wrong value', () => {
-  it.each<[OptionKey, unknown, string]>([
+  it.each([
     ['port', 'eighty', 'flag port: expected a whole number from 0 to 65535, got "eighty"'],
     ['port', 65536, 'flag port: expected a whole number from 0 to 65535, got 65536'],
     ['port', '', 'flag port: expected a whole number from 0 to 65535, got ""'],

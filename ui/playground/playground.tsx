@@ -39,6 +39,11 @@ export function Playground() {
     const first = system.trim() === '' ? [] : [message('system', system)];
     return chatRequest(model, settings, [...first, ...conversation]);
   };
+  /** An answer that goes on would be shown behind what there was. */
+  const cutTo = (conversation: readonly Message[]) => {
+    generation.stop();
+    setMessages(conversation);
+  };
   const goOn = (conversation: readonly Message[]) => {
     setMessages(conversation);
     if (openCall(conversation) !== undefined) return;
@@ -63,7 +68,7 @@ export function Playground() {
             value={mode}
             choose={(chosen) => {
               setMode(chosen);
-              setMessages([]);
+              cutTo([]);
             }}
           />
           <CodeButtons request={requestFor(beforeAnswer(messages))} failed={generation.fail} />
@@ -80,7 +85,7 @@ export function Playground() {
         )}
         <div aria-live="polite" aria-busy={generation.isRunning}>
           {messages.map((shown, place) => (
-            <MessageView key={place} message={shown} remove={() => setMessages(messages.slice(0, place))} />
+            <MessageView key={place} message={shown} remove={() => cutTo(messages.slice(0, place))} />
           ))}
         </div>
         {generation.error !== null && (
