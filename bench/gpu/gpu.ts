@@ -56,9 +56,10 @@ export function digestsWith(
   };
 }
 
-/** @param text in base64 */
+/** @param text in base64; of a program that was stopped it may be cut off */
 function floatsOf(text: string): Float32Array {
-  return new Float32Array(new Uint8Array(Buffer.from(text, 'base64')).buffer);
+  const bytes = Uint8Array.from(Buffer.from(text, 'base64'));
+  return new Float32Array(bytes.buffer, 0, Math.floor(bytes.length / 4));
 }
 
 /** The end of what was written besides: reports have twenty lines each. */

@@ -41,7 +41,10 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const sections = z.array(
-  z.object({ part: z.string(), results: z.array(z.object({ name: z.string(), outcome: z.string() })) }),
+  z.object({
+    part: z.string(),
+    results: z.array(z.object({ name: z.string(), outcome: z.string(), note: z.string() })),
+  }),
 );
 
 async function check(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
@@ -141,6 +144,12 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
       ['invariance', 13],
       ['rows', 2],
     ]);
+    // Not one after the other: so many numbers would take the host longest of all.
+    expect(found()[0]!.results[0]).toEqual({
+      name: 'attention, heads of 512: last tokens',
+      outcome: 'passed',
+      note: '5 numbers of tokens from 1 to 9',
+    });
   });
 
   it('writes what a part has found before the next one ends, and leaves what was written whole', async () => {
@@ -188,8 +197,8 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     expect(code).toBe(1);
     const failed = found().map(({ results }) => results.filter(({ outcome }) => outcome === 'failed'));
     const names = ['row-rmsNorm-40', 'linear-1', 'attention-decode-256', 'attention-prefill-512'];
-    for (const name of names) expect(failed[0]).toContainEqual({ name, outcome: 'failed' });
-    expect(failed[1]).toContainEqual({ name: 'product [200, 2080]', outcome: 'failed' });
+    for (const name of names) expect(failed[0]).toContainEqual(expect.objectContaining({ name }));
+    expect(failed[1]).toContainEqual(expect.objectContaining({ name: 'product [200, 2080]' }));
     // Compiling kernels takes most of it.
   }, 180_000);
 
