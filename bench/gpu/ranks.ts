@@ -7,11 +7,13 @@ import { type SeveralGpus, showSeveralGpus } from './several-gpus.ts';
 import { ncclPath } from './stand-in.ts';
 import { runTestFile } from './test-files.ts';
 
-const FILES = ['test/engine/cuda-ranks.test.ts', 'test/engine/cuda-stages.test.ts'];
+/** Ranks have twice as many models, and meet in each of their layers. */
+const FILES = [
+  { file: 'test/engine/cuda-ranks.test.ts', seconds: 100 },
+  { file: 'test/engine/cuda-stages.test.ts', seconds: 55 },
+];
 /** Two stages of two ranks. */
 const GPUS = 4;
-/** Of a file. */
-const SECONDS = 75;
 
 const device = loadNative().cudaDevice(cudaDriver(), 0);
 if (device.missing !== undefined) report(missing('a GPU', device.missing));
@@ -21,9 +23,8 @@ else await runAll(device.count < GPUS ? showSeveralGpus(GPUS) : null);
 async function runAll(shown: SeveralGpus | null): Promise<void> {
   const variables = shown?.variables ?? { SVC_NCCL: ncclPath() };
   try {
-    for (const file of FILES) {
-      for (const result of await runTestFile(file, { gpus: GPUS, variables, seconds: SECONDS }))
-        report(result);
+    for (const { file, seconds } of FILES) {
+      for (const result of await runTestFile(file, { gpus: GPUS, variables, seconds })) report(result);
     }
   } finally {
     shown?.remove();
