@@ -23,6 +23,7 @@ import { CALLS, PART_NAMES, PARTS } from '../../bench/gpu/parts.ts';
 import { profileModel } from '../../bench/gpu/profile-model.ts';
 import { runPart } from '../../bench/gpu/run-part.ts';
 import { showSeveralGpus } from '../../bench/gpu/several-gpus.ts';
+import { inPlaceOfDriver } from '../../bench/gpu/stand-in.ts';
 import { runTestFile } from '../../bench/gpu/test-files.ts';
 import { timelineOf } from '../../bench/gpu/timeline.ts';
 import { figuresOf, traceOf } from '../../bench/gpu/trace.ts';
@@ -248,7 +249,7 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
 
   it('shows one GPU as several, with an NCCL for each rank', () => {
     vi.stubEnv('SVC_NCCL', NCCL_EMULATOR.SVC_NCCL);
-    const { variables, remove } = showSeveralGpus(4);
+    const { variables, remove } = showSeveralGpus(4)!;
     const args = ['node_modules/vitest/vitest.mjs', 'run', 'test/engine/cuda-ranks.test.ts', '-t', 'gemma2'];
     const { stdout, stderr } = spawnSync(process.execPath, args, {
       cwd: root,
@@ -259,6 +260,16 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     remove();
     vi.unstubAllEnvs();
     expect(stdout, stderr).toMatch(/^1 passed, 0 failed, /m);
+  });
+
+  it('takes a library in the place of the driver as it is where there is no compiler, and says where there is none', () => {
+    const isThere = inPlaceOfDriver('timed_driver', mkdtempSync(join(folder, 'compiled-')));
+    vi.stubEnv('PATH', '/nowhere');
+    expect(inPlaceOfDriver('timed_driver', mkdtempSync(join(folder, 'brought-')))).toMatchObject({
+      SVC_CUDA_DRIVER: isThere!.SVC_CUDA_DRIVER,
+    });
+    expect(inPlaceOfDriver('no_such_driver', folder)).toBe(null);
+    vi.unstubAllEnvs();
   });
 
   it('times each kernel of a step', () => {
