@@ -1,7 +1,7 @@
-// scripts/gpu-check where it was brought with what `pack` makes: with which Node it runs.
+// scripts/gpu-check pack, and with which Node the check runs where what it makes was brought.
 
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
@@ -48,4 +48,22 @@ it.each([['xz'], ['python3']])(
 
 it('scripts/gpu-check says what it takes to unpack', needs(has('xz'), 'there is no xz'), () => {
   expect(makeMachine([])().stderr).toMatch(/neither xz nor Python/);
+});
+
+it('scripts/gpu-check pack says before it builds anything that there is no room beside the tracked files', () => {
+  const folder = newFolder();
+  writeProgram(folder, 'git', `printf '${folder}/large\\0'`);
+  writeFileSync(join(folder, 'large'), '');
+  truncateSync(join(folder, 'large'), 40 * 2 ** 20);
+  const { status, stderr } = spawnSync(script, ['pack'], {
+    encoding: 'utf8',
+    env: { ...process.env, PATH: `${folder}:${process.env.PATH}` },
+    timeout: 20_000,
+  });
+  expect({ status, stderr }).toEqual({
+    status: 1,
+    stderr: expect.stringContaining(
+      'the tracked files take 40.0 MiB: with the archive that is more than 64.0 MiB',
+    ),
+  });
 });
