@@ -4,7 +4,7 @@
 //
 //   node scripts/build-cuda.mjs                    all of it
 //   node scripts/build-cuda.mjs sm_90a a.fatbin    one generation, into another file
-//   node scripts/build-cuda.mjs sm_90a a.fatbin --traced    the same, of kernels that write down when their blocks run (native/cuda/trace.cuh)
+//   node scripts/build-cuda.mjs sm_90a a.fatbin --traced    its machine code alone, of kernels that write down when their blocks run (native/cuda/trace.cuh)
 //   node scripts/build-cuda.mjs --if-possible      all of it where nvcc is, elsewhere a line that says what the package lacks
 //
 // It takes a minute or two of processor time, and only machines with a GPU use the result: so `npm install` and `npm run build` do it
@@ -56,28 +56,31 @@ export async function buildCuda(
   isTraced = false,
 ) {
   const ptx = output.replace(/\.fatbin$/, '.ptx');
-  if (isNewest(output) && isNewest(ptx)) return;
+  const outputs = isTraced ? [output] : [output, ptx];
+  if (outputs.every(isNewest)) return;
   mkdirSync(dirname(output), { recursive: true });
   // The machine cleans up after a build that was killed.
   const intermediate = mkdtempSync(join(tmpdir(), 'svc-cuda-'));
   try {
-    await compileInto(intermediate, generations, isTraced ? ['-DSVC_TRACE'] : []);
-    writeFileSync(`${ptx}.new`, asOldest(readFileSync(join(intermediate, `kernels.${PTX}.ptx`), 'utf8')));
+    await compileInto(intermediate, generations, isTraced);
+    if (!isTraced) {
+      writeFileSync(`${ptx}.new`, asOldest(readFileSync(join(intermediate, `kernels.${PTX}.ptx`), 'utf8')));
+    }
     copyFileSync(join(intermediate, 'kernels.fatbin'), `${output}.new`);
-    renameSync(`${output}.new`, output);
-    renameSync(`${ptx}.new`, ptx);
+    for (const path of outputs) renameSync(`${path}.new`, path);
   } finally {
     rmSync(intermediate, { recursive: true });
   }
 }
 
-/** Leaves kernels.fatbin in `folder`, and the PTX that it was made by beside it. */
-async function compileInto(folder, generations, definitions) {
+/** Leaves kernels.fatbin in `folder`, and beside it the PTX that it has where its kernels are not traced. */
+async function compileInto(folder, generations, isTraced) {
   // One module has all kernels only if they are compiled as one source.
   const all = join(folder, 'kernels.cu');
   const kernels = readdirSync(sources).filter((name) => name.endsWith('.cu'));
   writeFileSync(all, kernels.map((name) => `#include "${join(sources, name)}"\n`).join(''));
-  const targets = [...generations.map((name) => [name.replace('sm', 'compute'), name]), [PTX, PTX]];
+  const machineCode = generations.map((name) => [name.replace('sm', 'compute'), name]);
+  const targets = isTraced ? machineCode : [...machineCode, [PTX, PTX]];
   // Packages and archives compress the whole file, and what is compressed already as if it were noise.
   const codes = [
     '--no-compress',
@@ -87,7 +90,7 @@ async function compileInto(folder, generations, definitions) {
   const output = join(folder, 'kernels.fatbin');
   const spilled = spills(
     await compile(
-      ...definitions,
+      ...(isTraced ? ['-DSVC_TRACE'] : []),
       '-Xptxas',
       '-v',
       ...codes,

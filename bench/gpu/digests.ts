@@ -1,4 +1,5 @@
-// Runs each op of a GPU once, over fixed numbers, and prints a digest of what it gave: equal digests are equal bytes.
+// Runs each op of a GPU once, over fixed numbers, and prints a digest of what it gave: equal digests are equal bytes. Of ops on the matrix unit, whose bytes may
+// differ from device to device, it prints the numbers as well.
 
 import { createHash } from 'node:crypto';
 import { NO_SLOT, type Ops, type Tensor } from '../../src/ops/ops.ts';
@@ -34,6 +35,13 @@ function print(name: string, ...numbers: readonly ArrayLike<number>[]): void {
   // Every number is one of float32 or a whole one: a double holds it.
   for (const values of numbers) hash.update(Float64Array.from(values));
   console.log(`digest ${name} ${hash.digest('hex')}`);
+}
+
+function printNumbers(name: string, numbers: Float32Array): void {
+  print(name, numbers);
+  console.log(
+    `numbers ${name} ${Buffer.from(numbers.buffer, numbers.byteOffset, numbers.byteLength).toString('base64')}`,
+  );
 }
 
 /** Ops whose bytes are those of the emulation: nothing of them runs on the matrix unit. */
@@ -192,8 +200,8 @@ function products(ops: Ops): void {
     const values = random.floats(rows * k);
     ops.scope(() => {
       const x = ops.tensor(values, rows, k, 'bf16');
-      print(`linear-${rows}`, ops.read(ops.linear(x, weight)));
-      print(`gateUp-${rows}`, ops.read(ops.gateUp(x, gateUp, 'silu')));
+      printNumbers(`linear-${rows}`, ops.read(ops.linear(x, weight)));
+      printNumbers(`gateUp-${rows}`, ops.read(ops.gateUp(x, gateUp, 'silu')));
     });
   }
 }
@@ -209,9 +217,9 @@ function attention(ops: Ops): void {
     ops.scope(() => {
       const cache = ops.makeKvCache({ ...SHAPE, blocks: numBlocks, headDim });
       for (const one of sequences) storeTokens(ops, cache, 0, one, 0, one.context);
-      print(`attention-decode-${headDim}`, attend(ops, cache, 0, heads, sequences));
+      printNumbers(`attention-decode-${headDim}`, attend(ops, cache, 0, heads, sequences));
       const chunks = sequences.map((one) => ({ ...one, queries: 40 }));
-      print(`attention-prefill-${headDim}`, attend(ops, cache, 0, heads, chunks));
+      printNumbers(`attention-prefill-${headDim}`, attend(ops, cache, 0, heads, chunks));
     });
   }
 }

@@ -23,6 +23,8 @@ export function openGpu(): NativeOps {
 export interface Digests {
   /** Of the numbers that each op gave, by its name. */
   readonly digests: ReadonlyMap<string, string>;
+  /** Of ops on the matrix unit. */
+  readonly numbers: ReadonlyMap<string, Float32Array>;
   /** Why there are none. */
   readonly problem: string | null;
 }
@@ -39,14 +41,25 @@ export function digestsWith(
     env: { ...process.env, ...variables },
     maxBuffer: 2 ** 26,
   });
-  const lines = (stdout ?? '').split('\n').flatMap((line) => /^digest (\S+) ([0-9a-f]+)$/.exec(line) ?? []);
-  const digests = new Map<string, string>();
-  for (let i = 0; i < lines.length; i += 3) digests.set(lines[i + 1]!, lines[i + 2]!);
-  if (error === undefined && status === 0) return { digests, problem: null };
+  const words = (stdout ?? '').split('\n').map((line) => line.split(' '));
+  const printed = (kind: string) =>
+    words.flatMap(([first, name, text]): [string, string][] =>
+      first === kind && text ? [[name!, text]] : [],
+    );
+  const digests = new Map(printed('digest'));
+  const numbers = new Map(printed('numbers').map(([name, text]) => [name, floatsOf(text)]));
+  if (error === undefined && status === 0) return { digests, numbers, problem: null };
   return {
     digests,
+    numbers,
     problem: error?.message ?? `exited ${status}: ${withoutDigests(`${stdout}${stderr}`)}`,
   };
+}
+
+/** @param text in base64; of a program that was stopped it may be cut off */
+function floatsOf(text: string): Float32Array {
+  const bytes = Uint8Array.from(Buffer.from(text, 'base64'));
+  return new Float32Array(bytes.buffer, 0, Math.floor(bytes.length / 4));
 }
 
 /** The end of what was written besides: reports have twenty lines each. */
@@ -54,6 +67,6 @@ function withoutDigests(text: string): string {
   const lines = text
     .trim()
     .split('\n')
-    .filter((line) => !line.startsWith('digest '));
+    .filter((line) => !/^(?:digest|numbers) /.test(line));
   return lines.slice(-120).join('\n');
 }

@@ -23,7 +23,7 @@ export const PARTS = {
   models: part('Tokens a second', 80, 'models.ts', ['model']),
   profile: part('The time of each kernel of a step, and of steps as they are served', 80, 'profile.ts'),
   ranks: part('Ranks and stages have the bytes of one GPU', 160, 'ranks.ts'),
-  rows: part('Kernels of rows against the emulation, byte for byte', 40, 'rows.ts'),
+  rows: part('Each op against the emulation: rows byte for byte, others but for rounding', 40, 'rows.ts'),
   transfers: part(
     'Blocks of KV memory from process to process on one GPU, over each transport',
     50,

@@ -5,7 +5,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { measured, type Result } from './result.ts';
-import { buildStandIn, driverPath, runBehind } from './stand-in.ts';
+import { inPlaceOfDriver, missingStandIn, runBehind } from './stand-in.ts';
 
 /** Tokens of each prompt, and numbers of sequences that are computed one after the other. */
 export interface ProfiledSteps {
@@ -22,16 +22,19 @@ type Launches = z.infer<typeof stepSchema>;
 
 /**
  * Steps of the model of a folder with a config.json, launched op by op.
- * @throws Error where g++ is not there or refuses, or the model is not computed.
+ * @throws Error where the library does not compile, or the model is not computed.
  */
 export function* profileModel(name: string, modelPath: string, steps: ProfiledSteps): Generator<Result> {
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-gpu-'));
   try {
-    const library = join(folder, 'timed.so');
+    const inPlace = inPlaceOfDriver('timed_driver', folder);
+    if (inPlace === null) {
+      yield missingStandIn(`${name}: kernels`);
+      return;
+    }
     const log = join(folder, 'launches.jsonl');
-    buildStandIn('timed_driver.cc', library);
     const numbers = [steps.context, ...steps.sequences].map(String);
-    const variables = { SVC_CUDA_DRIVER: library, SVC_DRIVER_BEHIND: driverPath(), SVC_TIMED_LAUNCHES: log };
+    const variables = { ...inPlace, SVC_TIMED_LAUNCHES: log };
     const told = runBehind('profile-steps.ts', [modelPath, ...numbers], variables, SECONDS);
     const names = told.trim().split('\n');
     // Before them are the largest steps, which show how much memory is left.

@@ -3,7 +3,7 @@
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { buildStandIn, ncclPath } from './stand-in.ts';
+import { inPlaceOfDriver, ncclPath } from './stand-in.ts';
 
 /** NCCL takes ranks on one GPU where they seem to be on hosts of their own, and newer ones where they are told to. */
 export const ON_ONE_GPU = {
@@ -24,21 +24,27 @@ export interface SeveralGpus {
   remove(): void;
 }
 
-/** @throws Error where there is no NCCL, or the library that shows them is not built. */
-export function showSeveralGpus(count: number): SeveralGpus {
+/**
+ * @returns null where the library that shows them is neither there nor can be compiled.
+ * @throws Error where there is no NCCL, or the library does not compile.
+ */
+export function showSeveralGpus(count: number): SeveralGpus | null {
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-gpu-'));
   const remove = (): void => rmSync(folder, { recursive: true });
   try {
-    const library = join(folder, 'several.so');
-    buildStandIn('several_gpus.cc', library);
+    const inPlace = inPlaceOfDriver('several_gpus', folder);
+    if (inPlace === null) {
+      remove();
+      return null;
+    }
     const copies = Array.from({ length: MOST_RANKS }, (_, rank) => join(folder, `nccl-${rank}.so`));
     for (const copy of copies) copyFileSync(ncclPath(), copy);
     const variables = {
+      ...inPlace,
       ...ON_ONE_GPU,
       SVC_SHOWN_GPUS: String(count),
       SVC_NCCL_COPIES: copies.join(':'),
-      SVC_CUDA_DRIVER: library,
-      SVC_NCCL: library,
+      SVC_NCCL: inPlace.SVC_CUDA_DRIVER!,
       // Of two ranks that share a GPU one would wait, to load a kernel, until the other one has met it.
       CUDA_MODULE_LOADING: 'EAGER',
       NCCL_MAX_CTAS: '4',

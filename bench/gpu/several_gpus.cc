@@ -3,8 +3,8 @@
 // NCCL refuses two ranks on one GPU of one host, and asks once in a process which host that is. So each rank has a copy of the library that was told
 // of a host of its own.
 //
-//   g++ -std=c++20 -O2 -Inative/src -shared -fPIC -o several.so bench/gpu/several_gpus.cc -Wl,--no-as-needed <the driver>
-//   SVC_SHOWN_GPUS=2 SVC_NCCL_COPIES=<a copy of libnccl>:<another> SVC_CUDA_DRIVER=$PWD/several.so SVC_NCCL=$PWD/several.so svc ...
+//   make -C native build/stand-ins/several_gpus.so
+//   SVC_SHOWN_GPUS=2 SVC_NCCL_COPIES=<a copy of libnccl>:<another> SVC_CUDA_DRIVER=$PWD/native/build/stand-ins/several_gpus.so SVC_NCCL=$PWD/native/build/stand-ins/several_gpus.so svc ...
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,22 +1,51 @@
 // Libraries in the place of the driver, which pass on to it what they do not define, and the files of those that they stand in for.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { cudaDriver, ncclLibrary } from '../../src/native/native.ts';
 import { ROOT } from './gpu.ts';
+import { missing, type Result } from './result.ts';
 
-const INCLUDES = [`-I${ROOT}/native/src`, `-I${ROOT}/native`];
-const FLAGS = ['-std=c++20', '-O2', '-shared', '-fPIC', '-Wl,--no-as-needed', ...INCLUDES];
+const FOLDER = 'build/stand-ins';
 
 /**
- * Compiles a file of this folder.
- * @throws Error where g++ is not there or refuses.
+ * @param name of a file of this folder
+ * @param folder that is there as long as processes use the library
+ * @returns with which variables a process has it in the place of the driver; null where it is neither there nor can be compiled.
+ * @throws Error where it does not compile.
  */
-export function buildStandIn(source: string, output: string): void {
-  const args = [...FLAGS, '-o', output, `${ROOT}/bench/gpu/${source}`, driverPath()];
-  const { error, status, stderr } = spawnSync('g++', args, { encoding: 'utf8' });
+export function inPlaceOfDriver(name: string, folder: string): Readonly<Record<string, string>> | null {
+  const library = `${ROOT}/native/${FOLDER}/${name}.so`;
+  // What was brought to this machine is of its sources, though they may have come later.
+  const wasBrought = existsSync(`${ROOT}/.gpu-check/unpacked`) && existsSync(library);
+  if (!wasBrought && hasCompiler()) compile(name);
+  if (!existsSync(library)) return null;
+  const driver = driverPath();
+  // By this name the library asks for it.
+  symlinkSync(driver, join(folder, 'libcuda.so.1'));
+  const { LD_LIBRARY_PATH: others } = process.env;
+  return {
+    SVC_CUDA_DRIVER: library,
+    SVC_DRIVER_BEHIND: driver,
+    LD_LIBRARY_PATH: others === undefined ? folder : `${folder}:${others}`,
+  };
+}
+
+/** Where inPlaceOfDriver gives none. */
+export function missingStandIn(name: string): Result {
+  return missing(name, 'there is no g++ or no make, and `scripts/gpu-check pack` has left no library here');
+}
+
+function hasCompiler(): boolean {
+  return ['g++', 'make'].every((tool) => spawnSync(tool, ['--version']).status === 0);
+}
+
+function compile(name: string): void {
+  const args = ['--silent', '-C', `${ROOT}/native`, `${FOLDER}/${name}.so`];
+  const { error, status, stderr } = spawnSync('make', args, { encoding: 'utf8' });
   if (error !== undefined) throw error;
-  if (status !== 0) throw new Error(`g++ exited ${status}: ${stderr.trim().slice(-1500)}`);
+  if (status !== 0) throw new Error(`make exited ${status}: ${stderr.trim().slice(-1500)}`);
 }
 
 /**
@@ -42,7 +71,7 @@ export function runBehind(
   return stdout;
 }
 
-export function driverPath(): string {
+function driverPath(): string {
   return pathOf(cudaDriver());
 }
 

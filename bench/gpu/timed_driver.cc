@@ -1,8 +1,8 @@
 // In the place of the driver: passes everything on to it, and writes how long each launch took: a line of JSON for each step of a model,
 // [[kernel, grid, microseconds], ...].
 //
-//   g++ -std=c++20 -O2 -Inative/src -shared -fPIC -o timed.so bench/gpu/timed_driver.cc -Wl,--no-as-needed <the driver>
-//   SVC_DRIVER_BEHIND=<the driver> SVC_TIMED_LAUNCHES=<file> SVC_CUDA_DRIVER=$PWD/timed.so svc ...
+//   make -C native build/stand-ins/timed_driver.so
+//   SVC_DRIVER_BEHIND=<the driver> SVC_TIMED_LAUNCHES=<file> SVC_CUDA_DRIVER=$PWD/native/build/stand-ins/timed_driver.so svc ...
 
 #include <unistd.h>
 

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { median } from '../report.ts';
 import { measured, type Result } from './result.ts';
-import { buildStandIn, driverPath, runBehind } from './stand-in.ts';
+import { inPlaceOfDriver, missingStandIn, runBehind } from './stand-in.ts';
 
 /** A line of timeline_driver.cc. */
 const lineSchema = z
@@ -24,18 +24,19 @@ interface Pause {
 const SECONDS = 30;
 const LONGEST_PAUSES = 3;
 
-/** @throws Error where g++ is not there or refuses, or the model is not computed. */
+/** @throws Error where the library does not compile, or the model is not computed. */
 export function timelineOf(name: string, modelPath: string, context: number, sequences: number): Result[] {
+  const title = `${name}, decode of ${sequences} as served`;
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-gpu-'));
   try {
-    const library = join(folder, 'timeline.so');
+    const inPlace = inPlaceOfDriver('timeline_driver', folder);
+    if (inPlace === null) return [missingStandIn(title)];
     const log = join(folder, 'timeline.jsonl');
-    buildStandIn('timeline_driver.cc', library);
-    const variables = { SVC_CUDA_DRIVER: library, SVC_DRIVER_BEHIND: driverPath(), SVC_TIMELINE: log };
+    const variables = { ...inPlace, SVC_TIMELINE: log };
     const args = [modelPath, String(context), String(sequences)];
     const starts = linesOf(runBehind('timeline-steps.ts', args, variables, SECONDS)).map(Number);
     const appended = linesOf(readFileSync(log, 'utf8')).map((line) => lineSchema.parse(JSON.parse(line)));
-    return figuresOf(`${name}, decode of ${sequences} as served`, starts, appended);
+    return figuresOf(title, starts, appended);
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -1,8 +1,8 @@
 // In the place of the driver: passes everything on to it, and writes when the process appended something to a stream, and when the device did it: a line of
 // JSON for each, [what, called, returned, begun, done], in microseconds of the monotonic clock. Steps run as they do without it, as graphs.
 //
-//   g++ -std=c++20 -O2 -Inative/src -shared -fPIC -o timeline.so bench/gpu/timeline_driver.cc -Wl,--no-as-needed <the driver>
-//   SVC_DRIVER_BEHIND=<the driver> SVC_TIMELINE=<file> SVC_CUDA_DRIVER=$PWD/timeline.so svc ...
+//   make -C native build/stand-ins/timeline_driver.so
+//   SVC_DRIVER_BEHIND=<the driver> SVC_TIMELINE=<file> SVC_CUDA_DRIVER=$PWD/native/build/stand-ins/timeline_driver.so svc ...
 
 #include <chrono>
 #include <mutex>

@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { median } from '../report.ts';
 import { ROOT } from './gpu.ts';
 import { measured, missing, type Result } from './result.ts';
-import { buildStandIn, driverPath, runBehind } from './stand-in.ts';
+import { inPlaceOfDriver, missingStandIn, runBehind } from './stand-in.ts';
 
 /** `node scripts/build-cuda.mjs sm_90a <this> --traced` */
 export const TRACED_KERNELS = 'native/build/cuda-kernels-traced.fatbin';
@@ -40,7 +40,7 @@ interface TracedSteps {
   readonly kernels?: string;
 }
 
-/** @throws Error where g++ is not there or refuses, or the model is not computed. */
+/** @throws Error where the library does not compile, or the model is not computed. */
 export function traceOf(
   name: string,
   modelPath: string,
@@ -52,15 +52,10 @@ export function traceOf(
   }
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-gpu-'));
   try {
-    const library = join(folder, 'trace.so');
+    const inPlace = inPlaceOfDriver('trace_driver', folder);
+    if (inPlace === null) return [missingStandIn(title)];
     const log = join(folder, 'blocks');
-    buildStandIn('trace_driver.cc', library);
-    const variables = {
-      SVC_CUDA_DRIVER: library,
-      SVC_DRIVER_BEHIND: driverPath(),
-      SVC_CUDA_KERNELS: kernels,
-      SVC_TRACE: log,
-    };
+    const variables = { ...inPlace, SVC_CUDA_KERNELS: kernels, SVC_TRACE: log };
     runBehind('timeline-steps.ts', [modelPath, String(context), String(sequences)], variables, SECONDS);
     const written = readFileSync(log, 'utf8');
     if (written === '') return [missing(title, `the kernels of ${kernels} write nothing down`)];

@@ -1,8 +1,8 @@
 // In the place of the driver, with kernels that write down when their blocks run: passes everything on to it, and writes what they have written, a line for
 // each block: kernel, blocks of the launch, and when it began, had waited and ended, in nanoseconds since the first of them began.
 //
-//   g++ -std=c++20 -O2 -Inative/src -Inative -shared -fPIC -o trace.so bench/gpu/trace_driver.cc -Wl,--no-as-needed <the driver>
-//   SVC_DRIVER_BEHIND=<the driver> SVC_TRACE=<file> SVC_CUDA_KERNELS=<traced kernels> SVC_CUDA_DRIVER=$PWD/trace.so svc ...
+//   make -C native build/stand-ins/trace_driver.so
+//   SVC_DRIVER_BEHIND=<the driver> SVC_TRACE=<file> SVC_CUDA_KERNELS=<traced kernels> SVC_CUDA_DRIVER=$PWD/native/build/stand-ins/trace_driver.so svc ...
 
 #include <algorithm>
 #include <cinttypes>

@@ -23,6 +23,7 @@ import { CALLS, PART_NAMES, PARTS } from '../../bench/gpu/parts.ts';
 import { profileModel } from '../../bench/gpu/profile-model.ts';
 import { runPart } from '../../bench/gpu/run-part.ts';
 import { showSeveralGpus } from '../../bench/gpu/several-gpus.ts';
+import { inPlaceOfDriver } from '../../bench/gpu/stand-in.ts';
 import { runTestFile } from '../../bench/gpu/test-files.ts';
 import { timelineOf } from '../../bench/gpu/timeline.ts';
 import { figuresOf, traceOf } from '../../bench/gpu/trace.ts';
@@ -41,7 +42,10 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const sections = z.array(
-  z.object({ part: z.string(), results: z.array(z.object({ name: z.string(), outcome: z.string() })) }),
+  z.object({
+    part: z.string(),
+    results: z.array(z.object({ name: z.string(), outcome: z.string(), note: z.string() })),
+  }),
 );
 
 async function check(args: readonly string[], variables: Readonly<Record<string, string>> = {}) {
@@ -141,6 +145,12 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
       ['invariance', 13],
       ['rows', 2],
     ]);
+    // Not one after the other: so many numbers would take the host longest of all.
+    expect(found()[0]!.results[0]).toEqual({
+      name: 'attention, heads of 512: last tokens',
+      outcome: 'passed',
+      note: '5 numbers of tokens from 1 to 9',
+    });
   });
 
   it('writes what a part has found before the next one ends, and leaves what was written whole', async () => {
@@ -175,6 +185,11 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
         from: /(finish\(p, token, i, treeOf<Sum>\(p, token, i\))\)/,
         to: '$1 * (p.rows < 5 ? 2 : 1))',
       },
+      {
+        file: 'attention.cu',
+        from: /score \*= p\.scale;/,
+        to: 'score *= kWidth >= 256 ? 3.0f * p.scale : p.scale;',
+      },
     ];
     compileChanged(kernels, changes);
     const { code, found } = await check(['rows', 'invariance', '--most-rows', '10'], {
@@ -182,8 +197,9 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     });
     expect(code).toBe(1);
     const failed = found().map(({ results }) => results.filter(({ outcome }) => outcome === 'failed'));
-    expect(failed[0]).toContainEqual({ name: 'row-rmsNorm-40', outcome: 'failed' });
-    expect(failed[1]).toContainEqual({ name: 'product [200, 2080]', outcome: 'failed' });
+    const names = ['row-rmsNorm-40', 'linear-1', 'attention-decode-256', 'attention-prefill-512'];
+    for (const name of names) expect(failed[0]).toContainEqual(expect.objectContaining({ name }));
+    expect(failed[1]).toContainEqual(expect.objectContaining({ name: 'product [200, 2080]' }));
     // Compiling kernels takes most of it.
   }, 180_000);
 
@@ -233,7 +249,7 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
 
   it('shows one GPU as several, with an NCCL for each rank', () => {
     vi.stubEnv('SVC_NCCL', NCCL_EMULATOR.SVC_NCCL);
-    const { variables, remove } = showSeveralGpus(4);
+    const { variables, remove } = showSeveralGpus(4)!;
     const args = ['node_modules/vitest/vitest.mjs', 'run', 'test/engine/cuda-ranks.test.ts', '-t', 'gemma2'];
     const { stdout, stderr } = spawnSync(process.execPath, args, {
       cwd: root,
@@ -244,6 +260,16 @@ describe('scripts/gpu-check on a GPU', needsCudaEmulator, () => {
     remove();
     vi.unstubAllEnvs();
     expect(stdout, stderr).toMatch(/^1 passed, 0 failed, /m);
+  });
+
+  it('takes a library in the place of the driver as it is where there is no compiler, and says where there is none', () => {
+    const isThere = inPlaceOfDriver('timed_driver', mkdtempSync(join(folder, 'compiled-')));
+    vi.stubEnv('PATH', '/nowhere');
+    expect(inPlaceOfDriver('timed_driver', mkdtempSync(join(folder, 'brought-')))).toMatchObject({
+      SVC_CUDA_DRIVER: isThere!.SVC_CUDA_DRIVER,
+    });
+    expect(inPlaceOfDriver('no_such_driver', folder)).toBe(null);
+    vi.unstubAllEnvs();
   });
 
   it('times each kernel of a step', () => {

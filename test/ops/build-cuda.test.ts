@@ -13,7 +13,7 @@ const newFolder = temporaryFolders();
 const script = fileURLToPath(new URL('../../scripts/build-cuda.mjs', import.meta.url));
 
 /** Writes what nvcc writes, and before that does `first`. */
-function buildWith(first: string): { build: ChildProcess; folder: string } {
+function buildWith(first: string, ...flags: readonly string[]): { build: ChildProcess; folder: string } {
   const folder = newFolder();
   for (const name of ['out', 'tmp']) mkdirSync(join(folder, name), { recursive: true });
   const nvcc = join(folder, 'nvcc');
@@ -27,7 +27,7 @@ function buildWith(first: string): { build: ChildProcess; folder: string } {
   ];
   writeFileSync(nvcc, `${lines.join('\n')}\n`, { mode: 0o755 });
   const env = { ...process.env, NVCC: nvcc, TMPDIR: join(folder, 'tmp'), FOLDER: folder };
-  const args = [script, 'sm_90a', join(folder, 'out/kernels.fatbin')];
+  const args = [script, 'sm_90a', join(folder, 'out/kernels.fatbin'), ...flags];
   return { build: spawn(process.execPath, args, { env, stdio: 'inherit' }), folder };
 }
 
@@ -37,6 +37,14 @@ it('the CUDA kernels are built into two files and nothing else', async () => {
   expect(readdirSync(join(folder, 'out'))).toEqual(['kernels.fatbin', 'kernels.ptx']);
   expect(readFileSync(join(folder, 'out/kernels.ptx'), 'utf8')).toBe('.version 7.0\n');
   expect(readdirSync(join(folder, 'tmp'))).toEqual([]);
+});
+
+it('traced kernels are machine code alone: what is packed with them is large enough', async () => {
+  const { build, folder } = buildWith('echo "$@" > "$FOLDER/asked"', '--traced');
+  expect(await once(build, 'close')).toEqual([0, null]);
+  expect(readdirSync(join(folder, 'out'))).toEqual(['kernels.fatbin']);
+  const asked = readFileSync(join(folder, 'asked'), 'utf8');
+  expect(asked.match(/code=\w+/g)).toEqual(['code=sm_90a']);
 });
 
 it('a build of them that is killed leaves nothing beside what it would have made', async () => {

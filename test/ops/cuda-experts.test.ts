@@ -7,7 +7,8 @@ import type { Routing } from '../../src/ops/experts.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
-import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
+import { LaunchedKernels } from '../helpers/launched-kernels.ts';
 import { randomBlocks } from '../helpers/random-blocks.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import {
@@ -24,7 +25,11 @@ import { expectClose, Random } from './native-backends.ts';
 import { CODE_FORMATS, decoded, randomCodes } from './random-codes.ts';
 
 const folder = new WeightFolder();
-afterAll(() => folder.remove());
+const launched = new LaunchedKernels();
+afterAll(() => {
+  folder.remove();
+  launched.remove();
+});
 
 describeCuda('mixtures of experts of the CUDA backend', () => {
   const cuda = openCuda();
@@ -100,11 +105,12 @@ describeCuda('mixtures of experts of the CUDA backend', () => {
     'of %j, with gates: %s, give a token the same bits in any batch, few of them or many',
     (format, hasGate) => {
       const random = new Random(3);
-      const [count, k, inner, tokens] = [3, 520, 24, 70];
+      // An expert has 133 of them.
+      const [count, k, inner, tokens] = [3, 520, 24, 200];
       const experts = load(cuda, makeParts(folder, random, count, k, inner, hasGate), format);
       const input = makeInput(random, tokens, k, count);
       const whole = compute(cuda, experts, NORMALIZED, input, upTo(tokens));
-      for (const rows of [[0], [69, 3], [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], upTo(30)]) {
+      for (const rows of [[0], [69, 3], [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], upTo(30), upTo(70)]) {
         const got = compute(cuda, experts, NORMALIZED, input, rows);
         for (const [i, row] of rows.entries()) {
           expect(got.subarray(i * k, (i + 1) * k)).toEqual(whole.subarray(row * k, (row + 1) * k));
@@ -277,5 +283,9 @@ describeCuda('mixtures of experts of the CUDA backend', () => {
     const experts = load(cuda, makeParts(folder, new Random(5), 2, 32, 16), 'bf16');
     const none = { x: new Float32Array(), logits: new Float32Array() };
     expect(compute(cuda, experts, NORMALIZED, none, [])).toEqual(new Float32Array());
+  });
+
+  it('have launched each of their kernels by now', needsCudaEmulators, () => {
+    expect(launched.lacking(/^svc(?:GroupedLinear|CodedGroups|WholeGroups)\d/)).toEqual([]);
   });
 });

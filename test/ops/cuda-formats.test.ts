@@ -6,7 +6,8 @@ import { formatName, type KvDType, type WeightFormat } from '../../src/ops/dtype
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
-import { describeCuda, openCuda } from '../helpers/cuda-emulator.ts';
+import { describeCuda, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
+import { LaunchedKernels } from '../helpers/launched-kernels.ts';
 import { BLOCK_DTYPES, randomBlocks } from '../helpers/random-blocks.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, storeTokens } from './attention-cases.ts';
@@ -14,7 +15,11 @@ import { codeFormats, expectClose, kvDTypes, Random, sumTolerance } from './nati
 import { CODE_FORMATS, decoded, randomCodes } from './random-codes.ts';
 
 const folder = new WeightFolder();
-afterAll(() => folder.remove());
+const launched = new LaunchedKernels();
+afterAll(() => {
+  folder.remove();
+  launched.remove();
+});
 
 describeCuda('the CUDA backend', () => {
   const cuda = openCuda();
@@ -204,6 +209,8 @@ describeCuda('the CUDA backend', () => {
     { headDim: 80, kvHeads: 1, group: 3, blockSize: 32, window: 40, softcap: 5, hasSinks: true },
     { headDim: 48, kvHeads: 1, group: 5, blockSize: 16, window: null, keysAreValues: true },
     { headDim: 576, kvHeads: 1, group: 2, blockSize: 16, window: null, keysAreValues: true },
+    { headDim: 256, kvHeads: 1, group: 2, blockSize: 16, window: null },
+    { headDim: 512, kvHeads: 1, group: 2, blockSize: 16, window: null },
   ];
 
   it.each(kvDTypes.flatMap((dtype) => HEADS.map((heads) => [dtype, heads] as const)))(
@@ -269,5 +276,9 @@ describeCuda('the CUDA backend', () => {
   it.each(kvDTypes)('takes for a block of %s the bytes that the reference takes', (dtype) => {
     const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 2, headDim: 64, dtype };
     expect(cuda.makeKvCache(shape).layerBlockBytes).toBe(reference.makeKvCache(shape).layerBlockBytes);
+  });
+
+  it('has launched each kernel of attention over fp8 and int8 by now', needsCudaEmulators, () => {
+    expect(launched.lacking(/^svc(?:Fp8|Int8)(?:(?:Few)?Attention|Latent)\d/)).toEqual([]);
   });
 });

@@ -6,13 +6,18 @@ import type { KvCache, Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { describeCuda, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
+import { LaunchedKernels } from '../helpers/launched-kernels.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
 import { BF16_ROUNDING, expectClose, Random, sumTolerance, type Tolerance } from './native-backends.ts';
 import { beginStep } from './steps.ts';
 
 const folder = new WeightFolder();
-afterAll(() => folder.remove());
+const launched = new LaunchedKernels();
+afterAll(() => {
+  folder.remove();
+  launched.remove();
+});
 
 const SHAPE = { layers: 1, blocks: 4, blockSize: 16, kvHeads: 1, headDim: 16, dtype: 'bf16' } as const;
 
@@ -121,6 +126,8 @@ describeCuda('the CUDA backend', () => {
     { headDim: 16, kvHeads: 2, group: 2, blockSize: 16, window: null },
     { headDim: 64, kvHeads: 1, group: 5, blockSize: 32, window: 40, softcap: 5 },
     { headDim: 128, kvHeads: 1, group: 4, blockSize: 16, window: null, hasSinks: true },
+    { headDim: 256, kvHeads: 1, group: 2, blockSize: 16, window: null },
+    { headDim: 512, kvHeads: 1, group: 2, blockSize: 16, window: 100 },
   ];
 
   function attention(ops: Ops, heads: Heads, queries: readonly (readonly [number, number])[]): Float32Array {
@@ -383,5 +390,9 @@ describeCuda('the CUDA backend', () => {
     const bytes = 2 * 64 * 16 * 2 * 2 * 32;
     cuda.makeKvCache({ layers: 2, blocks: 64, blockSize: 16, kvHeads: 1, headDim: 32, dtype: 'bf16' });
     expect(before - cuda.freeMemory()).toBe(bytes);
+  });
+
+  it('has launched each kernel of attention and of products in bf16 by now', needsCudaEmulators, () => {
+    expect(launched.lacking(/^svc(?:Scheduled)?(?:Few)?Attention\d|^svcLinear\d/)).toEqual([]);
   });
 });

@@ -25,13 +25,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -122,8 +122,9 @@ struct ModuleState {
 struct FunctionState {
   const EmulatedKernel* kernel;
   ContextState* device;
-  bool copiesPieces;
+  std::string name;
   unsigned dynamicSharedBytes = 48 << 10;
+  std::atomic<bool> wasLaunched = false;
 };
 
 /// Runs its commands one after the other.
@@ -706,7 +707,7 @@ SVC_EXPORT cuModuleGetFunction(Function* function, Module module, const char* na
   const void* const kernel = dlsym(module->library, (std::string(name) + "_emulated").c_str());
   if (kernel == nullptr) return kErrorNotFound;
   // As on a GPU, a function is its module's and never freed alone; the few of a test stay.
-  *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel), module->device, std::string_view(name) == "svcCopyPieces"};
+  *function = new FunctionState{static_cast<const EmulatedKernel*>(kernel), module->device, name};
   return kSuccess;
 }
 
@@ -745,12 +746,20 @@ void hangWhileAsked() {
   while (access(path.c_str(), F_OK) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
+/// A line of the file SVC_EMULATED_LAUNCHES for each kernel that a process has launched.
+void tellOf(FunctionState& function) {
+  const char* const path = std::getenv("SVC_EMULATED_LAUNCHES");
+  if (path == nullptr || function.wasLaunched.exchange(true)) return;
+  std::ofstream(path, std::ios::app) << function.name << '\n';
+}
+
 /// One that runs nothing where the device refuses it, or fails where it is that of SVC_EMULATED_BROKEN. The arguments are copied now, and what they point to is looked for when it runs.
 CopiedLaunch launchOf(const KernelNode& node) {
   const auto& [function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, arguments, extra, unused, context] = node;
   const bool isGrid = gridX > 0 && gridY > 0 && gridZ > 0 && gridY <= kMostBlocksYZ && gridZ <= kMostBlocksYZ;
   const bool isBlock = blockX > 0 && blockX * blockY * blockZ <= function->kernel->mostThreads;
   if (!isGrid || !isBlock || sharedBytes > function->dynamicSharedBytes) return {};
+  tellOf(*function);
   const auto first = static_cast<const char*>(arguments[0]);
   std::vector<char> params(first, first + function->kernel->paramBytes);
   auto addresses = addressesIn(params);
@@ -766,7 +775,7 @@ CopiedLaunch launchOf(const KernelNode& node) {
     }
     const unsigned grid[] = {node.gridX, node.gridY, node.gridZ}, block[] = {node.blockX, node.blockY, node.blockZ};
     node.function->kernel->run(grid, block, node.sharedBytes, lines.data());
-    if (node.function->copiesPieces) flipSome(*reinterpret_cast<const CopyPiecesParams*>(lines.data()));
+    if (node.function->name == "svcCopyPieces") flipSome(*reinterpret_cast<const CopyPiecesParams*>(lines.data()));
   }};
 }
 
