@@ -275,8 +275,8 @@ export class InferenceEngine {
     if (pooling === null) return;
     const [gives, routes] =
       pooling.task === 'embed'
-        ? ['embeddings', '/v1/embeddings']
-        : ['scores of texts', '/v1/rerank or /score'];
+        ? ['embeddings', '/v1/embeddings, or embed() in a program']
+        : ['scores of texts', '/v1/rerank or /score, or score() in a program'];
     throw new InvalidRequestError(`The model ${model} gives ${gives} and generates no text: use ${routes}`, {
       param: 'model',
     });

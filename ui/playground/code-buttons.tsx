@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { asCode, LANGUAGES, type Language } from './as-code.ts';
+import { copyText } from './copy-text.ts';
 import type { GenerationRequest } from './request-body.ts';
 
 interface Properties {
@@ -14,7 +15,7 @@ export function CodeButtons({ request, failed }: Properties) {
   const [copied, setCopied] = useState<Language | null>(null);
   const copy = async (language: Language) => {
     try {
-      await navigator.clipboard.writeText(asCode(language, request()));
+      await copyText(asCode(language, request()));
       setCopied(language);
     } catch (error) {
       failed(error);
