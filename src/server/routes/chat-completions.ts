@@ -44,9 +44,11 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
+  signal: AbortSignal,
 ): Promise<ParsedRequest> {
   const body = parseBody(chatCompletionSchema, request.body);
-  const chat = await prepareChat(context, engine, request, body, 'chatcmpl-').catch(blameTools(body));
+  const asked = { body, prefix: 'chatcmpl-', signal };
+  const chat = await prepareChat(context, engine, request, asked).catch(blameTools(body));
   const { answer, options, role, toolUse } = chat;
   const writer = new ChatWriter(options, {
     role,
@@ -59,7 +61,16 @@ async function parse(
   return { ...answer, writer };
 }
 
-/** A conversation that is ready to be answered, whatever protocol it came by. */
+/** A request for a chat, whatever protocol it came by. */
+export interface AskedChat {
+  readonly body: ChatCompletionRequest;
+  /** Of the id of the answer: `chatcmpl-`. */
+  readonly prefix: string;
+  /** Ends the preparation. */
+  readonly signal: AbortSignal;
+}
+
+/** A conversation that is ready to be answered. */
 export interface PreparedChat {
   /** All but the writer. */
   readonly answer: Omit<ParsedRequest, 'writer'>;
@@ -71,15 +82,13 @@ export interface PreparedChat {
 
 /**
  * Checks a request for a chat and makes its prompt.
- * @param prefix of the id of the answer: `chatcmpl-`.
- * @throws SvcError where the request must be refused, naming the fields of chat completions.
+ * @throws SvcError where the request must be refused, naming the fields of chat completions; the reason of an abort.
  */
 export async function prepareChat(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
-  body: ChatCompletionRequest,
-  prefix: string,
+  { body, prefix, signal }: AskedChat,
 ): Promise<PreparedChat> {
   checkChatFields(context, engine, body);
   const { params: asked, beamSearch } = samplingOf(body, engine);
@@ -96,7 +105,7 @@ export async function prepareChat(
     addSpecialTokens: body.add_special_tokens ?? false,
   };
   const prompt = await engine
-    .prepare({ text }, params, { ...common, ...proxied.prompts[0] })
+    .prepare({ text }, params, { ...common, ...proxied.prompts[0], signal })
     .catch(blameFields);
   checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
   const role = answeringRole(body, messages, context);

@@ -59,7 +59,7 @@ async function parse(
   const prompts: PreparedRequest[] = [];
   const echoes: (Echo | null)[] = [];
   for (const [index, given] of body.prompt.entries()) {
-    const prepared = await engine.prepare(given, params, { ...common, ...proxied.prompts[index] });
+    const prepared = await engine.prepare(given, params, { ...common, ...proxied.prompts[index], signal });
     prompts.push(prepared);
     echoes.push(await echoOf(body, given, prepared, engine));
     await yieldTurn();

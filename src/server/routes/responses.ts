@@ -63,13 +63,14 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
+  signal: AbortSignal,
 ): Promise<ParsedRequest> {
   const body = storing(request, parseBody(createResponseSchema, request.body));
   checkOwnFields(context, request.body, TABLES);
   const owner = context.ownerOf(request);
   const { input, numBytesBefore } = readConversation(context, owner, body, request.id);
-  const chat = toChatRequest(body, input);
-  const { answer, options, toolUse } = await prepareChat(context, engine, request, chat, PREFIX).catch(blame);
+  const asked = { body: toChatRequest(body, input), prefix: PREFIX, signal };
+  const { answer, options, toolUse } = await prepareChat(context, engine, request, asked).catch(blame);
   const numBytes = numBytesBefore + request.bodyLength;
   const keep = (response: ResponseObject, length: number): void =>
     context.responses.put(owner, { response, input, numBytes: numBytes + length });
@@ -85,12 +86,13 @@ async function parse(
 
 export function inputTokensRoute(app: FastifyInstance, context: ServerContext): void {
   app.post('/v1/responses/input_tokens', { config: { about: INPUT_TOKENS } }, (request, reply) =>
-    answerAdmitted(context, request, reply, async ({ engine }) => {
+    answerAdmitted(context, request, reply, async ({ engine, controller: { signal } }) => {
       engine.expectGenerating();
       const body = storing(request, parseBody(createResponseSchema, request.body));
       checkOwnFields(context, request.body, TABLES);
       const { input } = readConversation(context, context.ownerOf(request), body, request.id);
-      const input_tokens = await countTokens(context, engine, toChatRequest(body, input)).catch(blame);
+      const chat = toChatRequest(body, input);
+      const input_tokens = await countTokens(context, engine, chat, signal).catch(blame);
       return { object: 'response.input_tokens', input_tokens };
     }),
   );
