@@ -127,7 +127,8 @@ export async function prepareRequest(
     extraKeys: adapter === null ? extraKeys : [...adapterKeys(adapter.digest), ...extraKeys],
     priority,
     stop,
-    constraint: params.constraint === null ? null : await constraints.compile(params.constraint),
+    constraint:
+      params.constraint === null ? null : await constraints.compile(params.constraint, options.signal),
     rules: logitRules(params, limits, await badWords(params.bad_words, limits, tokenizer)),
     numPromptLogprobs: numTop(params.prompt_logprobs, vocabSize),
     sampling: {
