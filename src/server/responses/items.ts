@@ -89,21 +89,6 @@ export function readInput(
   );
 }
 
-/** Characters of the texts of an item. */
-export function textLength(item: Item): number {
-  switch (item.type) {
-    case 'function_call':
-      return item.arguments.length;
-    case 'custom_tool_call':
-      return item.input.length;
-    case 'function_call_output':
-    case 'custom_tool_call_output':
-      return item.output.length;
-    default:
-      return item.content.reduce((sum, { text }) => sum + text.length, 0);
-  }
-}
-
 function readItem(item: Exclude<InputItem, { type: 'item_reference' }>, id: string): Item {
   const head = { id, status: item.status ?? 'completed' } as const;
   switch (item.type) {

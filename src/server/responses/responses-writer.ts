@@ -33,7 +33,7 @@ interface ResponsesWriterOptions {
   /** Exact length of the ids of calls; null: of any length. */
   readonly idLength: number | null;
   /** Called once, with an answer that is complete and holds lists only. */
-  readonly onComplete: (response: ResponseObject, numBytes: number) => void;
+  readonly onComplete: (response: ResponseObject) => void;
 }
 
 export class ResponsesWriter implements ResponseWriter {
@@ -184,7 +184,7 @@ export class ResponsesWriter implements ResponseWriter {
     const statusAt = (index: number): OutputItem['status'] =>
       index === entries.length - 1 ? status : 'completed';
     const output = entries.map((entry, index) => keptItem(entry, statusAt(index)));
-    this.#onComplete({ ...complete, output }, 2 * sum(entries.map(({ text }) => text.length)));
+    this.#onComplete({ ...complete, output });
     return { ...complete, output: lazyList(entries, (entry, index) => writtenItem(entry, statusAt(index))) };
   }
 
@@ -227,8 +227,4 @@ function logprobsOf(positions: readonly PositionLogprobs[]): Iterable<object> {
 /** Whatever ended an answer but the model itself or a text to stop at has cut it off. */
 function statusOf(finish: FinishReason): 'completed' | 'incomplete' {
   return finish === 'length' ? 'incomplete' : 'completed';
-}
-
-function sum(numbers: readonly number[]): number {
-  return numbers.reduce((total, number) => total + number, 0);
 }
