@@ -56,11 +56,13 @@ export class ResponsesWriter implements ResponseWriter {
   }
 
   body(samples: readonly CompletedSample[]): object {
-    const sample = samples[0]!;
-    this.#count(sample);
-    for (const part of plainParts(sample)) this.#entries.add(part);
-    this.#entries.all.findLast(({ type }) => type === 'message')?.positions.push(...this.#positions);
-    return this.#complete(sample.finish_reason);
+    const { deltas, finish_reason } = samples[0]!;
+    for (const delta of deltas) {
+      this.#count(delta);
+      for (const part of plainParts(delta)) this.#add(part);
+    }
+    for (const part of this.#lastParts()) this.#add(part);
+    return this.#complete(finish_reason);
   }
 
   open(): Frames {
@@ -96,19 +98,38 @@ export class ResponsesWriter implements ResponseWriter {
     this.#tokens.all += tokenIds.length;
     this.#tokens.reasoning += numReasoningTokens;
     this.#tokens.cached = numCachedTokens;
-    for (const position of logprobs ?? []) this.#positions.push(position);
+    // Thoughts come first, and their tokens are not told.
+    for (const position of (logprobs ?? []).slice(numReasoningTokens)) this.#positions.push(position);
+  }
+
+  /** `positions` are those that are told with the part: of all tokens that none has told of yet. */
+  #add(part: AnswerPart): { readonly entry: OutputEntry; readonly positions: readonly PositionLogprobs[] } {
+    const entry = this.#entries.add(part);
+    if (entry.type === 'reasoning') return { entry, positions: [] };
+    const positions = this.#positions;
+    this.#positions = [];
+    if (isCall(entry)) return { entry, positions: [] };
+    for (const position of positions) entry.positions.push(position);
+    return { entry, positions };
+  }
+
+  /** An answer without a word is an empty message, and tokens without a text belong to what was said before them. */
+  #lastParts(): readonly AnswerPart[] {
+    const last = this.#entries.all.at(-1);
+    const isUntold = this.#positions.length > 0 && last?.type === 'message';
+    return isUntold || last === undefined ? [{ kind: 'content', text: '' }] : [];
   }
 
   async #part(part: AnswerPart): Promise<Frames> {
     const before = this.#entries.all.at(-1);
-    const entry = this.#entries.add(part);
+    const { entry, positions } = this.#add(part);
     const frames: string[] = [];
     if (entry !== before) {
       if (before !== undefined) frames.push(...(await this.#close(before, 'completed')));
       frames.push(...this.#begin(entry));
     }
-    const isTold = 'text' in part && (part.text !== '' || this.#positions.length > 0);
-    if (isTold) frames.push(await this.#textDelta(entry, part.text));
+    const isTold = 'text' in part && (part.text !== '' || positions.length > 0);
+    if (isTold) frames.push(await this.#textDelta(entry, part.text, positions));
     return frames;
   }
 
@@ -120,14 +141,14 @@ export class ResponsesWriter implements ResponseWriter {
     return [item, this.#event('response.content_part.added', `${placeOf(entry)},"part":${part}`)];
   }
 
-  async #textDelta(entry: OutputEntry, text: string): Promise<string> {
+  async #textDelta(
+    entry: OutputEntry,
+    text: string,
+    positions: readonly PositionLogprobs[],
+  ): Promise<string> {
     const said = `${placeOf(entry)},"delta":${JSON.stringify(text)}`;
     const name = `response.${TEXT_EVENTS[entry.type]}.delta`;
-    if (isCall(entry)) return this.#event(name, said);
-    const positions = this.#positions;
-    this.#positions = [];
-    if (entry.type === 'reasoning') return this.#event(name, said);
-    for (const position of positions) entry.positions.push(position);
+    if (entry.type !== 'message') return this.#event(name, said);
     return this.#event(name, `${said},"logprobs":${await toJson(logprobsOf(positions))}`);
   }
 
@@ -156,11 +177,7 @@ export class ResponsesWriter implements ResponseWriter {
 
   async #end(finish: FinishReason): Promise<Frames> {
     const frames: string[] = [];
-    const isUntold = this.#positions.length > 0 && this.#entries.all.at(-1)?.type === 'message';
-    // An answer without a word is an empty message.
-    if (isUntold || this.#entries.all.length === 0) {
-      frames.push(...(await this.#part({ kind: 'content', text: '' })));
-    }
+    for (const part of this.#lastParts()) frames.push(...(await this.#part(part)));
     frames.push(...(await this.#close(this.#entries.all.at(-1)!, statusOf(finish))));
     const response = this.#complete(finish);
     this.#last = this.#event(`response.${response.status}`, `"response":${await toJson(response)}`);
@@ -169,7 +186,6 @@ export class ResponsesWriter implements ResponseWriter {
 
   /** The answer at its end, which is told to whoever keeps it. */
   #complete(finish: FinishReason) {
-    if (this.#entries.all.length === 0) this.#entries.add({ kind: 'content', text: '' });
     const status = statusOf(finish);
     const { all, reasoning, cached } = this.#tokens;
     const numPromptTokens = this.#options.prompts[0]?.promptTokenIds.length ?? 0;
