@@ -42,5 +42,6 @@ function join(deltas: readonly OutputDelta[], index: number): CompletedSample {
     numCachedTokens: last.numCachedTokens,
     finish_reason: last.finish_reason,
     stop_reason: last.stop_reason,
+    isCallCut: last.isCallCut,
   };
 }

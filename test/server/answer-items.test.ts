@@ -77,6 +77,7 @@ function deltaOf(parts: readonly AnswerPart[] | null, finish_reason: 'stop' | 'l
     promptLogprobs: null,
     finish_reason,
     stop_reason: null,
+    isCallCut: false,
   };
 }
 
@@ -167,6 +168,12 @@ describe('the events of an answer of thoughts, texts and calls', () => {
     const [, done = ''] = await writer.delta(0, deltaOf([], 'length'));
     expect(done).toContain('"status":"incomplete","call_id"');
     expect(writer.close()[0]).toMatch(/^event: response\.incomplete\n/);
+    const goesInCircles = { ...deltaOf(parts, 'stop'), finish_reason: 'repetition' as const };
+    expect(JSON.parse(await bodyText(responsesWriter(), [goesInCircles]))).toMatchObject({
+      status: 'incomplete',
+      incomplete_details: null,
+      output: [{ type: 'function_call', status: 'incomplete' }],
+    });
     expect((await whole(messagesWriter(), [parts])).content).toMatchObject([
       { type: 'tool_use', name: 'add', input: {} },
     ]);

@@ -8,7 +8,6 @@ import { responsesErrorEvent } from '../../http/error-shapes.ts';
 import { errorBody } from '../../http/errors.ts';
 import { lazyList, toJson } from '../../http/json-pieces.ts';
 import type { AnswerPart } from '../../parsers/answer-parts.ts';
-import type { FinishReason } from '../../sampling/finish-reason.ts';
 import { chatLogprobs } from '../chat/chat-logprobs.ts';
 import { plainParts } from '../plain-parts.ts';
 import type { ResponseOptions } from '../response-options.ts';
@@ -24,6 +23,11 @@ const TEXT_EVENTS = {
   function_call: 'function_call_arguments',
   custom_tool_call: 'custom_tool_call_input',
 } as const;
+
+/** How an answer ended, in the fields of the response. */
+interface Ending extends Pick<ResponseObject, 'incomplete_details'> {
+  readonly status: 'completed' | 'incomplete';
+}
 
 interface ResponsesWriterOptions {
   readonly options: ResponseOptions;
@@ -56,13 +60,13 @@ export class ResponsesWriter implements ResponseWriter {
   }
 
   body(samples: readonly CompletedSample[]): object {
-    const { deltas, finish_reason } = samples[0]!;
-    for (const delta of deltas) {
+    const sample = samples[0]!;
+    for (const delta of sample.deltas) {
       this.#count(delta);
       for (const part of plainParts(delta)) this.#add(part);
     }
     for (const part of this.#lastParts()) this.#add(part);
-    return this.#complete(finish_reason);
+    return this.#complete(endingOf(sample));
   }
 
   open(): Frames {
@@ -77,7 +81,7 @@ export class ResponsesWriter implements ResponseWriter {
     this.#count(delta);
     const frames: string[] = [];
     for (const part of plainParts(delta)) frames.push(...(await this.#part(part)));
-    if (delta.finish_reason !== null) frames.push(...(await this.#end(delta.finish_reason)));
+    if (delta.finish_reason !== null) frames.push(...(await this.#end(endingOf(delta))));
     return frames;
   }
 
@@ -175,24 +179,23 @@ export class ResponsesWriter implements ResponseWriter {
     return [...frames, this.#event('response.output_item.done', `"output_index":${index},"item":${item}`)];
   }
 
-  async #end(finish: FinishReason): Promise<Frames> {
+  async #end(ending: Ending): Promise<Frames> {
     const frames: string[] = [];
     for (const part of this.#lastParts()) frames.push(...(await this.#part(part)));
-    frames.push(...(await this.#close(this.#entries.all.at(-1)!, statusOf(finish))));
-    const response = this.#complete(finish);
+    frames.push(...(await this.#close(this.#entries.all.at(-1)!, ending.status)));
+    const response = this.#complete(ending);
     this.#last = this.#event(`response.${response.status}`, `"response":${await toJson(response)}`);
     return frames;
   }
 
   /** The answer at its end, which is told to whoever keeps it. */
-  #complete(finish: FinishReason) {
-    const status = statusOf(finish);
+  #complete({ status, incomplete_details }: Ending) {
     const { all, reasoning, cached } = this.#tokens;
     const numPromptTokens = this.#options.prompts[0]?.promptTokenIds.length ?? 0;
     const shownCached = this.#options.showsCachedTokens ? cached : 0;
     const complete = {
       ...this.#response(status),
-      incomplete_details: status === 'incomplete' ? ({ reason: 'max_output_tokens' } as const) : null,
+      incomplete_details,
       usage: responseUsage(numPromptTokens, shownCached, all, reasoning),
     };
     const entries = this.#entries.all;
@@ -240,7 +243,14 @@ function logprobsOf(positions: readonly PositionLogprobs[]): Iterable<object> {
   return positions.length === 0 ? [] : chatLogprobs(positions, false).content;
 }
 
-/** Whatever ended an answer but the model itself or a text to stop at has cut it off. */
-function statusOf(finish: FinishReason): 'completed' | 'incomplete' {
-  return finish === 'length' ? 'incomplete' : 'completed';
+/**
+ * Whatever ended an answer but the model itself has cut it off, and so has a text to stop at within a call. The protocol has a
+ * reason for the length alone.
+ */
+function endingOf({ finish_reason, isCallCut }: OutputDelta): Ending {
+  const isComplete = finish_reason === 'stop' && !isCallCut;
+  return {
+    status: isComplete ? 'completed' : 'incomplete',
+    incomplete_details: finish_reason === 'length' ? { reason: 'max_output_tokens' } : null,
+  };
 }
