@@ -389,6 +389,28 @@ describe('a function', () => {
     expect(byId.usage?.input_tokens).toBe(whole.usage?.input_tokens);
   });
 
+  it('whose call was cut off is gone on with as one without arguments', async () => {
+    const { client } = svc;
+    const cut = await client.responses.create({ ...asked, stop: ['Oslo'] } as typeof asked);
+    const [call] = cut.output.filter((item) => item.type === 'function_call');
+    expect(call).toMatchObject({ arguments: '{"city":"', status: 'incomplete' });
+    const byId = await client.responses.create({ ...REQUEST, previous_response_id: cut.id, input: 'again' });
+    const again = async (item: object) =>
+      client.responses.create({
+        ...REQUEST,
+        input: [
+          { role: 'user', content: REQUEST.input },
+          { ...call!, ...item },
+          { role: 'user', content: 'again' },
+        ],
+      });
+    for (const item of [{}, { arguments: '{}', status: 'completed' }])
+      expect((await again(item)).usage?.input_tokens).toBe(byId.usage?.input_tokens);
+    await expect(again({ status: 'completed' })).rejects.toThrow(
+      'input[1].arguments must be the JSON text of an object, got "{\\"city\\":\\""',
+    );
+  });
+
   it('is called where it is the one that is allowed of several', async () => {
     const other = { ...tools[0]!, name: 'other' };
     const tool_choice = {
