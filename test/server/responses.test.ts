@@ -528,6 +528,12 @@ describe('a request for a response is refused', () => {
     [{ truncation: 'auto' }, 'truncation', /truncation is not available/],
     [{ text: { format: { type: 'xml' } } }, 'text', /text\.format\.type must be "text"/],
     [{ max_output_tokens: 1e6 }, 'max_output_tokens', /max_output_tokens must be at most 512/],
+    [
+      { max_output_tokens: 512 },
+      'input_tokens',
+      /and max_output_tokens asks for 512 more, .*: lower max_output_tokens to \d+$/,
+    ],
+    [{ min_tokens: 13 }, 'min_tokens', /min_tokens must be at most 12, the most tokens/],
     [{ metadata: { a: 1 } }, 'metadata', /metadata\.a must be a string/],
     [{ temperature: -1 }, 'temperature', /temperature must be at least 0/],
   ])('for %j', async (fields, param, message) => {

@@ -16,7 +16,6 @@ type Choice = NonNullable<CountTokensRequest['tool_choice']>;
 
 /** Where errors of chat completions name a field that a message has under another name. */
 export const FIELD_NAMES: Readonly<Record<string, string>> = {
-  max_completion_tokens: 'max_tokens',
   stop: 'stop_sequences',
   response_format: 'output_config',
   reasoning_effort: 'output_config',

@@ -11,8 +11,6 @@ type Message = ChatCompletionRequest['messages'][number];
 /** Where errors of chat completions name a field that a response has under another name. */
 export const FIELD_NAMES: Readonly<Record<string, string>> = {
   messages: 'input',
-  max_tokens: 'max_output_tokens',
-  max_completion_tokens: 'max_output_tokens',
   response_format: 'text',
   reasoning_effort: 'reasoning',
 };

@@ -53,7 +53,7 @@ async function parse(
 ): Promise<ParsedRequest> {
   const body = parseBody(createMessageSchema, request.body);
   checkOwnFields(context, request.body, TABLES);
-  const asked = { body: toChatRequest(body), prefix: 'msg_', signal };
+  const asked = { body: toChatRequest(body), prefix: 'msg_', lengthField: 'max_tokens', signal };
   const { answer, options, toolUse } = await prepareChat(context, engine, request, asked).catch(blame);
   const showsThinking = body.thinking?.type !== 'disabled';
   const writer = new MessagesWriter({ options, idLength: toolUse.idLength, showsThinking });

@@ -70,7 +70,8 @@ async function parse(
   checkOwnFields(context, request.body, TABLES);
   const owner = context.ownerOf(request);
   const input = readConversation(context, owner, body, request.id);
-  const asked = { body: toChatRequest(body, input), prefix: PREFIX, signal };
+  const chat = toChatRequest(body, input);
+  const asked = { body: chat, prefix: PREFIX, lengthField: 'max_output_tokens', signal };
   const { answer, options, toolUse } = await prepareChat(context, engine, request, asked).catch(blame);
   const keep = (response: ResponseObject): void =>
     context.responses.put(owner, { response, input, numBytes: memorySize({ response, input }) });
