@@ -482,6 +482,23 @@ describe('the tokens of a conversation of items', () => {
   });
 });
 
+it('the fields of chats that say what an answer must be, and what templates are told, are served', async () => {
+  const choice = { structured_outputs: { choice: ['calm', 'wild'] } };
+  const { output_text } = await svc.client.responses.create({ ...REQUEST, ...choice });
+  expect(['calm', 'wild']).toContain(output_text);
+  const both = { ...choice, text: { format: { type: 'json_object' } } };
+  expect(await errorOf(await post({ ...REQUEST, ...both }))).toMatchObject({
+    status: 400,
+    param: 'text',
+    message: expect.stringMatching(/^text and structured_outputs both say/),
+  });
+  const reserved = { chat_template_kwargs: { messages: [] } };
+  expect(await errorOf(await post({ ...REQUEST, ...reserved }))).toMatchObject({
+    status: 400,
+    param: 'chat_template_kwargs',
+  });
+});
+
 describe('a response that must be JSON', () => {
   it('is read by the helper of the client', async () => {
     const schema = {

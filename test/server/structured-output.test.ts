@@ -282,7 +282,7 @@ describe('structured output', () => {
     [
       { structured_outputs: { choice: ['a'] }, response_format: { type: 'json_object' } },
       'response_format',
-      /structured_outputs and response_format both say/,
+      /^response_format and structured_outputs both say/,
     ],
     [{ response_format: { type: 'json_schema' } }, 'response_format', /json_schema/],
     [
