@@ -5,6 +5,8 @@ import { yieldTurn } from '../util/yield-turn.ts';
 import type { OutputDelta } from './output-processor.ts';
 
 export interface CompletedSample extends OutputDelta {
+  /** What it was joined of: they tell which tokens came with which part. */
+  readonly deltas: readonly OutputDelta[];
   readonly finish_reason: FinishReason;
 }
 
@@ -29,6 +31,7 @@ function join(deltas: readonly OutputDelta[], index: number): CompletedSample {
   const last = deltas.at(-1);
   if (last === undefined || last.finish_reason === null) throw new Error(`sample ${index} has no end`);
   return {
+    deltas,
     index,
     text: deltas.map(({ text }) => text).join(''),
     parts: last.parts === null ? null : deltas.flatMap(({ parts }) => parts ?? []),
@@ -39,5 +42,6 @@ function join(deltas: readonly OutputDelta[], index: number): CompletedSample {
     numCachedTokens: last.numCachedTokens,
     finish_reason: last.finish_reason,
     stop_reason: last.stop_reason,
+    isCallCut: last.isCallCut,
   };
 }

@@ -221,7 +221,8 @@ export class InferenceEngine {
 
   /**
    * Tokenises and checks a request.
-   * @throws InvalidRequestError when it is empty, too long, out of the vocabulary or needs a missing tokenizer.
+   * @throws InvalidRequestError when it is empty, too long, out of the vocabulary or needs a missing tokenizer; the reason of
+   * `options.signal` when it is aborted.
    */
   async prepare(
     prompt: Prompt,

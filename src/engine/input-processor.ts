@@ -39,6 +39,8 @@ export interface RequestOptions {
   readonly transferKey?: TransferKey | null | undefined;
   /** By sample: tokens that its answer begins with, as if they had just been sampled. */
   readonly resume?: readonly (readonly number[])[] | null | undefined;
+  /** Of the request: where it has been given up, its prompt is no longer made ready. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A request that has passed every check: what the engine thread gets of it, and what the main thread keeps. */
@@ -82,7 +84,8 @@ interface InputModel {
 /**
  * Tokenises, checks, and turns words into numbers.
  * @throws InvalidRequestError for an empty or too long prompt, an id outside the vocabulary, too many logprobs, rules
- * that leave no token to sample, a constraint that cannot be enforced, or text without a tokenizer.
+ * that leave no token to sample, a constraint that cannot be enforced, or text without a tokenizer; OverloadedError where
+ * too many others are made ready; the reason of an abort.
  */
 export async function prepareRequest(
   prompt: Prompt,
@@ -93,7 +96,6 @@ export async function prepareRequest(
   const arrivedAt = performance.now();
   const { vocabSize } = limits;
   const {
-    addSpecialTokens = true,
     adapter = null,
     extraKeys = [],
     priority = 0,
@@ -104,7 +106,7 @@ export async function prepareRequest(
   checkTextFields(params, tokenizer);
   checkLogprobs('logprobs', params.logprobs, limits);
   checkLogprobs('prompt_logprobs', params.prompt_logprobs, limits);
-  const promptTokenIds = await tokenise(prompt, addSpecialTokens, params, tokenizer, limits);
+  const promptTokenIds = await tokenise(prompt, options, params, tokenizer, limits);
   checkIds(promptTokenIds, vocabSize, 'prompt');
   checkLogprobTokens(params.logprob_token_ids ?? [], limits);
   checkIds(params.stop_token_ids, vocabSize, 'stop_token_ids');
@@ -125,7 +127,8 @@ export async function prepareRequest(
     extraKeys: adapter === null ? extraKeys : [...adapterKeys(adapter.digest), ...extraKeys],
     priority,
     stop,
-    constraint: params.constraint === null ? null : await constraints.compile(params.constraint),
+    constraint:
+      params.constraint === null ? null : await constraints.compile(params.constraint, options.signal),
     rules: logitRules(params, limits, await badWords(params.bad_words, limits, tokenizer)),
     numPromptLogprobs: numTop(params.prompt_logprobs, vocabSize),
     sampling: {
@@ -266,7 +269,7 @@ function checkChoice(params: SamplingParams, limits: ModelLimits): void {
 /** The tokens of the prompt that the model is to see. */
 async function tokenise(
   prompt: Prompt,
-  addSpecialTokens: boolean,
+  options: RequestOptions,
   params: SamplingParams,
   tokenizer: Tokenizer | null,
   { maxModelLen }: ModelLimits,
@@ -275,7 +278,7 @@ async function tokenise(
   const ids =
     'tokenIds' in prompt
       ? prompt.tokenIds
-      : await tokeniseText(prompt.text, addSpecialTokens, tokenizer, kept, maxModelLen);
+      : await tokeniseText(prompt.text, options, tokenizer, kept, maxModelLen);
   checkLength(Math.min(ids.length, kept ?? ids.length), maxModelLen);
   return truncated(ids, kept, params.truncation_side);
 }
@@ -289,7 +292,7 @@ function truncated(ids: TokenIds, kept: number | null, cutAt: 'left' | 'right'):
 /** @param kept null where a text that is too long is refused. */
 async function tokeniseText(
   text: string,
-  addSpecialTokens: boolean,
+  { addSpecialTokens = true, signal }: RequestOptions,
   tokenizer: Tokenizer | null,
   kept: number | null,
   maxModelLen: number,
@@ -311,7 +314,7 @@ async function tokeniseText(
   }
   const maxTokens = kept === null ? maxModelLen - 1 : undefined;
   try {
-    return await tokenizer.encode(text, { addSpecialTokens, maxTokens });
+    return await tokenizer.encode(text, { addSpecialTokens, maxTokens, signal });
   } catch (error) {
     throw error instanceof TooManyTokensError ? tooLong(error.numTokens, maxModelLen) : error;
   }

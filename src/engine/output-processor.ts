@@ -32,6 +32,8 @@ export interface OutputDelta {
   /** Null until the last delta of this sample. */
   readonly finish_reason: FinishReason | null;
   readonly stop_reason: number | string | null;
+  /** Whether a stop text has cut off the call that the answer ends with. */
+  readonly isCallCut: boolean;
 }
 
 /** What of a text can be shown, and the stop string that ended it. */
@@ -198,6 +200,7 @@ export class OutputProcessor {
       promptLogprobs: prompt === null ? null : [null, ...prompt.flatMap(describe)],
       finish_reason,
       stop_reason,
+      isCallCut: typeof stop_reason === 'string' && (this.#parser?.endsWithinCall ?? false),
     };
   }
 }

@@ -33,13 +33,6 @@ import { JsonParser } from './json-parser.ts';
 import { lingering, wouldReset } from './lingering-close.ts';
 import { DEFAULT_WRITE_TIMEOUT_MS } from './paced-writer.ts';
 
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** Bytes of the body, whether or not its head told them; 0 without a body. */
-    bodyLength: number;
-  }
-}
-
 const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 const RECEIVE_TIMEOUT_MS = 300_000;
 const HEADERS_TIMEOUT_MS = 60_000;
@@ -183,10 +176,8 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) =>
     done(null, body),
   );
-  app.decorateRequest('bodyLength', 0);
   app.addHook('preValidation', async (request) => {
     if (!Buffer.isBuffer(request.body)) return;
-    request.bodyLength = request.body.length;
     const encoding = request.headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity') {
       throw new MalformedRequestError(
@@ -194,7 +185,7 @@ function useJsonBodies(app: FastifyInstance, keepsBytes: boolean): void {
       );
     }
     // Some clients name the type of a body that they do not send.
-    if (!keepsBytes) request.body = request.bodyLength === 0 ? undefined : await parser.parse(request.body);
+    if (!keepsBytes) request.body = request.body.length === 0 ? undefined : await parser.parse(request.body);
   });
 }
 

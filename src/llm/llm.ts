@@ -123,10 +123,10 @@ export class LLM {
       const list = readPrompts(prompts);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const preparing = list.map((prompt, index) =>
-        this.#prepare(engine, prompt, params[index]!, { adapter: adapters[index] }),
+      const jobs = await inTurn(list, ended, (prompt, index) =>
+        this.#prepare(engine, prompt, params[index]!, { adapter: adapters[index], signal: ended }),
       );
-      return this.#run(engine, await Promise.all(preparing), ended, useProgressBar);
+      return this.#run(engine, jobs, ended, useProgressBar);
     });
   }
 
@@ -145,13 +145,10 @@ export class LLM {
       const list = readConversations(conversations);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const jobs: Job[] = [];
-      // One after the other: an abort ends the preparation, too.
-      for (const [index, messages] of list.entries()) {
-        ended.throwIfAborted();
-        const own = { adapter: adapters[index] };
-        jobs.push(await this.#prepareChat(engine, messages, params[index]!, template, own));
-      }
+      const jobs = await inTurn(list, ended, (messages, index) => {
+        const own = { adapter: adapters[index], signal: ended };
+        return this.#prepareChat(engine, messages, params[index]!, template, own);
+      });
       return this.#run(engine, jobs, ended, useProgressBar);
     });
   }
@@ -200,13 +197,13 @@ export class LLM {
       const resolved = readBeamSearchParams(params, engine);
       const list = readPrompts(prompts);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const preparing = list.map((prompt) => prepareBeamSearch(engine, prompt, resolved));
+      const prepared = await inTurn(list, ended, (prompt) => prepareBeamSearch(engine, prompt, resolved));
       const search = async (promptTokenIds: readonly number[], index: number): Promise<BeamSearchOutput> => {
         const run = { signal: ended, adapter: adapters[index] };
         const beams = await beamSearch(engine, promptTokenIds, resolved, run);
         return { sequences: await describeBeams(engine, beams) };
       };
-      return Promise.all((await Promise.all(preparing)).map(search));
+      return Promise.all(prepared.map(search));
     });
   }
 
@@ -224,8 +221,8 @@ export class LLM {
       checkDimensions(dimensions, config);
       const list = readPrompts(prompts);
       const before = promptNamed(config, given.promptName ?? null, 'promptName');
-      const of = { param: 'prompts', truncateTo: given.truncatePromptTokens, before };
-      const prepared = await Promise.all(list.map((prompt) => engine.preparePooling(prompt, of)));
+      const of = { param: 'prompts', truncateTo: given.truncatePromptTokens, before, signal: ended };
+      const prepared = await inTurn(list, ended, (prompt) => engine.preparePooling(prompt, of));
       const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
       const pooled = await poolAll(engine, prepared, run);
       return pooled.map((values, index) => ({
@@ -341,7 +338,7 @@ export class LLM {
     const engine = await abortable(signal, () => this.#engine);
     const [params] = resolveSets(samplingParams, 1, engine.samplingDefaults);
     refusePromptLogprobs(params!);
-    const own = { adapter: await abortable(signal, () => resolveAdapter(engine, adapter)) };
+    const own = { adapter: await abortable(signal, () => resolveAdapter(engine, adapter)), signal };
     const { prepared, answer } = await prepare(engine, params!, own);
     const samples = Array.from(
       { length: params!.n },
@@ -374,6 +371,20 @@ async function* speakingStream<T>(deltas: AsyncGenerator<T, void>): AsyncGenerat
   } catch (error) {
     throw programError(error);
   }
+}
+
+/** One after the other: an abort ends the preparation, too, and those of others need not wait behind all of it. */
+async function inTurn<T, P>(
+  list: readonly T[],
+  signal: AbortSignal,
+  prepare: (item: T, index: number) => Promise<P>,
+): Promise<P[]> {
+  const prepared: P[] = [];
+  for (const [index, item] of list.entries()) {
+    signal.throwIfAborted();
+    prepared.push(await prepare(item, index));
+  }
+  return prepared;
 }
 
 async function complete(

@@ -29,6 +29,11 @@ export class AnswerParser {
     return this.#writer.isReasoning;
   }
 
+  /** Whether the answer, now that it is over, lacks the end of its last call. */
+  get endsWithinCall(): boolean {
+    return this.#writer.endsWithinCall;
+  }
+
   /** The parts that `text` completes. */
   push(text: string): readonly AnswerPart[] {
     this.#reader.add(text);

@@ -1,6 +1,7 @@
 // Where parsers write the parts of an answer. It decides about the space around them: a thought has none at its ends, and
 // content has none beside a call.
 
+import { parseJson } from '../util/parse-json.ts';
 import type { AnswerPart } from './answer-parts.ts';
 import { CustomInput } from './custom-tools.ts';
 
@@ -17,11 +18,15 @@ export interface CallLimits {
 export class AnswerWriter {
   /** Whether the model thinks at this point. */
   isReasoning = false;
+  /** Whether the answer ended before the arguments of its last call did. */
+  endsWithinCall = false;
   readonly #maxCalls: number;
   readonly #hasContent: boolean;
   readonly #customNames: ReadonlySet<string>;
   /** Of the call that began last; null where it is no custom tool's. */
   #input: CustomInput | null = null;
+  /** What the model has written as arguments of the call that nothing has followed yet; null without one. */
+  #arguments: string | null = null;
   #parts: AnswerPart[] = [];
   #numCalls = 0;
   /** Space whose meaning what comes next decides. */
@@ -72,18 +77,21 @@ export class AnswerWriter {
     if (!this.#isKept) return;
     const isCustom = this.#customNames.has(name);
     this.#add({ kind: 'call', name, ...(isCustom && { isCustom }) });
+    this.#arguments = '';
     if (isCustom) this.#input = new CustomInput((text) => this.#add({ kind: 'arguments', text }));
   }
 
   /** Of the call that began last. */
   arguments(text: string): void {
     if (!this.#isKept || text === '') return;
+    this.#arguments += text;
     if (this.#input === null) this.#add({ kind: 'arguments', text });
     else this.#input.push(text);
   }
 
   /** The answer is over. */
   end(): void {
+    this.endsWithinCall = this.#arguments !== null && parseJson(this.#arguments) === undefined;
     this.#endCall();
     const isContent = !this.isReasoning && this.#numCalls === 0;
     if (isContent && this.#space !== '' && (this.#isContentBegun || !this.#isAfterThought)) {
@@ -103,6 +111,7 @@ export class AnswerWriter {
   #endCall(): void {
     this.#input?.end();
     this.#input = null;
+    this.#arguments = null;
   }
 
   get #isKept(): boolean {

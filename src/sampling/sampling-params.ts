@@ -173,10 +173,8 @@ function checkTogether(params: SamplingParams): void {
   }
   if (max_tokens !== null && min_tokens > max_tokens) {
     throw new InvalidRequestError(
-      `min_tokens must be at most max_tokens (${max_tokens}), got ${min_tokens}`,
-      {
-        param: 'min_tokens',
-      },
+      `min_tokens must be at most ${max_tokens}, the most tokens that the answer may have, got ${min_tokens}`,
+      { param: 'min_tokens' },
     );
   }
   if (!detokenize && stop.length > 0) {

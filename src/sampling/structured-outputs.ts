@@ -138,7 +138,7 @@ export function oneConstraint(asked: readonly (RequestConstraint | null)[]): Req
   const [first = null, second] = asked.filter((one) => one !== null);
   if (first === null || second === undefined) return first;
   throw new InvalidRequestError(
-    `${first.field} and ${second.field} both say what the answer must be: leave one of them out`,
+    `${second.field} and ${first.field} both say what the answer must be: leave one of them out`,
     { param: second.field },
   );
 }

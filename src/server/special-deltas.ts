@@ -74,4 +74,5 @@ const ENDED = {
   promptLogprobs: null,
   finish_reason: 'length',
   stop_reason: null,
+  isCallCut: false,
 } as const;

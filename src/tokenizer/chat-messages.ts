@@ -115,16 +115,27 @@ function argumentsOf(
   path: string,
 ): ToolCallMessage['function']['arguments'] {
   if (given === null || given === undefined || given === '') return {};
-  if (typeof given !== 'string' || argumentsObject.safeParse(parseJson(given)).success) return given;
-  throw new InvalidRequestError(
-    `${path}.arguments must be the JSON text of an object, got ${preview(given)}`,
-    {
-      param: 'messages',
-    },
-  );
+  if (typeof given === 'string') checkArguments(given, `${path}.arguments`, 'messages');
+  return given;
 }
 
 const argumentsObject = z.record(z.string(), z.unknown());
+
+/** Whether a text is arguments of a call as templates take them; none at all are, too. */
+export function areArguments(text: string): boolean {
+  return text === '' || argumentsObject.safeParse(parseJson(text)).success;
+}
+
+/**
+ * @param param the field of the request that they came in.
+ * @throws InvalidRequestError naming `path`.
+ */
+export function checkArguments(text: string, path: string, param: string): void {
+  if (areArguments(text)) return;
+  throw new InvalidRequestError(`${path} must be the JSON text of an object, got ${preview(text)}`, {
+    param,
+  });
+}
 
 function refuseUnavailable(message: RequestMessage, path: string): void {
   for (const field of UNAVAILABLE_FIELDS) {

@@ -1,5 +1,6 @@
 // The Tokenizer over the `tokenizers` package: encoding off the event loop, streams by our own detokenizer.
 
+import { abortable } from '../util/abortable.ts';
 import { CallThread } from '../util/call-thread.ts';
 import { numberList } from '../util/number-list.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
@@ -27,6 +28,9 @@ import {
 const LONG_TEXT = 32_768;
 /** Megabytes take seconds, on a machine that is busy many. */
 const LONG_TEXT_DEADLINE_MS = 120_000;
+/** Characters of the long texts that wait, and how long one may: about as long as it takes to tokenise as many. */
+const MAX_WAITING_CHARS = 64 * 1024 * 1024;
+const WAIT_MS = 30_000;
 /** Tokens: a millisecond or so. */
 const DECODED_AT_ONCE = 1024;
 const DESCRIBED_AT_ONCE = 64;
@@ -74,6 +78,9 @@ export class HfTokenizer implements Tokenizer {
       name: 'svc-encode',
       data: { source: parts.source },
       deadlineMs: LONG_TEXT_DEADLINE_MS,
+      waitMs: WAIT_MS,
+      maxWaiting: MAX_WAITING_CHARS,
+      sizeOf: ({ text, join }) => text.length + (join?.pair?.length ?? 0),
     });
     this.vocabSize = this.#table.texts.length;
     this.eosTokenId = parts.eosToken === null ? null : parts.native.tokenToId(parts.eosToken);
@@ -84,24 +91,32 @@ export class HfTokenizer implements Tokenizer {
   }
 
   async encode(text: string, options: EncodeOptions): Promise<number[]> {
-    const { addSpecialTokens, maxTokens = Number.POSITIVE_INFINITY } = options;
+    const { addSpecialTokens, maxTokens = Number.POSITIVE_INFINITY, signal } = options;
     const { numTokens, isWhole, ids } =
       text.length > LONG_TEXT
-        ? await this.#longTexts.call({ text, addSpecialTokens, maxTokens, join: null })
+        ? await this.#encodeLong({ text, addSpecialTokens, maxTokens, join: null }, signal)
         : await this.#encode(text, addSpecialTokens);
     if (ids === null || numTokens > maxTokens) throw new TooManyTokensError(numTokens, isWhole);
     return numberList(ids);
   }
 
   async encodeJoined([text, second]: Texts, options: JoinOptions): Promise<JoinedTexts> {
-    const { addSpecialTokens, maxTokens, isCut } = options;
+    const { addSpecialTokens, maxTokens, isCut, signal } = options;
     const isLong = text.length + (second?.length ?? 0) > LONG_TEXT;
     const order = { text, addSpecialTokens, maxTokens, join: { pair: second ?? null, isCut } };
     const { numTokens, isWhole, ids, secondTextStart } = isLong
-      ? await this.#longTexts.call(order)
+      ? await this.#encodeLong(order, signal)
       : await this.#encodeJoined(order);
     if (ids === null) throw new TooManyTokensError(numTokens, isWhole);
     return { ids, secondTextStart };
+  }
+
+  /** A text whose request is given up while it waits for others does not hold them up. */
+  #encodeLong(order: LongText, signal: AbortSignal | undefined): Promise<EncodedText> {
+    return abortable(signal, (ended) => {
+      ended.addEventListener('abort', () => this.#longTexts.withdraw(order), { once: true });
+      return this.#longTexts.call(order);
+    });
   }
 
   async #encodeJoined({ text, addSpecialTokens, maxTokens, join }: LongText): Promise<EncodedText> {

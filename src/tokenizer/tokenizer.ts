@@ -10,11 +10,12 @@ export interface Tokenizer {
   readonly eosTokenId: number | null;
   /** A number of tokens that `text` has at least, told at once; 0 where this tokenizer cannot say. */
   minTokens(text: string): number;
-  /** @throws TooManyTokensError for more than `maxTokens`. */
+  /** @throws TooManyTokensError for more than `maxTokens`, OverloadedError where too many long texts wait, the reason of an abort. */
   encode(text: string, options: EncodeOptions): Promise<number[]>;
   /**
    * One text or two as one sequence, with the special tokens that the model expects around and between them.
-   * @throws TooManyTokensError for more than `maxTokens`, where they are not to be cut, or not even one token of each text has room.
+   * @throws TooManyTokensError for more than `maxTokens`, where they are not to be cut, or not even one token of each text has room;
+   * otherwise as `encode`.
    */
   encodeJoined(texts: Texts, options: JoinOptions): Promise<JoinedTexts>;
   /** The same of many short texts, without special tokens. */
@@ -41,12 +42,16 @@ export interface JoinOptions {
   readonly maxTokens: number;
   /** Whether the end of what is too long is cut. */
   readonly isCut: boolean;
+  /** Of the request: where it has been given up, so is the text. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface EncodeOptions {
   readonly addSpecialTokens: boolean;
   /** A text of more tokens is refused; every text will do where it is left out. */
   readonly maxTokens?: number | undefined;
+  /** Of the request: where it has been given up, so is the text. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A text has more tokens than `encode` was to give. */

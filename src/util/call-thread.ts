@@ -2,7 +2,13 @@
 // restarted when it fails. The messages are typed here, and both ends of them.
 
 import { parentPort, type Transferable, type Worker } from 'node:worker_threads';
-import { InvalidRequestError, MalformedRequestError, OverloadedError, SvcError } from '../errors.ts';
+import {
+  CancelledError,
+  InvalidRequestError,
+  MalformedRequestError,
+  OverloadedError,
+  SvcError,
+} from '../errors.ts';
 import { startThread } from './start-thread.ts';
 
 const RETRY_AFTER_SECONDS = 1;
@@ -22,7 +28,7 @@ export interface CallThreadErrors {
   closed(): Error;
 }
 
-interface CallThreadOptions {
+interface CallThreadOptions<Order> {
   readonly name: string;
   /** What the module finds in `workerData.data`. */
   readonly data?: unknown;
@@ -30,8 +36,10 @@ interface CallThreadOptions {
   readonly deadlineMs: number;
   /** How long a call may wait for others; without it, as long as it takes. */
   readonly waitMs?: number;
-  /** Calls that may wait; left out where callers are not many by themselves. */
+  /** Calls that may wait, or the sum of their sizes; left out where callers are not many by themselves. */
   readonly maxWaiting?: number;
+  /** What a call takes of `maxWaiting`; 1 where it is left out. */
+  readonly sizeOf?: (order: Order) => number;
   /** Memory for what lives long in the thread; it dies where it needs more. */
   readonly memoryMb?: number;
   /** In the words of the caller. */
@@ -60,7 +68,7 @@ interface Call<Order, Value> {
 
 export class CallThread<Order, Value> {
   readonly #module: URL;
-  readonly #options: CallThreadOptions;
+  readonly #options: CallThreadOptions<Order>;
   readonly #errors: CallThreadErrors;
   readonly #waiting: Call<Order, Value>[] = [];
   #current: Call<Order, Value> | null = null;
@@ -70,7 +78,7 @@ export class CallThread<Order, Value> {
   #isClosed = false;
 
   /** @param module URL without its ending; it calls `serveCalls` with the same types. */
-  constructor(module: URL, options: CallThreadOptions) {
+  constructor(module: URL, options: CallThreadOptions<Order>) {
     this.#module = module;
     this.#options = options;
     this.#errors = options.errors ?? defaultErrors(options.name);
@@ -81,15 +89,24 @@ export class CallThread<Order, Value> {
    * @throws OverloadedError where too many calls wait already, or this one takes too long.
    */
   call(order: Order, transferList: readonly Transferable[] = []): Promise<Value> {
-    const { maxWaiting = Number.POSITIVE_INFINITY, waitMs } = this.#options;
+    const { waitMs } = this.#options;
     if (this.#isClosed) return Promise.reject(this.#errors.closed());
-    if (this.#waiting.length >= maxWaiting) return Promise.reject(this.#errors.full());
+    if (!this.#hasRoomFor(order)) return Promise.reject(this.#errors.full());
     return new Promise((resolve, reject) => {
       const call: Call<Order, Value> = { order, transferList, resolve, reject };
-      if (waitMs !== undefined) call.waitTimer = setTimeout(() => this.#giveUpWaiting(call), waitMs);
+      if (waitMs !== undefined) {
+        call.waitTimer = setTimeout(() => this.#giveUp(call, this.#errors.waitedTooLong()), waitMs);
+      }
       this.#waiting.push(call);
       if (this.#current === null) this.#next();
     });
+  }
+
+  /** Takes an order back that nobody waits for any more; false where the thread has begun with it, or is done. */
+  withdraw(order: Order): boolean {
+    const call = this.#waiting.find((one) => one.order === order);
+    if (call !== undefined) this.#giveUp(call, new CancelledError('nobody waits for the call any more'));
+    return call !== undefined;
   }
 
   /** Ends the thread; its call, and those that wait, get an error. */
@@ -102,6 +119,14 @@ export class CallThread<Order, Value> {
     const worker = this.#worker;
     this.#fail(this.#errors.closed());
     await worker?.terminate();
+  }
+
+  #hasRoomFor(order: Order): boolean {
+    // It begins at once, whatever its size.
+    if (this.#current === null) return true;
+    const { maxWaiting = Number.POSITIVE_INFINITY, sizeOf = () => 1 } = this.#options;
+    const size = this.#waiting.reduce((sum, call) => sum + sizeOf(call.order), sizeOf(order));
+    return size <= maxWaiting;
   }
 
   #next(): void {
@@ -162,9 +187,10 @@ export class CallThread<Order, Value> {
     this.#deadline = setTimeout(() => this.#fail(this.#errors.late()), milliseconds);
   }
 
-  #giveUpWaiting(call: Call<Order, Value>): void {
+  #giveUp(call: Call<Order, Value>, error: Error): void {
+    clearTimeout(call.waitTimer);
     this.#waiting.splice(this.#waiting.indexOf(call), 1);
-    call.reject(this.#errors.waitedTooLong());
+    call.reject(error);
   }
 
   /** Gives the thread up, and with it the call that it was at; the next one gets a new thread. */

@@ -22,6 +22,7 @@ it('joining the deltas of many samples leaves turns to others', async () => {
       promptLogprobs: null,
       finish_reason: 'length',
       stop_reason: null,
+      isCallCut: false,
     }),
   );
   const samples = collectSamples(deltas);

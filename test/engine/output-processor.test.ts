@@ -143,6 +143,7 @@ describe('OutputProcessor', () => {
       promptLogprobs: null,
       finish_reason: null,
       stop_reason: null,
+      isCallCut: false,
     });
   });
 

@@ -220,7 +220,7 @@ describe('what a request may not ask', () => {
     [{ stop_token_ids: [100000] }, 'stop_token_ids', /got 100000 at index 0/],
     [{ truncate_prompt_tokens: 100000 }, 'truncate_prompt_tokens', /at most .* got 100000/],
     [{ allowed_token_ids: [TINY_EOS_ID], min_tokens: 1 }, 'allowed_token_ids', /no token could be sampled/],
-    [{ min_tokens: 11 }, 'min_tokens', /at most max_tokens \(10\), got 11/],
+    [{ min_tokens: 11 }, 'min_tokens', /at most 10, the most tokens that the answer may have, got 11/],
   ])('refuses %j', async (params, param, message) => {
     const refusal = complete({ ...GREEDY, ...params });
     await expect(refusal).rejects.toThrow(InvalidRequestError);

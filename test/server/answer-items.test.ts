@@ -5,7 +5,7 @@ import { MessageStream } from '@anthropic-ai/sdk/lib/MessageStream';
 import fc from 'fast-check';
 import { ResponseStream } from 'openai/lib/responses/ResponseStream';
 import { describe, expect, it } from 'vitest';
-import type { CompletedSample } from '../../src/engine/completed-sample.ts';
+import { collectSamples } from '../../src/engine/completed-sample.ts';
 import type { OutputDelta } from '../../src/engine/inference-engine.ts';
 import { jsonPieces } from '../../src/http/json-pieces.ts';
 import type { AnswerPart } from '../../src/parsers/answer-parts.ts';
@@ -77,6 +77,7 @@ function deltaOf(parts: readonly AnswerPart[] | null, finish_reason: 'stop' | 'l
     promptLogprobs: null,
     finish_reason,
     stop_reason: null,
+    isCallCut: false,
   };
 }
 
@@ -88,18 +89,13 @@ async function events(writer: ResponseWriter, deltas: readonly AnswerPart[][]): 
   return frames.map((frame) => /^data: ([^\n]*)\n/m.exec(frame)?.[1] ?? '');
 }
 
-function whole(writer: ResponseWriter, parts: readonly AnswerPart[], numTokens: number) {
-  return JSON.parse(bodyText(writer, parts, numTokens));
+async function whole(writer: ResponseWriter, deltas: readonly AnswerPart[][]) {
+  const given = [...deltas.map((parts) => deltaOf(parts, null)), deltaOf([], 'stop')];
+  return JSON.parse(await bodyText(writer, given));
 }
 
-function bodyText(writer: ResponseWriter, parts: readonly AnswerPart[], numTokens: number): string {
-  const sample: CompletedSample = {
-    ...deltaOf(parts, 'stop'),
-    finish_reason: 'stop',
-    tokenIds: Array.from({ length: numTokens }, () => 1),
-    numReasoningTokens: numTokens,
-  };
-  return [...jsonPieces(writer.body([sample]))].join('');
+async function bodyText(writer: ResponseWriter, deltas: readonly OutputDelta[]): Promise<string> {
+  return [...jsonPieces(writer.body(await collectSamples(deltas)))].join('');
 }
 
 function lines(events: readonly string[]): ReadableStream {
@@ -128,7 +124,10 @@ describe('the events of an answer of thoughts, texts and calls', () => {
           deltas,
         );
         expect(made.map((event) => JSON.parse(event).sequence_number)).toEqual(made.map((_, index) => index));
-        const expected = whole(responsesWriter(), parts, deltas.length + 1);
+        const expected = await whole(
+          responsesWriter(),
+          deltas.map((_, index) => (index === 0 ? parts : [])),
+        );
         expect(JSON.parse(made.at(-1)!).response).toEqual(expected);
         expect(kept).toEqual(expected);
         // Without the last event, which says it all, the client puts it together itself.
@@ -145,7 +144,10 @@ describe('the events of an answer of thoughts, texts and calls', () => {
       fc.asyncProperty(answer, fc.nat(12), fc.boolean(), async (parts, seed, showsThinking) => {
         const deltas = pieces(parts, seed);
         const made = await events(messagesWriter(showsThinking), deltas);
-        const expected = whole(messagesWriter(showsThinking), parts, deltas.length + 1);
+        const expected = await whole(
+          messagesWriter(showsThinking),
+          deltas.map((_, index) => (index === 0 ? parts : [])),
+        );
         const read = await MessageStream.fromReadableStream(lines(made)).finalMessage();
         expect(JSON.parse(JSON.stringify(read, withoutParsed))).toEqual(expected);
         expect(read.stop_reason).toBe(parts.some(({ kind }) => kind === 'call') ? 'tool_use' : 'end_turn');
@@ -166,19 +168,71 @@ describe('the events of an answer of thoughts, texts and calls', () => {
     const [, done = ''] = await writer.delta(0, deltaOf([], 'length'));
     expect(done).toContain('"status":"incomplete","call_id"');
     expect(writer.close()[0]).toMatch(/^event: response\.incomplete\n/);
-    expect(whole(messagesWriter(), parts, 1).content).toMatchObject([
+    const goesInCircles = { ...deltaOf(parts, 'stop'), finish_reason: 'repetition' as const };
+    expect(JSON.parse(await bodyText(responsesWriter(), [goesInCircles]))).toMatchObject({
+      status: 'incomplete',
+      incomplete_details: null,
+      output: [{ type: 'function_call', status: 'incomplete' }],
+    });
+    expect((await whole(messagesWriter(), [parts])).content).toMatchObject([
       { type: 'tool_use', name: 'add', input: {} },
     ]);
   });
 });
 
-it('the input of a tool in a message in one piece has its numbers as the model wrote them', () => {
+it('the input of a tool in a message in one piece has its numbers as the model wrote them', async () => {
   const input = '{"id": 12345678901234567890, "x": 1.0}';
   const parts: AnswerPart[] = [
     { kind: 'call', name: 'add' },
     { kind: 'arguments', text: input },
   ];
-  expect(bodyText(messagesWriter(), parts, 1)).toContain(`"input":${input}`);
+  expect(await bodyText(messagesWriter(), [deltaOf(parts, 'stop')])).toContain(`"input":${input}`);
+});
+
+/** A delta of one token, named by its id. */
+function tokenOf(id: number, parts: readonly AnswerPart[], isThought = false): OutputDelta {
+  const token = { text: `${id}`, bytes: Buffer.from(`${id}`) };
+  const position = { tokenId: id, logprob: -1, rank: 1, token, top: [] };
+  const numReasoningTokens = isThought ? 1 : 0;
+  return { ...deltaOf(parts, null), tokenIds: [id], numReasoningTokens, logprobs: [position] };
+}
+
+describe('log-probabilities of a response', () => {
+  const DELTAS: readonly OutputDelta[] = [
+    tokenOf(1, [{ kind: 'reasoning', text: 'so' }], true),
+    tokenOf(2, [], true),
+    tokenOf(3, [{ kind: 'content', text: 'I ' }]),
+    tokenOf(4, [{ kind: 'content', text: 'add' }]),
+    tokenOf(5, [{ kind: 'call', name: 'add' }]),
+    tokenOf(6, [{ kind: 'arguments', text: '{}' }]),
+    tokenOf(7, []),
+    tokenOf(8, [{ kind: 'content', text: 'done' }]),
+    { ...tokenOf(9, []), finish_reason: 'stop' },
+  ];
+
+  it('are those of what is said, in a stream as in one piece', async () => {
+    const told = JSON.parse(await bodyText(responsesWriter(), DELTAS));
+    const tokens = told.output.map(({ content = [] }) =>
+      content.flatMap(({ logprobs = [] }) => logprobs.map(({ token }: { token: string }) => token)),
+    );
+    expect(tokens).toEqual([[], ['3', '4'], [], ['7', '8', '9']]);
+    const streaming = responsesWriter();
+    streaming.open();
+    for (const delta of DELTAS) await streaming.delta(0, delta);
+    const [last = ''] = streaming.close();
+    expect(JSON.parse(/^data: (.*)$/m.exec(last)?.[1] ?? '').response).toEqual(told);
+  });
+
+  it('may be more than a call takes arguments', async () => {
+    const logprobs = new Array(200_000).fill(DELTAS[3]!.logprobs![0]);
+    const delta = {
+      ...tokenOf(1, [{ kind: 'content', text: 'a' }]),
+      logprobs,
+      finish_reason: 'stop' as const,
+    };
+    const told = JSON.parse(await bodyText(responsesWriter(), [delta]));
+    expect(told.output[0].content[0].logprobs).toHaveLength(200_000);
+  });
 });
 
 /** What the libraries add of their own. */

@@ -164,6 +164,17 @@ describe('POST /v1/chat/completions', () => {
     expect(choices[0]!.finish_reason).toBe('length');
   });
 
+  it.each(['max_tokens', 'max_completion_tokens'])(
+    'names %s where prompt and answer do not fit',
+    async (name) => {
+      const { messages } = FIXED;
+      const { message } = await errorOf(
+        await svc.post('/v1/chat/completions', { messages, [name]: svc.engine.info.maxModelLen }),
+      );
+      expect(message).toMatch(new RegExp(`and ${name} asks for \\d+ more, .*: lower ${name} to \\d+$`));
+    },
+  );
+
   it('prefers max_completion_tokens to max_tokens', async () => {
     const { usage } = await svc.client.chat.completions.create({ ...FIXED, max_completion_tokens: 3 });
     expect(usage!.completion_tokens).toBe(3);

@@ -52,6 +52,7 @@ function delta(text: string, added: Partial<OutputDelta> = {}): OutputDelta {
     promptLogprobs: null,
     finish_reason: null,
     stop_reason: null,
+    isCallCut: false,
     ...added,
   };
 }

@@ -48,6 +48,27 @@ describe('a message', () => {
     expect(message.id).toMatch(/^msg_[0-9a-f]{32}$/);
   });
 
+  it('is what structured_outputs says, of a prompt that chat_template_kwargs and thinking are a part of', async () => {
+    const chatTemplate = 'a{{ enable_thinking }}{{ mood }}<|assistant|>';
+    const own = await startTestServer({ engine: { chatTemplate } });
+    try {
+      const asked = {
+        ...REQUEST,
+        structured_outputs: { choice: ['calm', 'wild'] },
+        chat_template_kwargs: { mood: 'sea', enable_thinking: true },
+        thinking: { type: 'disabled' },
+      };
+      const { content, usage } = await bodyOf(await own.post('/v1/messages', asked));
+      expect(['calm', 'wild']).toContain(content[0].text);
+      const { length } = await own.engine.tokenizer!.encode('aFalsesea<|assistant|>', {
+        addSpecialTokens: false,
+      });
+      expect(usage.input_tokens + usage.cache_read_input_tokens).toBe(length);
+    } finally {
+      await own.close();
+    }
+  });
+
   it('counts what came from the cache apart', async () => {
     const long = {
       ...REQUEST,

@@ -264,21 +264,19 @@ describe('a response that was kept', () => {
     );
   });
 
-  it('counts with its whole body, which may come without a length', async () => {
-    const own = await startTestServer({ server: { responseStore: { maxBytes: 8192 } } });
+  it('counts as the objects that it is kept as, not as the bytes that it came in', async () => {
+    const own = await startTestServer({
+      model: { config: { max_position_embeddings: 8192 } },
+      server: { responseStore: { maxBytes: 256 * 1024 } },
+    });
     try {
-      const send = async (padding: number): Promise<number> => {
-        const text = new Blob([JSON.stringify(REQUEST), ' '.repeat(padding)]);
-        const response = await fetch(`${own.url}/v1/responses`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json' },
-          body: text.stream(),
-          duplex: 'half',
-        });
-        const { id } = await bodyOf(response);
-        return (await fetch(`${own.url}/v1/responses/${id}`)).status;
-      };
-      expect([await send(0), await send(10_000)]).toEqual([200, 404]);
+      // 6 kB in the body.
+      const input = new Array(200).fill({ role: 'user', content: '' });
+      const ids: string[] = [];
+      for (let times = 0; times < 3; times += 1)
+        ids.push((await own.client.responses.create({ ...REQUEST, input })).id);
+      const found = ids.map(async (id) => (await fetch(`${own.url}/v1/responses/${id}`)).status);
+      expect(await Promise.all(found)).toEqual([404, 404, 200]);
     } finally {
       await own.close();
     }
@@ -287,7 +285,7 @@ describe('a response that was kept', () => {
   it('counts with the items that it refers to', async () => {
     const own = await startTestServer({
       model: { config: { max_position_embeddings: 8192 } },
-      server: { responseStore: { maxBytes: 8192 } },
+      server: { responseStore: { maxBytes: 24 * 1024 } },
     });
     try {
       const told = await own.client.responses.create({ ...REQUEST, input: 'sea '.repeat(1000) });
@@ -391,6 +389,28 @@ describe('a function', () => {
     expect(byId.usage?.input_tokens).toBe(whole.usage?.input_tokens);
   });
 
+  it('whose call was cut off is gone on with as one without arguments', async () => {
+    const { client } = svc;
+    const cut = await client.responses.create({ ...asked, stop: ['Oslo'] } as typeof asked);
+    const [call] = cut.output.filter((item) => item.type === 'function_call');
+    expect(call).toMatchObject({ arguments: '{"city":"', status: 'incomplete' });
+    const byId = await client.responses.create({ ...REQUEST, previous_response_id: cut.id, input: 'again' });
+    const again = async (item: object) =>
+      client.responses.create({
+        ...REQUEST,
+        input: [
+          { role: 'user', content: REQUEST.input },
+          { ...call!, ...item },
+          { role: 'user', content: 'again' },
+        ],
+      });
+    for (const item of [{}, { arguments: '{}', status: 'completed' }])
+      expect((await again(item)).usage?.input_tokens).toBe(byId.usage?.input_tokens);
+    await expect(again({ status: 'completed' })).rejects.toThrow(
+      'input[1].arguments must be the JSON text of an object, got "{\\"city\\":\\""',
+    );
+  });
+
   it('is called where it is the one that is allowed of several', async () => {
     const other = { ...tools[0]!, name: 'other' };
     const tool_choice = {
@@ -462,6 +482,23 @@ describe('the tokens of a conversation of items', () => {
   });
 });
 
+it('the fields of chats that say what an answer must be, and what templates are told, are served', async () => {
+  const choice = { structured_outputs: { choice: ['calm', 'wild'] } };
+  const { output_text } = await svc.client.responses.create({ ...REQUEST, ...choice });
+  expect(['calm', 'wild']).toContain(output_text);
+  const both = { ...choice, text: { format: { type: 'json_object' } } };
+  expect(await errorOf(await post({ ...REQUEST, ...both }))).toMatchObject({
+    status: 400,
+    param: 'text',
+    message: expect.stringMatching(/^text and structured_outputs both say/),
+  });
+  const reserved = { chat_template_kwargs: { messages: [] } };
+  expect(await errorOf(await post({ ...REQUEST, ...reserved }))).toMatchObject({
+    status: 400,
+    param: 'chat_template_kwargs',
+  });
+});
+
 describe('a response that must be JSON', () => {
   it('is read by the helper of the client', async () => {
     const schema = {
@@ -508,6 +545,12 @@ describe('a request for a response is refused', () => {
     [{ truncation: 'auto' }, 'truncation', /truncation is not available/],
     [{ text: { format: { type: 'xml' } } }, 'text', /text\.format\.type must be "text"/],
     [{ max_output_tokens: 1e6 }, 'max_output_tokens', /max_output_tokens must be at most 512/],
+    [
+      { max_output_tokens: 512 },
+      'input_tokens',
+      /and max_output_tokens asks for 512 more, .*: lower max_output_tokens to \d+$/,
+    ],
+    [{ min_tokens: 13 }, 'min_tokens', /min_tokens must be at most 12, the most tokens/],
     [{ metadata: { a: 1 } }, 'metadata', /metadata\.a must be a string/],
     [{ temperature: -1 }, 'temperature', /temperature must be at least 0/],
   ])('for %j', async (fields, param, message) => {

@@ -155,6 +155,38 @@ describe('structured output', () => {
     await compiler.close();
   });
 
+  it('compiles no constraint that nobody waits for any more, and goes on with one that others wait for', async () => {
+    const compiler = new ConstraintCompiler(svc.engine, ENGINE_DEFAULTS.structuredOutputs, {
+      ...COMPILE_LIMITS,
+      maxWaiting: 1,
+    });
+    const asked = (texts: readonly string[]) => ({
+      constraint: {
+        kind: 'choice' as const,
+        options: texts.map((text) => ({ kind: 'literal' as const, text })),
+      },
+      field: 'structured_outputs',
+    });
+    await compiler.compile(asked(['yes', 'no']));
+    const first = compiler.compile(asked(Array.from({ length: 10_000 }, (_, index) => `word ${index}`)));
+    const gone = new AbortController();
+    const shared = asked(['up', 'down']);
+    const abandoned = compiler.compile(shared, gone.signal);
+    const other = compiler.compile(shared);
+    gone.abort(new Error('the client has left'));
+    await expect(abandoned).rejects.toThrow('the client has left');
+    await Promise.all([first, other]);
+
+    const second = compiler.compile(asked(Array.from({ length: 10_000 }, (_, index) => `text ${index}`)));
+    const goneToo = new AbortController();
+    const alone = compiler.compile(asked(['left', 'right']), goneToo.signal);
+    goneToo.abort(new Error('the client has left'));
+    await expect(alone).rejects.toThrow('the client has left');
+    // The one place where a constraint may wait is free again.
+    await Promise.all([second, compiler.compile(asked(['left', 'right']))]);
+    await compiler.close();
+  });
+
   it('writes the JSON of all requests as --structured-outputs-config has it', async () => {
     const structuredOutputs = { disableAnyWhitespace: true, disableAdditionalProperties: true };
     const own = await startTestServer({ folder: 'models/svc-chat', engine: { structuredOutputs } });
@@ -250,7 +282,7 @@ describe('structured output', () => {
     [
       { structured_outputs: { choice: ['a'] }, response_format: { type: 'json_object' } },
       'response_format',
-      /structured_outputs and response_format both say/,
+      /^response_format and structured_outputs both say/,
     ],
     [{ response_format: { type: 'json_schema' } }, 'response_format', /json_schema/],
     [

@@ -91,6 +91,30 @@ describe('calls that are enforced', () => {
     weatherArguments.parse(JSON.parse(call!.function.arguments));
   });
 
+  it.each([false, true])(
+    'are no reason for an end that a stop text made within one (stream: %s)',
+    async (stream) => {
+      const body = { tools: [WEATHER], tool_choice: 'required', stop: ['city'], stream };
+      const text = await (await svc.post(PATH, { ...CHAT, ...body })).text();
+      expect(text).toContain('"finish_reason":"stop"');
+      expect(text).toContain('"stop_reason":"city"');
+      const behind = await (await svc.post(PATH, { ...CHAT, ...body, stop: ['</tool_call>'] })).text();
+      expect(behind).toContain('"finish_reason":"tool_calls"');
+
+      const { stop: stopsWithin, ...asked } = body;
+      const tool = { type: 'function', ...WEATHER.function };
+      const respond = async (stop: readonly string[]): Promise<string> =>
+        (
+          await svc.post('/v1/responses', { ...asked, input: 'Hello', temperature: 0, tools: [tool], stop })
+        ).text();
+      const cut = await respond(stopsWithin);
+      expect(cut).toContain('"status":"incomplete","call_id"');
+      expect(cut).toContain('"incomplete_details":null');
+      expect(cut).not.toContain('"status":"completed"');
+      expect(await respond(['</tool_call>'])).not.toContain('"status":"incomplete"');
+    },
+  );
+
   it('are of some function where one is required', async () => {
     const body = { tools: TOOLS, tool_choice: 'required', parallel_tool_calls: false, n: 2, temperature: 1 };
     for (const { message, finish_reason } of await chat(body)) {

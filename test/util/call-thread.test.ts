@@ -1,13 +1,19 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { InvalidRequestError, OverloadedError } from '../../src/errors.ts';
+import { CancelledError, InvalidRequestError, OverloadedError } from '../../src/errors.ts';
 import { CallThread } from '../../src/util/call-thread.ts';
 
 const MODULE = new URL('../helpers/echo-thread', import.meta.url);
 
+interface Options {
+  readonly deadlineMs?: number;
+  readonly maxWaiting?: number;
+  readonly sizeOf?: (order: string) => number;
+}
+
 let thread: CallThread<string, string>;
 afterEach(() => thread.close());
 
-function start(options: { readonly deadlineMs?: number; readonly maxWaiting?: number } = {}): void {
+function start(options: Options = {}): void {
   thread = new CallThread(MODULE, { name: 'test', deadlineMs: 30_000, ...options });
 }
 
@@ -48,6 +54,27 @@ describe('CallThread', () => {
     const second = thread.call('b');
     await expect(thread.call('c')).rejects.toBeInstanceOf(OverloadedError);
     expect(await Promise.all([first, second])).toEqual(['a!', 'b!']);
+  });
+
+  it('bounds the sizes of those that wait, and takes any size where none does', async () => {
+    start({ maxWaiting: 10, sizeOf: ({ length }) => length });
+    const first = thread.call('twenty characters...');
+    const second = thread.call('ten chars.');
+    await expect(thread.call('c')).rejects.toBeInstanceOf(OverloadedError);
+    expect(await Promise.all([first, second])).toEqual(['twenty characters...!', 'ten chars.!']);
+  });
+
+  it('takes back what waits, and not what has begun', async () => {
+    start({ maxWaiting: 1 });
+    const first = thread.call('a');
+    const withdrawn = thread.call('die');
+    expect([thread.withdraw('a'), thread.withdraw('die'), thread.withdraw('die')]).toEqual([
+      false,
+      true,
+      false,
+    ]);
+    await expect(withdrawn).rejects.toBeInstanceOf(CancelledError);
+    expect(await Promise.all([first, thread.call('b')])).toEqual(['a!', 'b!']);
   });
 
   it('tells those that wait when it is closed', async () => {

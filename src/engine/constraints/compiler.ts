@@ -10,6 +10,7 @@ import type { Constraint } from '../../structured-output/constraint.ts';
 import type { TokenTexts } from '../../structured-output/token-texts.ts';
 import { withSpecialTokens } from '../../structured-output/token-texts.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { abortable } from '../../util/abortable.ts';
 import { CallThread, type CallThreadErrors } from '../../util/call-thread.ts';
 import { LruCache } from '../../util/lru-cache.ts';
 import type { CompileOrder } from './compile-thread.ts';
@@ -29,6 +30,16 @@ const RETRY_AFTER_SECONDS = 1;
 /** Bytes of compiled constraints that are kept for the next requests. */
 const MAX_KEPT_BYTES = 64 * 1024 * 1024;
 
+type GrammarOrder = Exclude<CompileOrder, { readonly texts: unknown }>;
+
+/** A grammar that is being made, or waits for others to be. */
+interface Compiling {
+  readonly order: GrammarOrder;
+  readonly grammar: Promise<SharedArrayBuffer>;
+  /** Requests that want it. */
+  numWanting: number;
+}
+
 interface CompiledModel {
   readonly tokenizer: Tokenizer | null;
   readonly limits: { readonly vocabSize: number; readonly eosTokenIds: readonly number[] };
@@ -42,7 +53,7 @@ export class ConstraintCompiler {
     MAX_KEPT_BYTES,
     ({ byteLength }) => byteLength,
   );
-  readonly #compiling = new Map<string, Promise<SharedArrayBuffer>>();
+  readonly #compiling = new Map<string, Compiling>();
   #vocabulary: Promise<SharedArrayBuffer> | null = null;
 
   constructor(model: CompiledModel, config: StructuredOutputsConfig, limits: CompileLimits = COMPILE_LIMITS) {
@@ -60,9 +71,12 @@ export class ConstraintCompiler {
 
   /**
    * @throws InvalidRequestError naming the field, and what of the constraint cannot be enforced.
-   * @throws OverloadedError where too many constraints wait already.
+   * @throws OverloadedError where too many constraints wait already, the reason of `signal` as soon as it is aborted.
    */
-  async compile({ constraint: asked, field }: RequestConstraint): Promise<CompiledConstraint> {
+  async compile(
+    { constraint: asked, field }: RequestConstraint,
+    signal?: AbortSignal,
+  ): Promise<CompiledConstraint> {
     const { tokenizer, limits } = this.#model;
     if (tokenizer === null || limits.eosTokenIds.length === 0) {
       const missing = tokenizer === null ? 'a tokenizer' : 'a model that names an end token';
@@ -74,7 +88,8 @@ export class ConstraintCompiler {
     const id = createHash('sha256').update(JSON.stringify(constraint)).digest('base64');
     try {
       const vocabulary = await this.#vocabularyOf(tokenizer);
-      const grammar = this.#compiled.get(id) ?? (await this.#grammarOf(id, constraint, vocabulary));
+      const grammar =
+        this.#compiled.get(id) ?? (await this.#grammarOf(id, { constraint, vocabulary }, signal));
       return { id, grammar, vocabulary };
     } catch (error) {
       if (!(error instanceof InvalidRequestError)) throw error;
@@ -105,17 +120,32 @@ export class ConstraintCompiler {
     return this.#vocabulary;
   }
 
-  /** Equal constraints that come together are compiled once. */
-  #grammarOf(id: string, constraint: Constraint, vocabulary: SharedArrayBuffer): Promise<SharedArrayBuffer> {
-    const running = this.#compiling.get(id);
-    if (running !== undefined) return running;
-    const compiling = this.#thread
-      .call({ constraint, vocabulary })
-      .then((grammar) => {
+  /** Equal constraints that come together are compiled once, and not at all where all who want it leave before it begins. */
+  #grammarOf(id: string, order: GrammarOrder, signal: AbortSignal | undefined): Promise<SharedArrayBuffer> {
+    return abortable(signal, (ended) => {
+      const compiling = this.#compiling.get(id) ?? this.#begin(id, order);
+      compiling.numWanting += 1;
+      const leave = (): void => {
+        compiling.numWanting -= 1;
+        if (compiling.numWanting === 0 && this.#thread.withdraw(compiling.order)) this.#compiling.delete(id);
+      };
+      ended.addEventListener('abort', leave, { once: true });
+      return compiling.grammar;
+    });
+  }
+
+  #begin(id: string, order: GrammarOrder): Compiling {
+    const compile = async (): Promise<SharedArrayBuffer> => {
+      try {
+        const grammar = await this.#thread.call(order);
         this.#compiled.set(id, grammar);
         return grammar;
-      })
-      .finally(() => this.#compiling.delete(id));
+      } finally {
+        // Where it was withdrawn, another may have begun since.
+        if (this.#compiling.get(id) === compiling) this.#compiling.delete(id);
+      }
+    };
+    const compiling: Compiling = { order, grammar: compile(), numWanting: 0 };
     this.#compiling.set(id, compiling);
     return compiling;
   }

@@ -2,7 +2,12 @@
 
 import { InvalidRequestError } from '../../errors.ts';
 import type { ScoringConfig } from '../../models/pooling/pooling-config.ts';
-import { type Texts, type Tokenizer, TooManyTokensError } from '../../tokenizer/tokenizer.ts';
+import {
+  type JoinOptions,
+  type Texts,
+  type Tokenizer,
+  TooManyTokensError,
+} from '../../tokenizer/tokenizer.ts';
 import { numberList } from '../../util/number-list.ts';
 import type { ModelLimits, Prompt } from '../input-processor.ts';
 
@@ -19,7 +24,7 @@ export interface PoolingOptions {
   readonly truncateTo?: number | null | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
-  /** Of the request: where it has been given up, no more of its prompts are tokenised. */
+  /** Of the request: where it has been given up, none of its prompts is tokenised any more. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -61,7 +66,7 @@ interface Tokens {
 
 async function tokenise(
   prompt: PoolingPrompt,
-  { param, addSpecialTokens = true, before = '', truncateTo = null }: PoolingOptions,
+  { param, addSpecialTokens = true, before = '', truncateTo = null, signal }: PoolingOptions,
   { tokenizer, limits: { maxModelLen }, pairPrompt }: PoolingModel,
 ): Promise<Tokens> {
   const isCut = truncateTo !== null;
@@ -81,9 +86,9 @@ async function tokenise(
   if (!isCut && minTokens > maxModelLen) throw tooLong(`at least ${minTokens}`, maxModelLen, param);
   try {
     if ('pair' in prompt && pairPrompt === 'qwen3') {
-      return await joinForQwen3(prompt.pair, { maxTokens, isCut }, tokenizer);
+      return await joinForQwen3(prompt.pair, { maxTokens, isCut, signal }, tokenizer);
     }
-    return await tokenizer.encodeJoined(texts, { addSpecialTokens, maxTokens, isCut });
+    return await tokenizer.encodeJoined(texts, { addSpecialTokens, maxTokens, isCut, signal });
   } catch (error) {
     if (!(error instanceof TooManyTokensError)) throw error;
     throw isCut ? noRoom(maxTokens) : tooLong(error.numTokens, maxModelLen, param);
@@ -102,13 +107,13 @@ const QWEN3 = {
 /** Each part is tokenised by itself, as it was in training. */
 async function joinForQwen3(
   [query, document]: readonly [string, string],
-  { maxTokens, isCut }: { readonly maxTokens: number; readonly isCut: boolean },
+  { maxTokens, ...given }: Omit<JoinOptions, 'addSpecialTokens'>,
   tokenizer: Tokenizer,
 ): Promise<Tokens> {
   const [before, after] = await tokenizer.encodeAll([QWEN3.before, QWEN3.after]);
   const around = before!.length + after!.length;
   const text = `<Instruct>: ${QWEN3.task}\n<Query>: ${query}\n<Document>: ${document}`;
-  const options = { addSpecialTokens: false, maxTokens: Math.max(0, maxTokens - around), isCut };
+  const options = { ...given, addSpecialTokens: false, maxTokens: Math.max(0, maxTokens - around) };
   const { ids } = await tokenizer.encodeJoined([text], options).catch((error: unknown) => {
     throw error instanceof TooManyTokensError ? error.with(around) : error;
   });

@@ -67,7 +67,7 @@ export class ChatWriter extends ChunkWriter {
     const ids = this.options.returnTokenIds ? `,"token_ids":${JSON.stringify(delta.tokenIds)}` : '';
     const fields = this.#deltaFields(choice, delta);
     const stop = delta.finish_reason === null ? '' : `,"stop_reason":${jsonOf(delta.stop_reason)}`;
-    const finish = this.#finishReason(delta.finish_reason, this.#deltas[choice]?.hasCalls ?? false);
+    const finish = this.#finishReason(delta, this.#deltas[choice]?.hasCalls ?? false);
     const tail = `"finish_reason":${jsonOf(finish)}${stop}${ids}`;
     const lists = this.#logprobs(delta);
     const logprobs = lists === null ? 'null' : await toJson(lists);
@@ -83,10 +83,11 @@ export class ChatWriter extends ChunkWriter {
   }
 
   #finishReason(
-    reason: FinishReason | null,
+    { finish_reason: reason, isCallCut }: OutputDelta,
     hasCalls: boolean,
   ): FinishReason | ChatAnswer['callField'] | null {
-    return reason === 'stop' && hasCalls && this.#answer.endsForCalls ? this.#answer.callField : reason;
+    const isForCalls = reason === 'stop' && hasCalls && !isCallCut && this.#answer.endsForCalls;
+    return isForCalls ? this.#answer.callField : reason;
   }
 
   #inAskedForm<F extends CallFields>(fields: F) {
@@ -115,7 +116,7 @@ export class ChatWriter extends ChunkWriter {
   }
 
   #choice(sample: CompletedSample, choice: number): object {
-    const { parts, finish_reason } = sample;
+    const { parts } = sample;
     const { content, ...others } =
       parts === null
         ? { content: sample.text, tool_calls: [], reasoning: null }
@@ -132,7 +133,7 @@ export class ChatWriter extends ChunkWriter {
         ...this.#inAskedForm(others),
       },
       logprobs: this.#logprobs(sample),
-      finish_reason: this.#finishReason(finish_reason, others.tool_calls.length > 0),
+      finish_reason: this.#finishReason(sample, others.tool_calls.length > 0),
       stop_reason: sample.stop_reason,
       token_ids: this.options.returnTokenIds ? sample.tokenIds : null,
     };

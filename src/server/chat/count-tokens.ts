@@ -8,16 +8,18 @@ import { promptOfChat } from './chat-prompt.ts';
 
 /**
  * As many as its answer would be told to have read. Prompts that are too long for the model are counted, too.
- * @throws NotFoundError or InvalidRequestError where the request could not be answered, naming the fields of chat completions.
+ * @throws NotFoundError or InvalidRequestError where the request could not be answered, naming the fields of chat completions; the
+ * reason of an abort.
  */
 export async function countTokens(
   context: ServerContext,
   engine: InferenceEngine,
   body: ChatCompletionRequest,
+  signal: AbortSignal,
 ): Promise<number> {
   context.adapterOf(body.model, engine);
   const { text, tokenizer } = await promptOfChat(context, engine, body);
-  const { length } = await tokenizer.encode(text, { addSpecialTokens: false });
+  const { length } = await tokenizer.encode(text, { addSpecialTokens: false, signal });
   const { truncate_prompt_tokens = null, max_completion_tokens = null } = body;
   const limits = { truncate_prompt_tokens, max_tokens: max_completion_tokens };
   return Math.min(length, numKept(limits, engine.info.maxModelLen) ?? length);

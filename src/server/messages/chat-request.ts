@@ -16,7 +16,6 @@ type Choice = NonNullable<CountTokensRequest['tool_choice']>;
 
 /** Where errors of chat completions name a field that a message has under another name. */
 export const FIELD_NAMES: Readonly<Record<string, string>> = {
-  max_completion_tokens: 'max_tokens',
   stop: 'stop_sequences',
   response_format: 'output_config',
   reasoning_effort: 'output_config',
@@ -37,7 +36,12 @@ export function toChatRequest(body: CountTokensRequest | CreateMessageRequest): 
     stop: body.stop_sequences,
     reasoning_effort: output_config?.effort,
     ...(isBegun(messages) && { continue_final_message: true, add_generation_prompt: false }),
-    ...(thinking != null && { chat_template_kwargs: thinkingVariables(thinking.type !== 'disabled') }),
+    ...(thinking != null && {
+      chat_template_kwargs: {
+        ...body.chat_template_kwargs,
+        ...thinkingVariables(thinking.type !== 'disabled'),
+      },
+    }),
     ...(schema !== undefined && {
       response_format: {
         type: 'json_schema' as const,

@@ -1,10 +1,11 @@
 // The fields that /v1/responses and /v1/messages share with chat completions, and take beside their own: how the one answer
-// is sampled and served.
+// is sampled and served, and what it must be.
 
 import * as z from 'zod';
 import { commonFields } from './common-fields.ts';
+import { templateVariables } from './template-variables.ts';
 
-export const answerFields = z.object(commonFields).pick({
+const sharedFields = z.object(commonFields).pick({
   model: true,
   stream: true,
   stream_interval: true,
@@ -24,6 +25,7 @@ export const answerFields = z.object(commonFields).pick({
   logit_bias: true,
   allowed_token_ids: true,
   bad_words: true,
+  structured_outputs: true,
   truncate_prompt_tokens: true,
   truncation_side: true,
   repetition_detection: true,
@@ -34,5 +36,10 @@ export const answerFields = z.object(commonFields).pick({
   cache_salt: true,
   svc_resume: true,
 }).shape;
+
+export const answerFields = {
+  ...sharedFields,
+  chat_template_kwargs: templateVariables.nullish(),
+};
 
 export type AnswerFields = z.output<z.ZodObject<typeof answerFields>>;

@@ -7,20 +7,16 @@ import { chatMessageSchema } from '../../tokenizer/chat-messages.ts';
 import { atMost, listOf } from '../../util/bounded-schemas.ts';
 import { commonFields, unavailableFields } from './common-fields.ts';
 import { legacyToolFields } from './functions.ts';
+import { templateVariables } from './template-variables.ts';
 
 /** Rendering them is work of the main thread, about 10 microseconds each. */
 const MAX_MESSAGES = 4096;
 
-const MAX_VARIABLES = 256;
 const MAX_DOCUMENTS = 1024;
 /** Characters; the longest published templates have 40,000. */
 const MAX_TEMPLATE = 262_144;
 const MAX_TIER = 64;
 const MAX_MODALITIES = 8;
-
-const templateVariables = atMost<Record<string, unknown>>(MAX_VARIABLES, 'variables').pipe(
-  z.record(z.string(), z.unknown()),
-);
 
 /** Notes of the client, which the answer repeats. */
 const metadata = atMost<Record<string, string>>(16, 'keys').pipe(

@@ -1,5 +1,6 @@
 // A request for a response as a request for a chat completion: the items become messages, the other fields get their names there.
 
+import { areArguments } from '../../tokenizer/chat-messages.ts';
 import type { AnswerFields } from '../protocol/answer-fields.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 import type { CreateResponseRequest, TextFormat, Tool } from '../protocol/responses.ts';
@@ -10,8 +11,6 @@ type Message = ChatCompletionRequest['messages'][number];
 /** Where errors of chat completions name a field that a response has under another name. */
 export const FIELD_NAMES: Readonly<Record<string, string>> = {
   messages: 'input',
-  max_tokens: 'max_output_tokens',
-  max_completion_tokens: 'max_output_tokens',
   response_format: 'text',
   reasoning_effort: 'reasoning',
 };
@@ -85,9 +84,12 @@ function messagesOf(item: Item): Message[] {
 
 function toolCall(item: CallItem) {
   const { call_id: id, name } = item;
-  return item.type === 'function_call'
-    ? ({ id, type: 'function', function: { name, arguments: item.arguments } } as const)
-    : ({ id, type: 'custom', custom: { name, input: item.input } } as const);
+  if (item.type === 'custom_tool_call') {
+    return { id, type: 'custom', custom: { name, input: item.input } } as const;
+  }
+  // Templates take no arguments that were cut off.
+  const written = areArguments(item.arguments) ? item.arguments : {};
+  return { id, type: 'function', function: { name, arguments: written } } as const;
 }
 
 function textOf(parts: readonly { readonly text: string }[]): string {

@@ -1,5 +1,6 @@
 // The items of a conversation as they are kept and listed: each with an id and a status, contents as lists of parts.
 
+import { checkArguments } from '../../tokenizer/chat-messages.ts';
 import type { CreateResponseRequest, InputItem } from '../protocol/responses.ts';
 
 interface ItemHead {
@@ -74,6 +75,7 @@ export function answerIdOf(id: string): string {
 /**
  * @param answerId makes the ids of items that came without one.
  * @param referenced gives the item that a reference names.
+ * @throws InvalidRequestError naming the arguments of a call that are none, though they were not cut off.
  */
 export function readInput(
   input: CreateResponseRequest['input'],
@@ -82,26 +84,12 @@ export function readInput(
 ): readonly Item[] {
   const given: readonly InputItem[] =
     typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input;
-  return given.map((item, index) =>
-    item.type === 'item_reference'
-      ? referenced(item.id)
-      : readItem(item, item.id ?? itemId(item.type ?? 'message', answerId, `in${index}`)),
-  );
-}
-
-/** Characters of the texts of an item. */
-export function textLength(item: Item): number {
-  switch (item.type) {
-    case 'function_call':
-      return item.arguments.length;
-    case 'custom_tool_call':
-      return item.input.length;
-    case 'function_call_output':
-    case 'custom_tool_call_output':
-      return item.output.length;
-    default:
-      return item.content.reduce((sum, { text }) => sum + text.length, 0);
-  }
+  return given.map((item, index) => {
+    if (item.type === 'item_reference') return referenced(item.id);
+    if (item.type === 'function_call' && item.status !== 'incomplete')
+      checkArguments(item.arguments, `input[${index}].arguments`, 'input');
+    return readItem(item, item.id ?? itemId(item.type ?? 'message', answerId, `in${index}`));
+  });
 }
 
 function readItem(item: Exclude<InputItem, { type: 'item_reference' }>, id: string): Item {

@@ -20,7 +20,7 @@ export interface StoredResponse {
   readonly response: ResponseObject;
   /** All that the model was told: earlier responses and what they were told included. */
   readonly input: readonly Item[];
-  /** About, of `response` and `input`. */
+  /** About, of `response` and `input` in memory. */
   readonly numBytes: number;
 }
 

@@ -8,7 +8,6 @@ import { responsesErrorEvent } from '../../http/error-shapes.ts';
 import { errorBody } from '../../http/errors.ts';
 import { lazyList, toJson } from '../../http/json-pieces.ts';
 import type { AnswerPart } from '../../parsers/answer-parts.ts';
-import type { FinishReason } from '../../sampling/finish-reason.ts';
 import { chatLogprobs } from '../chat/chat-logprobs.ts';
 import { plainParts } from '../plain-parts.ts';
 import type { ResponseOptions } from '../response-options.ts';
@@ -25,6 +24,11 @@ const TEXT_EVENTS = {
   custom_tool_call: 'custom_tool_call_input',
 } as const;
 
+/** How an answer ended, in the fields of the response. */
+interface Ending extends Pick<ResponseObject, 'incomplete_details'> {
+  readonly status: 'completed' | 'incomplete';
+}
+
 interface ResponsesWriterOptions {
   readonly options: ResponseOptions;
   readonly fields: ResponseFields;
@@ -33,7 +37,7 @@ interface ResponsesWriterOptions {
   /** Exact length of the ids of calls; null: of any length. */
   readonly idLength: number | null;
   /** Called once, with an answer that is complete and holds lists only. */
-  readonly onComplete: (response: ResponseObject, numBytes: number) => void;
+  readonly onComplete: (response: ResponseObject) => void;
 }
 
 export class ResponsesWriter implements ResponseWriter {
@@ -57,10 +61,12 @@ export class ResponsesWriter implements ResponseWriter {
 
   body(samples: readonly CompletedSample[]): object {
     const sample = samples[0]!;
-    this.#count(sample);
-    for (const part of plainParts(sample)) this.#entries.add(part);
-    this.#entries.all.findLast(({ type }) => type === 'message')?.positions.push(...this.#positions);
-    return this.#complete(sample.finish_reason);
+    for (const delta of sample.deltas) {
+      this.#count(delta);
+      for (const part of plainParts(delta)) this.#add(part);
+    }
+    for (const part of this.#lastParts()) this.#add(part);
+    return this.#complete(endingOf(sample));
   }
 
   open(): Frames {
@@ -75,7 +81,7 @@ export class ResponsesWriter implements ResponseWriter {
     this.#count(delta);
     const frames: string[] = [];
     for (const part of plainParts(delta)) frames.push(...(await this.#part(part)));
-    if (delta.finish_reason !== null) frames.push(...(await this.#end(delta.finish_reason)));
+    if (delta.finish_reason !== null) frames.push(...(await this.#end(endingOf(delta))));
     return frames;
   }
 
@@ -96,19 +102,38 @@ export class ResponsesWriter implements ResponseWriter {
     this.#tokens.all += tokenIds.length;
     this.#tokens.reasoning += numReasoningTokens;
     this.#tokens.cached = numCachedTokens;
-    for (const position of logprobs ?? []) this.#positions.push(position);
+    // Thoughts come first, and their tokens are not told.
+    for (const position of (logprobs ?? []).slice(numReasoningTokens)) this.#positions.push(position);
+  }
+
+  /** `positions` are those that are told with the part: of all tokens that none has told of yet. */
+  #add(part: AnswerPart): { readonly entry: OutputEntry; readonly positions: readonly PositionLogprobs[] } {
+    const entry = this.#entries.add(part);
+    if (entry.type === 'reasoning') return { entry, positions: [] };
+    const positions = this.#positions;
+    this.#positions = [];
+    if (isCall(entry)) return { entry, positions: [] };
+    for (const position of positions) entry.positions.push(position);
+    return { entry, positions };
+  }
+
+  /** An answer without a word is an empty message, and tokens without a text belong to what was said before them. */
+  #lastParts(): readonly AnswerPart[] {
+    const last = this.#entries.all.at(-1);
+    const isUntold = this.#positions.length > 0 && last?.type === 'message';
+    return isUntold || last === undefined ? [{ kind: 'content', text: '' }] : [];
   }
 
   async #part(part: AnswerPart): Promise<Frames> {
     const before = this.#entries.all.at(-1);
-    const entry = this.#entries.add(part);
+    const { entry, positions } = this.#add(part);
     const frames: string[] = [];
     if (entry !== before) {
       if (before !== undefined) frames.push(...(await this.#close(before, 'completed')));
       frames.push(...this.#begin(entry));
     }
-    const isTold = 'text' in part && (part.text !== '' || this.#positions.length > 0);
-    if (isTold) frames.push(await this.#textDelta(entry, part.text));
+    const isTold = 'text' in part && (part.text !== '' || positions.length > 0);
+    if (isTold) frames.push(await this.#textDelta(entry, part.text, positions));
     return frames;
   }
 
@@ -120,14 +145,14 @@ export class ResponsesWriter implements ResponseWriter {
     return [item, this.#event('response.content_part.added', `${placeOf(entry)},"part":${part}`)];
   }
 
-  async #textDelta(entry: OutputEntry, text: string): Promise<string> {
+  async #textDelta(
+    entry: OutputEntry,
+    text: string,
+    positions: readonly PositionLogprobs[],
+  ): Promise<string> {
     const said = `${placeOf(entry)},"delta":${JSON.stringify(text)}`;
     const name = `response.${TEXT_EVENTS[entry.type]}.delta`;
-    if (isCall(entry)) return this.#event(name, said);
-    const positions = this.#positions;
-    this.#positions = [];
-    if (entry.type === 'reasoning') return this.#event(name, said);
-    for (const position of positions) entry.positions.push(position);
+    if (entry.type !== 'message') return this.#event(name, said);
     return this.#event(name, `${said},"logprobs":${await toJson(logprobsOf(positions))}`);
   }
 
@@ -154,29 +179,23 @@ export class ResponsesWriter implements ResponseWriter {
     return [...frames, this.#event('response.output_item.done', `"output_index":${index},"item":${item}`)];
   }
 
-  async #end(finish: FinishReason): Promise<Frames> {
+  async #end(ending: Ending): Promise<Frames> {
     const frames: string[] = [];
-    const isUntold = this.#positions.length > 0 && this.#entries.all.at(-1)?.type === 'message';
-    // An answer without a word is an empty message.
-    if (isUntold || this.#entries.all.length === 0) {
-      frames.push(...(await this.#part({ kind: 'content', text: '' })));
-    }
-    frames.push(...(await this.#close(this.#entries.all.at(-1)!, statusOf(finish))));
-    const response = this.#complete(finish);
+    for (const part of this.#lastParts()) frames.push(...(await this.#part(part)));
+    frames.push(...(await this.#close(this.#entries.all.at(-1)!, ending.status)));
+    const response = this.#complete(ending);
     this.#last = this.#event(`response.${response.status}`, `"response":${await toJson(response)}`);
     return frames;
   }
 
   /** The answer at its end, which is told to whoever keeps it. */
-  #complete(finish: FinishReason) {
-    if (this.#entries.all.length === 0) this.#entries.add({ kind: 'content', text: '' });
-    const status = statusOf(finish);
+  #complete({ status, incomplete_details }: Ending) {
     const { all, reasoning, cached } = this.#tokens;
     const numPromptTokens = this.#options.prompts[0]?.promptTokenIds.length ?? 0;
     const shownCached = this.#options.showsCachedTokens ? cached : 0;
     const complete = {
       ...this.#response(status),
-      incomplete_details: status === 'incomplete' ? ({ reason: 'max_output_tokens' } as const) : null,
+      incomplete_details,
       usage: responseUsage(numPromptTokens, shownCached, all, reasoning),
     };
     const entries = this.#entries.all;
@@ -184,7 +203,7 @@ export class ResponsesWriter implements ResponseWriter {
     const statusAt = (index: number): OutputItem['status'] =>
       index === entries.length - 1 ? status : 'completed';
     const output = entries.map((entry, index) => keptItem(entry, statusAt(index)));
-    this.#onComplete({ ...complete, output }, 2 * sum(entries.map(({ text }) => text.length)));
+    this.#onComplete({ ...complete, output });
     return { ...complete, output: lazyList(entries, (entry, index) => writtenItem(entry, statusAt(index))) };
   }
 
@@ -224,11 +243,14 @@ function logprobsOf(positions: readonly PositionLogprobs[]): Iterable<object> {
   return positions.length === 0 ? [] : chatLogprobs(positions, false).content;
 }
 
-/** Whatever ended an answer but the model itself or a text to stop at has cut it off. */
-function statusOf(finish: FinishReason): 'completed' | 'incomplete' {
-  return finish === 'length' ? 'incomplete' : 'completed';
-}
-
-function sum(numbers: readonly number[]): number {
-  return numbers.reduce((total, number) => total + number, 0);
+/**
+ * Whatever ended an answer but the model itself has cut it off, and so has a text to stop at within a call. The protocol has a
+ * reason for the length alone.
+ */
+function endingOf({ finish_reason, isCallCut }: OutputDelta): Ending {
+  const isComplete = finish_reason === 'stop' && !isCallCut;
+  return {
+    status: isComplete ? 'completed' : 'incomplete',
+    incomplete_details: finish_reason === 'length' ? { reason: 'max_output_tokens' } : null,
+  };
 }

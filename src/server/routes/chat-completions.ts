@@ -44,9 +44,12 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
+  signal: AbortSignal,
 ): Promise<ParsedRequest> {
   const body = parseBody(chatCompletionSchema, request.body);
-  const chat = await prepareChat(context, engine, request, body, 'chatcmpl-').catch(blameTools(body));
+  const lengthField = body.max_completion_tokens == null ? 'max_tokens' : 'max_completion_tokens';
+  const asked = { body, prefix: 'chatcmpl-', lengthField, signal };
+  const chat = await prepareChat(context, engine, request, asked).catch(blameTools(body));
   const { answer, options, role, toolUse } = chat;
   const writer = new ChatWriter(options, {
     role,
@@ -59,7 +62,18 @@ async function parse(
   return { ...answer, writer };
 }
 
-/** A conversation that is ready to be answered, whatever protocol it came by. */
+/** A request for a chat, whatever protocol it came by. */
+export interface AskedChat {
+  readonly body: ChatCompletionRequest;
+  /** Of the id of the answer: `chatcmpl-`. */
+  readonly prefix: string;
+  /** Where the client says how long the answer may be. */
+  readonly lengthField: string;
+  /** Ends the preparation. */
+  readonly signal: AbortSignal;
+}
+
+/** A conversation that is ready to be answered. */
 export interface PreparedChat {
   /** All but the writer. */
   readonly answer: Omit<ParsedRequest, 'writer'>;
@@ -71,18 +85,19 @@ export interface PreparedChat {
 
 /**
  * Checks a request for a chat and makes its prompt.
- * @param prefix of the id of the answer: `chatcmpl-`.
- * @throws SvcError where the request must be refused, naming the fields of chat completions.
+ * @throws SvcError where the request must be refused, naming the fields of chat completions; the reason of an abort.
  */
 export async function prepareChat(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
-  body: ChatCompletionRequest,
-  prefix: string,
+  { body, prefix, lengthField, signal }: AskedChat,
 ): Promise<PreparedChat> {
   checkChatFields(context, engine, body);
-  const { params: asked, beamSearch } = samplingOf(body, engine);
+  const max_tokens = body.max_completion_tokens ?? body.max_tokens ?? null;
+  const requested = { field: lengthField, count: max_tokens ?? 0 };
+  checkMaxTokens(requested, engine.info.maxModelLen);
+  const { params: asked, beamSearch } = samplingOf(body, max_tokens, engine);
   checkChoices(1, asked.n);
   const proxied = readProxied(request, body, 1, asked.n);
   const { text, messages, toolUse } = await promptOfChat(context, engine, body);
@@ -96,9 +111,9 @@ export async function prepareChat(
     addSpecialTokens: body.add_special_tokens ?? false,
   };
   const prompt = await engine
-    .prepare({ text }, params, { ...common, ...proxied.prompts[0] })
+    .prepare({ text }, params, { ...common, ...proxied.prompts[0], signal })
     .catch(blameFields);
-  checkBudget([prompt], requestedTokens(body) ?? 0, engine.info.maxModelLen);
+  checkBudget([prompt], requested, engine.info.maxModelLen);
   const role = answeringRole(body, messages, context);
   const last = messages.at(-1);
   const isEchoed = body.echo && last?.role === role;
@@ -124,11 +139,12 @@ export async function prepareChat(
   return { answer, options, role, toolUse };
 }
 
-/** Without a limit the answer may fill the context. */
-function samplingOf(body: ChatCompletionRequest, engine: InferenceEngine): ReadSampling {
-  const max_tokens = requestedTokens(body);
-  const field = body.max_completion_tokens == null ? 'max_tokens' : 'max_completion_tokens';
-  checkMaxTokens(max_tokens ?? 0, field, engine.info.maxModelLen);
+/** @param max_tokens null: the answer may fill the context. */
+function samplingOf(
+  body: ChatCompletionRequest,
+  max_tokens: number | null,
+  engine: InferenceEngine,
+): ReadSampling {
   const numTop = body.top_logprobs ?? 0;
   if (numTop !== 0 && !body.logprobs) {
     throw new InvalidRequestError(
@@ -137,10 +153,6 @@ function samplingOf(body: ChatCompletionRequest, engine: InferenceEngine): ReadS
     );
   }
   return readSampling(body, { max_tokens, logprobs: body.logprobs ? numTop : null }, engine);
-}
-
-function requestedTokens(body: ChatCompletionRequest): number | null {
-  return body.max_completion_tokens ?? body.max_tokens ?? null;
 }
 
 /** A chat has no field `prompt`: an error of the prompt is an error of the messages. */

@@ -19,7 +19,7 @@ import {
 import type { CompletionPrompt } from '../protocol/prompt.ts';
 import { readProxied } from '../proxied-request.ts';
 import { type ReadSampling, readSampling } from '../read-sampling.ts';
-import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
+import { checkBudget, checkChoices, checkMaxTokens, type RequestedTokens } from '../request-limits.ts';
 import { type Echo, responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
@@ -59,7 +59,7 @@ async function parse(
   const prompts: PreparedRequest[] = [];
   const echoes: (Echo | null)[] = [];
   for (const [index, given] of body.prompt.entries()) {
-    const prepared = await engine.prepare(given, params, { ...common, ...proxied.prompts[index] });
+    const prepared = await engine.prepare(given, params, { ...common, ...proxied.prompts[index], signal });
     prompts.push(prepared);
     echoes.push(await echoOf(body, given, prepared, engine));
     await yieldTurn();
@@ -99,7 +99,7 @@ function samplingOf(body: CompletionRequest, engine: InferenceEngine): ReadSampl
       param: 'max_tokens',
     });
   }
-  checkMaxTokens(body.max_tokens ?? 0, 'max_tokens', engine.info.maxModelLen);
+  checkMaxTokens({ field: 'max_tokens', count: body.max_tokens ?? 0 }, engine.info.maxModelLen);
   const max_tokens = body.max_tokens ?? engine.samplingDefaults.max_tokens ?? DEFAULT_MAX_TOKENS;
   const { logprobs } = body;
   // The echoed tokens have log-probabilities like the others.
@@ -111,9 +111,9 @@ function samplingOf(body: CompletionRequest, engine: InferenceEngine): ReadSampl
 }
 
 /** The protocol's own default counts as asked for; a default of the model is cut to the room that is left. */
-function requestedTokens(body: CompletionRequest, engine: InferenceEngine): number {
+function requestedTokens(body: CompletionRequest, engine: InferenceEngine): RequestedTokens {
   const fallback = engine.samplingDefaults.max_tokens === undefined ? DEFAULT_MAX_TOKENS : 0;
-  return body.max_tokens ?? fallback;
+  return { field: 'max_tokens', count: body.max_tokens ?? fallback };
 }
 
 /** A text as it came; for ids, and for a text that was cut, the text that the model has seen. */

@@ -49,16 +49,12 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
+  signal: AbortSignal,
 ): Promise<ParsedRequest> {
   const body = parseBody(createMessageSchema, request.body);
   checkOwnFields(context, request.body, TABLES);
-  const { answer, options, toolUse } = await prepareChat(
-    context,
-    engine,
-    request,
-    toChatRequest(body),
-    'msg_',
-  ).catch(blame);
+  const asked = { body: toChatRequest(body), prefix: 'msg_', lengthField: 'max_tokens', signal };
+  const { answer, options, toolUse } = await prepareChat(context, engine, request, asked).catch(blame);
   const showsThinking = body.thinking?.type !== 'disabled';
   const writer = new MessagesWriter({ options, idLength: toolUse.idLength, showsThinking });
   return { ...answer, writer };
@@ -66,11 +62,11 @@ async function parse(
 
 export function countTokensRoute(app: FastifyInstance, context: ServerContext): void {
   app.post('/v1/messages/count_tokens', { config: { about: COUNT_TOKENS } }, (request, reply) =>
-    answerAdmitted(context, request, reply, async ({ engine }) => {
+    answerAdmitted(context, request, reply, async ({ engine, controller: { signal } }) => {
       engine.expectGenerating();
       const body = parseBody(countTokensSchema, request.body);
       checkOwnFields(context, request.body, TABLES);
-      return { input_tokens: await countTokens(context, engine, toChatRequest(body)).catch(blame) };
+      return { input_tokens: await countTokens(context, engine, toChatRequest(body), signal).catch(blame) };
     }),
   );
 }

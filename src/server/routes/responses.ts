@@ -26,7 +26,8 @@ import {
 import { proxiedAnswerId } from '../proxied-request.ts';
 import { rethrowRenamed } from '../read-sampling.ts';
 import { FIELD_NAMES, toChatRequest } from '../responses/chat-request.ts';
-import { answerIdOf, type Item, readInput, textLength } from '../responses/items.ts';
+import { answerIdOf, type Item, readInput } from '../responses/items.ts';
+import { memorySize } from '../responses/memory-size.ts';
 import { type ResponseObject, responseFields } from '../responses/response-object.ts';
 import type { StoredResponse } from '../responses/response-store.ts';
 import { ResponsesWriter } from '../responses/responses-writer.ts';
@@ -63,16 +64,17 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
+  signal: AbortSignal,
 ): Promise<ParsedRequest> {
   const body = storing(request, parseBody(createResponseSchema, request.body));
   checkOwnFields(context, request.body, TABLES);
   const owner = context.ownerOf(request);
-  const { input, numBytesBefore } = readConversation(context, owner, body, request.id);
+  const input = readConversation(context, owner, body, request.id);
   const chat = toChatRequest(body, input);
-  const { answer, options, toolUse } = await prepareChat(context, engine, request, chat, PREFIX).catch(blame);
-  const numBytes = numBytesBefore + request.bodyLength;
-  const keep = (response: ResponseObject, length: number): void =>
-    context.responses.put(owner, { response, input, numBytes: numBytes + length });
+  const asked = { body: chat, prefix: PREFIX, lengthField: 'max_output_tokens', signal };
+  const { answer, options, toolUse } = await prepareChat(context, engine, request, asked).catch(blame);
+  const keep = (response: ResponseObject): void =>
+    context.responses.put(owner, { response, input, numBytes: memorySize({ response, input }) });
   const writer = new ResponsesWriter({
     options,
     fields: responseFields(options.head, body, answer.prompts[0]!.params),
@@ -85,12 +87,13 @@ async function parse(
 
 export function inputTokensRoute(app: FastifyInstance, context: ServerContext): void {
   app.post('/v1/responses/input_tokens', { config: { about: INPUT_TOKENS } }, (request, reply) =>
-    answerAdmitted(context, request, reply, async ({ engine }) => {
+    answerAdmitted(context, request, reply, async ({ engine, controller: { signal } }) => {
       engine.expectGenerating();
       const body = storing(request, parseBody(createResponseSchema, request.body));
       checkOwnFields(context, request.body, TABLES);
-      const { input } = readConversation(context, context.ownerOf(request), body, request.id);
-      const input_tokens = await countTokens(context, engine, toChatRequest(body, input)).catch(blame);
+      const input = readConversation(context, context.ownerOf(request), body, request.id);
+      const chat = toChatRequest(body, input);
+      const input_tokens = await countTokens(context, engine, chat, signal).catch(blame);
       return { object: 'response.input_tokens', input_tokens };
     }),
   );
@@ -119,7 +122,7 @@ function storing(request: FastifyRequest, body: CreateResponseRequest): CreateRe
 }
 
 /**
- * The whole conversation, earlier responses included; `numBytesBefore` is what of it is not in the body.
+ * The whole conversation, earlier responses included.
  * @throws NotFoundError or InvalidRequestError where it refers to what is not kept, or has too many items.
  */
 function readConversation(
@@ -127,25 +130,21 @@ function readConversation(
   owner: string,
   body: CreateResponseRequest,
   answerId: string,
-): { readonly input: readonly Item[]; readonly numBytesBefore: number } {
+): readonly Item[] {
   const earlier = earlierResponse(context, owner, body);
   const before: readonly Item[] = earlier === null ? [] : [...earlier.input, ...earlier.response.output];
   checkNumItems(before.length, body);
-  const { items, numReferenced } = readItems(context, owner, body, answerId);
-  return { input: [...before, ...items], numBytesBefore: (earlier?.numBytes ?? 0) + numReferenced };
+  return [...before, ...readItems(context, owner, body, answerId)];
 }
 
-/** `numReferenced` are the characters that came by reference and are not part of the body. */
 function readItems(
   context: ServerContext,
   owner: string,
   { input }: CreateResponseRequest,
   answerId: string,
-): { readonly items: readonly Item[]; readonly numReferenced: number } {
+): readonly Item[] {
   const seen = new Set<string>();
-  let numReferenced = 0;
-  const items = readInput(input, answerId, (id) => {
-    const item = referencedItem(context, owner, id);
+  return readInput(input, answerId, (id) => {
     // Bounds what a small body can ask for, too.
     if (seen.has(id)) {
       throw new InvalidRequestError(`input refers to the item ${preview(id)} twice: leave one out`, {
@@ -153,10 +152,8 @@ function readItems(
       });
     }
     seen.add(id);
-    numReferenced += textLength(item);
-    return item;
+    return referencedItem(context, owner, id);
   });
-  return { items, numReferenced };
 }
 
 /** @throws NotFoundError where it is not of a response that is kept, or that belongs to another key. */

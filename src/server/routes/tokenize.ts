@@ -31,10 +31,10 @@ const DETOKENIZE = { summary: 'The text of token ids', body: detokenizeSchema, a
 
 export function tokenizeRoutes(app: FastifyInstance, context: ServerContext): void {
   app.post('/tokenize', { config: { about: TOKENIZE } }, (request, reply) =>
-    answerAdmitted(context, request, reply, async ({ engine }) => {
+    answerAdmitted(context, request, reply, async ({ engine, controller: { signal } }) => {
       const tokenizer = tokenizerOf(engine, '/tokenize');
       const { text, addSpecialTokens, returnsTexts } = await textOf(context, engine, request.body);
-      const tokens = await tokenizer.encode(text, { addSpecialTokens });
+      const tokens = await tokenizer.encode(text, { addSpecialTokens, signal });
       const answer = {
         count: tokens.length,
         max_model_len: engine.info.maxModelLen,
