@@ -88,6 +88,37 @@ describe('the page in a browser', needsBrowser, () => {
     await page.close();
   });
 
+  it.each(['remove a message', 'change the mode'])(
+    'does not bring back what was said where people %s during an answer',
+    async (how) => {
+      const { page } = await openPage(browser, svc.url);
+      await page.getByLabel('Mode', { exact: true }).selectOption('completion');
+      await page.getByLabel('Most tokens').fill('900');
+      await page.getByLabel('Temperature').fill('2');
+      await say(page, 'Prompt', 'Once upon a time');
+      await page.locator('[aria-busy=true] .assistant .text').filter({ hasText: /./ }).waitFor();
+      if (how === 'change the mode') await page.getByLabel('Mode', { exact: true }).selectOption('chat');
+      else
+        await page
+          .getByRole('button', { name: /remove/i })
+          .first()
+          .click();
+      await page.locator('[aria-busy=false]').waitFor({ state: 'attached' });
+      await expect.poll(() => numRunning(svc), PATIENCE).toBe(0);
+      expect(await page.locator('.message').count()).toBe(0);
+      await page.close();
+    },
+  );
+
+  it('copies where the browser has no clipboard for pages, as at plain HTTP', async () => {
+    const { page, faults } = await openPage(browser, svc.url);
+    await page.evaluate("Object.defineProperty(window, 'isSecureContext', { value: false })");
+    await page.getByRole('button', { name: 'curl' }).click();
+    await page.getByRole('button', { name: 'curl ✓' }).waitFor();
+    expect(faults).toEqual([]);
+    await page.close();
+  });
+
   it('tells what is wrong with a field, and what the server refused', async () => {
     const { page } = await openPage(browser, svc.url);
     await page.getByLabel('Tools (JSON)').fill('[{');
