@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import { ConfigError } from '../errors.ts';
 import { parseJson } from '../util/parse-json.ts';
+import { apiKeyOption } from './api-key-option.ts';
 import type { Goodput } from './bench/serve/serving-metrics.ts';
 import { DATASETS, type DatasetName } from './bench/serve/workload.ts';
 import { wholeNumber } from './flags.ts';
@@ -73,7 +74,7 @@ export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): 
     .option('--host <name>', 'the host alone (default: localhost)')
     .option('--port <n>', 'the port alone (default: 8000)', wholeNumber(1))
     .option('--header <name=value...>', 'headers to send with each request')
-    .addOption(new Option('--api-key <key>', 'key for the server').env('OPENAI_API_KEY').default('EMPTY'))
+    .addOption(apiKeyOption())
     .option('--model <name>', 'model of the server (default: the first that it has)')
     .addOption(
       new Option('--backend <kind>', 'completions, or chats')

@@ -1,6 +1,7 @@
 // The flags of svc chat and svc complete, the commands that talk to a model.
 
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
+import { apiKeyOption } from './api-key-option.ts';
 import type { Target } from './chat/connect.ts';
 import { wholeNumber } from './flags.ts';
 
@@ -35,7 +36,7 @@ function addClient(svc: Command, name: string, description: string): Command {
     .argument('[model]', 'run this model here: its folder, its GGUF file, or its name on the hub')
     .option('--url <url>', 'ask the server at this address, with /v1', httpUrl)
     .option('--model-name <name>', 'model of the server (default: the first that it has)')
-    .addOption(new Option('--api-key <key>', 'key for the server').env('OPENAI_API_KEY').default('EMPTY'))
+    .addOption(apiKeyOption())
     .option('-q, --quick <text>', 'answer this one text and end')
     .addHelpText('after', CLIENT_NOTES);
 }

@@ -90,10 +90,11 @@ function addProxy(svc: Command): void {
     .addHelpOption(new Option('-h, --help', 'print this help').helpGroup('General:'))
     .addHelpText('after', PROXY_NOTES)
     .action(async (opts: Record<string, unknown>) => {
-      const { readProxyConfig, runProxy } = await import('./proxy.ts');
+      const { readInstanceKey, readProxyConfig, runProxy } = await import('./proxy.ts');
       const config = await readProxyConfig(flagOptions(PROXY_OPTIONS, opts));
+      const instanceKey = readInstanceKey();
       hasStarted = true;
-      await runProxy(config);
+      await runProxy(config, instanceKey);
     });
   addOptions(PROXY_OPTIONS, proxy);
 }

@@ -4,6 +4,7 @@ import { readConfigFile } from '../config/config-file.ts';
 import { environmentOptions, type OptionSource } from '../config/merge.ts';
 import { PROXY_OPTIONS, type ProxyConfig, proxyConfig } from '../config/proxy-options.ts';
 import { createLogger } from '../observability/log.ts';
+import { headerSecret } from '../util/header-secret.ts';
 import { version } from '../util/version.ts';
 import { exit } from './exit.ts';
 import { startTracing } from './start-tracing.ts';
@@ -16,8 +17,16 @@ export async function readProxyConfig(flags: OptionSource<string>): Promise<Prox
   return proxyConfig(fromFile, environmentOptions(PROXY_OPTIONS, process.env), flags);
 }
 
+/**
+ * The key that the proxy shows to its instances; empty where they want none.
+ * @throws ConfigError where no header can carry it.
+ */
+export function readInstanceKey(): string {
+  return headerSecret('OPENAI_API_KEY', process.env.OPENAI_API_KEY ?? '');
+}
+
 /** Runs until a signal ends it; the process exits with it. */
-export async function runProxy(config: ProxyConfig): Promise<void> {
+export async function runProxy(config: ProxyConfig, instanceKey: string): Promise<void> {
   const logger = createLogger(config.logLevel);
   const stop = new StopRequest(logger);
   const tracing = await startTracing(config.otlpTracesEndpoint, 'svc-proxy');
@@ -25,7 +34,7 @@ export async function runProxy(config: ProxyConfig): Promise<void> {
   const server = await ProxyServer.listen(config, {
     logger,
     version: version(),
-    instanceKey: process.env.OPENAI_API_KEY,
+    instanceKey,
     tracing,
   });
   logger.info(`clients: ${server.url}; instances: ${server.discoveryAddress}; policy: ${config.policy}`);

@@ -279,6 +279,16 @@ describe('svc chat tells in one line', () => {
     expect(stderr).toMatch(/^error: HTTP 401: .+: give the key with --api-key or OPENAI_API_KEY\n$/);
   });
 
+  it('that no header can carry the key, without showing it', async () => {
+    const key = 'sk-SECRET\nx';
+    const { code, stderr } = await runCli(['chat', '--url', url, '-q', 'Hello'], { OPENAI_API_KEY: key });
+    expect(code).toBe(2);
+    expect(stderr).toMatch(
+      /^error: --api-key or OPENAI_API_KEY has a character that a header cannot carry.*\n$/,
+    );
+    expect(stderr).not.toContain('SECRET');
+  });
+
   it('that the model is another', async () => {
     const { code, stderr } = await run(...client(), '--model-name', 'other');
     expect(code).toBe(1);

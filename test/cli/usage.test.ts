@@ -160,3 +160,12 @@ describe('svc serve', () => {
     expect(stderr).not.toMatch(/\n {4}at /);
   });
 });
+
+describe('svc proxy', () => {
+  it('refuses a key for its instances that no header can carry, without showing it', async () => {
+    const { code, stderr } = await runCli(['proxy'], { OPENAI_API_KEY: 'schl\u00fcssel' });
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^error: OPENAI_API_KEY has a character that a header cannot carry.*\n$/);
+    expect(stderr).not.toContain('schl');
+  });
+});
