@@ -123,7 +123,7 @@ export class LLM {
       const list = readPrompts(prompts);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const jobs = await inTurn(list, ended, (prompt, index) =>
+      const jobs = await prepareEach(list, ended, (prompt, index) =>
         this.#prepare(engine, prompt, params[index]!, { adapter: adapters[index], signal: ended }),
       );
       return this.#run(engine, jobs, ended, useProgressBar);
@@ -145,7 +145,7 @@ export class LLM {
       const list = readConversations(conversations);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const jobs = await inTurn(list, ended, (messages, index) => {
+      const jobs = await prepareEach(list, ended, (messages, index) => {
         const own = { adapter: adapters[index], signal: ended };
         return this.#prepareChat(engine, messages, params[index]!, template, own);
       });
@@ -197,7 +197,9 @@ export class LLM {
       const resolved = readBeamSearchParams(params, engine);
       const list = readPrompts(prompts);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const prepared = await inTurn(list, ended, (prompt) => prepareBeamSearch(engine, prompt, resolved));
+      const prepared = await prepareEach(list, ended, (prompt) =>
+        prepareBeamSearch(engine, prompt, resolved),
+      );
       const search = async (promptTokenIds: readonly number[], index: number): Promise<BeamSearchOutput> => {
         const run = { signal: ended, adapter: adapters[index] };
         const beams = await beamSearch(engine, promptTokenIds, resolved, run);
@@ -222,7 +224,7 @@ export class LLM {
       const list = readPrompts(prompts);
       const before = promptNamed(config, given.promptName ?? null, 'promptName');
       const of = { param: 'prompts', truncateTo: given.truncatePromptTokens, before, signal: ended };
-      const prepared = await inTurn(list, ended, (prompt) => engine.preparePooling(prompt, of));
+      const prepared = await prepareEach(list, ended, (prompt) => engine.preparePooling(prompt, of));
       const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
       const pooled = await poolAll(engine, prepared, run);
       return pooled.map((values, index) => ({
@@ -373,17 +375,24 @@ async function* speakingStream<T>(deltas: AsyncGenerator<T, void>): AsyncGenerat
   }
 }
 
-/** One after the other: an abort ends the preparation, too, and those of others need not wait behind all of it. */
-async function inTurn<T, P>(
+/** Prompts that are made ready at once: enough for the threads of the tokenizer, few enough to leave others a turn. */
+const PREPARED_AT_ONCE = 8;
+
+/** In their order, whoever is ready first; an abort ends the preparation, too. */
+async function prepareEach<T, P>(
   list: readonly T[],
   signal: AbortSignal,
   prepare: (item: T, index: number) => Promise<P>,
 ): Promise<P[]> {
   const prepared: P[] = [];
-  for (const [index, item] of list.entries()) {
-    signal.throwIfAborted();
-    prepared.push(await prepare(item, index));
-  }
+  const rest = list.entries();
+  const work = async (): Promise<void> => {
+    for (const [index, item] of rest) {
+      signal.throwIfAborted();
+      prepared[index] = await prepare(item, index);
+    }
+  };
+  await Promise.all(Array.from({ length: PREPARED_AT_ONCE }, work));
   return prepared;
 }
 
