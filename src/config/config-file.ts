@@ -94,9 +94,8 @@ function toPlain(value: unknown): unknown {
   return isNode(value) && 'toJSON' in value ? value.toJSON() : value;
 }
 
-/** Its numbers as texts: 007 and 1.10 may be names or keys, and options that want numbers read them. */
-function asWritten(value: unknown, yaml: Yaml): unknown {
-  if (yaml.isScalar(value) && typeof value.value === 'number') return value.source ?? value.value;
-  if (yaml.isSeq(value)) return value.items.map((item) => asWritten(item, yaml));
-  return toPlain(value);
+/** A word, also one of a list, is the text that is in the file, as on a command line: YAML would make 123 of the key 00123. */
+function asWritten(value: unknown, { isScalar, isSeq }: Yaml): unknown {
+  const word = (node: unknown) => (isScalar(node) && node.value !== null ? node.source : toPlain(node));
+  return isSeq(value) ? value.items.map(word) : word(value);
 }

@@ -270,6 +270,8 @@ export interface ForeignFlag {
   readonly origin: string;
   /** `true` or `false` for one that takes nothing. */
   readonly value: string;
+  /** What a program calls it; elsewhere it is called by its usual flag. */
+  readonly param?: string;
 }
 
 /**
@@ -295,7 +297,7 @@ export const findForeign = findIn(FOREIGN_OPTIONS);
  * What to tell about a flag that svc does not have and that asks for nothing here.
  * @throws NotAvailableError naming reason and remedy, where it asks for something.
  */
-export function foreignNotice({ option, origin, value }: ForeignFlag): string {
+export function foreignNotice({ option, origin, value, param }: ForeignFlag): string {
   const { accepts, reason, instead } = option;
   const isShown = option.takes !== 'nothing' && !option.isSecret;
   const shown = isShown ? `${origin} ${value}` : origin;
@@ -303,7 +305,7 @@ export function foreignNotice({ option, origin, value }: ForeignFlag): string {
     return `${shown} has no effect: ${reason}`;
   }
   throw new NotAvailableError(`${shown} is not available in svc: ${reason}; ${instead}`, {
-    param: option.flags[0]?.replace(/^-+/, ''),
+    param: param ?? option.flags[0]?.replace(/^-+/, ''),
   });
 }
 

@@ -62,7 +62,8 @@ export function toEngineConfig(
     if (key === undefined) {
       const foreign = foreignOption(name, value, name);
       if (foreign !== null) {
-        if (value !== undefined && value !== null) onNotice(`new LLM(): ${foreignNotice(foreign)}`);
+        if (value === undefined || value === null) continue;
+        onNotice(`new LLM(): ${speakingToProgram(() => foreignNotice({ ...foreign, param: name }))}`);
         continue;
       }
       throw new ConfigError(`new LLM(): unknown option ${name}${didYouMean(name, LLM_KEYS)}`, {

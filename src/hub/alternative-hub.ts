@@ -5,11 +5,10 @@ import { join } from 'node:path';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import { expectAddress } from '../config/environment.ts';
-import { headerSecret } from '../util/header-secret.ts';
-import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
+import { HubToken } from './hub-token.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
-import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
+import type { HubOptions, Listing, ModelHub } from './model-hub.ts';
 import { PlainCache, plainCaches } from './plain-cache.ts';
 import { type RemoteFile, remotePath } from './remote-file.ts';
 import { connectionsOf } from './web-proxy.ts';
@@ -39,7 +38,7 @@ export class AlternativeHub implements ModelHub {
   readonly name: string;
   readonly cacheFolder: string;
   readonly revision: string;
-  readonly token: TokenAdvice;
+  readonly token: HubToken;
   readonly headers: Readonly<Record<string, string>>;
   readonly connections: Dispatcher;
   readonly #variable: string;
@@ -51,9 +50,8 @@ export class AlternativeHub implements ModelHub {
     this.cacheFolder = downloadDir || env.MODELSCOPE_CACHE || join(homedir(), '.cache', 'modelscope');
     this.revision = revision || 'master';
     const home = env.MODELSCOPE_HOME || join(homedir(), '.modelscope');
-    const given = env.MODELSCOPE_API_TOKEN || savedToken(join(home, 'token'));
-    const token = given && headerSecret('MODELSCOPE_API_TOKEN', given);
-    this.token = { variable: 'MODELSCOPE_API_TOKEN', isGiven: token !== null };
+    this.token = new HubToken(env, 'MODELSCOPE_API_TOKEN', join(home, 'token'));
+    const { value: token } = this.token;
     // Some of its routes look for the one, some for the other.
     this.headers =
       token === null ? {} : { authorization: `Bearer ${token}`, cookie: `m_session_id=${token}` };
@@ -70,6 +68,7 @@ export class AlternativeHub implements ModelHub {
 
   async list(model: string): Promise<Listing> {
     expectAddress(this.#variable, this.name, DEFAULT_ENDPOINT);
+    this.token.check();
     const context = { hub: this, model, revision: this.revision };
     const revision = encodeURIComponent(this.revision);
     const url = `${this.name}/api/v1/models/${model}/repo/files?Revision=${revision}&Recursive=true`;

@@ -1,6 +1,5 @@
 // The state of paths on this machine's disk, and the error for a path that cannot be written.
 
-import { readFileSync } from 'node:fs';
 import { access, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ModelLoadError, messageOf } from '../errors.ts';
@@ -41,13 +40,4 @@ export function cannotWrite(error: unknown, path: string): ModelLoadError {
 /** Whether the file system refused a call. */
 export function isFileError(error: unknown): boolean {
   return error instanceof Error && 'syscall' in error && 'code' in error;
-}
-
-/** The token that a login of the hub's own tools has left, null where nobody has logged in. */
-export function savedToken(path: string): string | null {
-  try {
-    return readFileSync(path, 'utf8').trim() || null;
-  } catch {
-    return null;
-  }
 }

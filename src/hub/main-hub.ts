@@ -6,12 +6,11 @@ import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import { expectAddress } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
-import { headerSecret } from '../util/header-secret.ts';
 import { BlobCache, blobCaches } from './blob-cache.ts';
-import { savedToken } from './file-states.ts';
 import { getJson } from './http.ts';
+import { HubToken } from './hub-token.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
-import type { HubOptions, Listing, ModelHub, TokenAdvice } from './model-hub.ts';
+import type { HubOptions, Listing, ModelHub } from './model-hub.ts';
 import { type RemoteFile, remotePath } from './remote-file.ts';
 import { connectionsOf } from './web-proxy.ts';
 
@@ -40,19 +39,19 @@ export class MainHub implements ModelHub {
   readonly name: string;
   readonly cacheFolder: string;
   readonly revision: string;
-  readonly token: TokenAdvice;
+  readonly token: HubToken;
   readonly headers: Readonly<Record<string, string>>;
   readonly connections: Dispatcher;
 
   /** Reads HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN and HF_TOKEN_PATH as the Python tools do. */
   constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
     const home = env.HF_HOME || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'huggingface');
-    const token = env.HF_TOKEN || savedToken(env.HF_TOKEN_PATH || join(home, 'token'));
     this.name = (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
     this.cacheFolder = downloadDir || env.HF_HUB_CACHE || join(home, 'hub');
     this.revision = revision || MAIN;
-    this.token = { variable: 'HF_TOKEN', isGiven: token !== null };
-    this.headers = token === null ? {} : { authorization: `Bearer ${headerSecret('HF_TOKEN', token)}` };
+    this.token = new HubToken(env, 'HF_TOKEN', env.HF_TOKEN_PATH || join(home, 'token'));
+    const { value: token } = this.token;
+    this.headers = token === null ? {} : { authorization: `Bearer ${token}` };
     this.connections = connectionsOf(env);
   }
 
@@ -66,6 +65,7 @@ export class MainHub implements ModelHub {
 
   async list(model: string): Promise<Listing> {
     expectAddress('HF_ENDPOINT', this.name, DEFAULT_ENDPOINT);
+    this.token.check();
     const isMain = this.revision === MAIN;
     const context = { hub: this, model, ...(!isMain && { revision: this.revision }) };
     const api = `${this.name}/api/models/${model}`;

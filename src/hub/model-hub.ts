@@ -36,7 +36,7 @@ export interface ModelHub {
   readonly headers: Readonly<Record<string, string>>;
   /** What carries its requests. */
   readonly connections: Dispatcher;
-  /** @throws ModelLoadError when the hub has no such model or does not show it, ConfigError when its address is none. */
+  /** @throws ModelLoadError when the hub has no such model or does not show it, ConfigError when its address or the token is none. */
   list(model: string): Promise<Listing>;
   /** Where the copies of `model` are. */
   cacheOf(model: string): ModelCache;

@@ -64,6 +64,28 @@ describe('a config file', () => {
     });
   });
 
+  it('takes words as they are written, and lists within lists as numbers', async () => {
+    const options = await read(
+      'served-model-name: [true, 1e3]',
+      'model: no',
+      'tokenizer: null',
+      'cpu-bind: [[0, 1], [2, 3]]',
+      'max-num-seqs: 0x10',
+      'ui: False',
+    );
+    expect(mergeOptions(options).values).toMatchObject({
+      servedModelName: ['true', '1e3'],
+      model: 'no',
+      tokenizer: null,
+      cpuBind: [
+        [0, 1],
+        [2, 3],
+      ],
+      maxNumSeqs: 16,
+      ui: false,
+    });
+  });
+
   it('merges dotted keys into one object', async () => {
     const options = await read('kv-transfer-config.kv_role: kv_both', 'kv-transfer-config.extra.port: 1');
     expect(options.get('kvTransferConfig')?.value).toEqual({ kv_role: 'kv_both', extra: { port: 1 } });

@@ -120,6 +120,16 @@ describe('the options of new LLM()', () => {
     refusal.not.toThrow(/--/);
   });
 
+  it.each([
+    ['hfToken', 'hf_SECRET', /^hfToken is not available in svc: .*; set HF_TOKEN$/],
+    ['tokenizerMode', 'slow', /^tokenizerMode slow is not available in svc: /],
+    ['num_gpu_blocks_override', 512, /; use kvCacheMemoryBytes$/],
+  ])('of other servers that are refused are named as they are written: %s', (name, value, message) => {
+    expect(() => toEngineConfig({ [name]: value }, {})).toThrow(
+      expect.objectContaining({ param: name, message: expect.stringMatching(message) }),
+    );
+  });
+
   it('are an object', () => {
     const nothing: unknown = JSON.parse('null');
     expect(() => Reflect.apply(toEngineConfig, null, [nothing, {}])).toThrow(

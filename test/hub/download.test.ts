@@ -114,6 +114,31 @@ describe('a variable of the environment that cannot be meant', () => {
   });
 });
 
+describe('a token that no header can carry', () => {
+  it('is refused by the file of the login that has it', async () => {
+    const path = join(home, 'token');
+    await writeFile(path, 'hf_SECRET ab');
+    const asked = fetchTiny();
+    await expect(asked).rejects.toThrow(ConfigError);
+    await expect(asked).rejects.toThrow(path);
+    await expect(asked).rejects.not.toThrow('SECRET');
+    expect(hub.requests).toEqual([]);
+  });
+
+  it('is none where it is blank', async () => {
+    hub.behaviour = { token: 'secret' };
+    await writeFile(join(home, 'token'), 'secret\n');
+    env.HF_TOKEN = ' \n';
+    expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);
+  });
+
+  it('keeps nobody from the copies of this machine', async () => {
+    const folder = await fetchTiny();
+    const offline = { ...env, HF_TOKEN: 'hf SECRET', HF_HUB_OFFLINE: '1' };
+    expect(await resolveModel('org/tiny', { env: offline })).toBe(folder);
+  });
+});
+
 describe('what to download and where', () => {
   it('is the branch, tag or commit of --revision, which keeps its own name in the cache', async () => {
     const folder = await resolveModel('org/tiny', { env, revision: 'refs/pr/1' });
