@@ -157,7 +157,7 @@ describe('readModelConfig', () => {
     [
       'quantised weights',
       { quantization_config: { quant_method: 'bitsandbytes' } },
-      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8, modelopt and mxfp4 are; use a float32/,
+      /bitsandbytes is not served; compressed-tensors, gptq, awq, fp8, modelopt, mxfp4 and bitnet are; use a float32/,
     ],
     [
       'a head that cannot be halved',
