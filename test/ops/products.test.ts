@@ -79,6 +79,15 @@ function both(cpu: Ops, compute: (ops: Ops) => Float32Array): [actual: Float32Ar
   return [cpu.scope(() => compute(cpu)), reference.scope(() => compute(reference))];
 }
 
+/** x times a weight in int8, and the same added to numbers that are the same for all. */
+function productAndSum(ops: Ops, x: Float32Array, rows: number, parts: readonly LinearPart[]): Float32Array {
+  const weight = ops.loadLinear(parts, 'int8');
+  const input = ops.tensor(x, rows, weight.k, 'bf16');
+  const sum = ops.tensor(new Random(rows).floats(rows * weight.n), rows, weight.n, 'f32');
+  ops.addLinear(sum, input, weight);
+  return Float32Array.from([...ops.read(ops.linear(input, weight)), ...ops.read(sum)]);
+}
+
 describeEachIsa('matrix products', (isa) => {
   describe('in int8', () => {
     const cpu = openCpu(isa);
@@ -88,16 +97,8 @@ describeEachIsa('matrix products', (isa) => {
       const random = new Random(7);
       for (const { rows, k, sizes } of casesOf(random)) {
         const parts = sizes.map((n) => makePart(random, n, k));
-        const n = sizes.reduce((sum, size) => sum + size, 0);
         const x = random.floats(rows * k);
-        const before = random.floats(rows * n);
-        const [actual, expected] = both(cpu, (ops) => {
-          const input = ops.tensor(x, rows, k, 'bf16');
-          const weight = ops.loadLinear(parts, 'int8');
-          const sum = ops.tensor(before, rows, n, 'f32');
-          ops.addLinear(sum, input, weight);
-          return Float32Array.from([...ops.read(ops.linear(input, weight)), ...ops.read(sum)]);
-        });
+        const [actual, expected] = both(cpu, (ops) => productAndSum(ops, x, rows, parts));
         expect(actual).toEqual(expected);
       }
     });
@@ -153,16 +154,8 @@ describeEachIsa('matrix products', (isa) => {
       const random = new Random(11);
       for (const { rows, k, sizes } of casesOf(random)) {
         const parts = sizes.map((n) => makeTernary(random, n, k));
-        const n = sizes.reduce((sum, size) => sum + size, 0);
         const x = random.floats(rows * k);
-        const before = random.floats(rows * n);
-        const [actual, expected] = both(cpu, (ops) => {
-          const input = ops.tensor(x, rows, k, 'bf16');
-          const weight = ops.loadLinear(parts, 'int8');
-          const sum = ops.tensor(before, rows, n, 'f32');
-          ops.addLinear(sum, input, weight);
-          return Float32Array.from([...ops.read(ops.linear(input, weight)), ...ops.read(sum)]);
-        });
+        const [actual, expected] = both(cpu, (ops) => productAndSum(ops, x, rows, parts));
         expect(actual).toEqual(expected);
         const [gated, wanted] = both(cpu, (ops) => {
           const weight = ops.loadGateUp(parts[0]!, parts[0]!, 'int8');
