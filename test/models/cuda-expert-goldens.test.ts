@@ -1,4 +1,4 @@
-// Models with experts and with latent attention on the CUDA backend, over an emulated driver, against what another program computed.
+// Models with experts, with latent attention and in codes on the CUDA backend, over an emulated driver, against what another program computed.
 
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/models/load-model.ts';
@@ -51,15 +51,21 @@ describeCuda('models with experts in float32 on a GPU', () => {
   );
 });
 
-describeCuda('experts in MXFP4 on a GPU', () => {
+const IN_CODES = [
+  ['mxfp4', 'bf16+mxfp4'],
+  ['ternary', 'int8'],
+] as const;
+
+describeCuda('models in codes on a GPU', () => {
   const ops = openCuda();
   afterAll(() => ops.close());
-  const { folder, cases } = goldenInCodes('mxfp4');
-  const loading = loadModel(openModelSource(folder), ops, { dtype: 'auto', maxModelLen: null });
 
-  it.each(cases)('give logits close to case $name', async ({ ids, rows, logits }) => {
-    const model = await loading;
-    expect(model.weightFormat).toBe('bf16+mxfp4');
-    expect(cosine(new ModelSession(ops, model, ids.length).run(ids, rows), logits)).toBeGreaterThan(0.999);
+  it.each(IN_CODES)('give logits close to those of the original: %s', async (codes, format) => {
+    const { folder, cases } = goldenInCodes(codes);
+    const model = await loadModel(openModelSource(folder), ops, { dtype: 'auto', maxModelLen: null });
+    expect(model.weightFormat).toBe(format);
+    for (const { ids, rows, logits } of cases) {
+      expect(cosine(new ModelSession(ops, model, ids.length).run(ids, rows), logits)).toBeGreaterThan(0.999);
+    }
   });
 });
