@@ -39,6 +39,7 @@ interface Caller {
   readonly id: number;
   numPlaces: number;
   numTickets: number;
+  /** Of prompts, each as often as it has places. */
   numTokens: number;
 }
 
@@ -99,15 +100,15 @@ export class Admission {
   ): Ticket {
     this.check(callerName, numSamples);
     const numPlaces = this.#placesFor(numSamples);
-    const numKept = Math.ceil((numTokens * numPlaces) / numSamples);
-    this.#checkTokens(callerName, numKept);
+    const taken = { numPlaces, numTokens: Math.ceil((numTokens * numPlaces) / Math.max(1, numSamples)) };
+    this.#checkTokens(callerName, taken.numTokens);
     const caller = this.#callerOf(callerName);
     if (this.#numTaken === 0) this.#drain.begin(this.#now());
     caller.numPlaces += numPlaces;
     caller.numTickets += 1;
-    caller.numTokens += numKept;
+    caller.numTokens += taken.numTokens;
     this.#numTaken += numPlaces;
-    this.#numTokens += numKept;
+    this.#numTokens += taken.numTokens;
     this.#lastGroup += 1;
     const ticket: Ticket = {
       caller: caller.id,
@@ -116,7 +117,7 @@ export class Admission {
       rank,
       onSampleEnded,
       close: () => {
-        if (this.#open.delete(ticket)) this.#giveBack(callerName, caller, { numPlaces, numKept });
+        if (this.#open.delete(ticket)) this.#giveBack(callerName, caller, taken);
       },
     };
     this.#open.add(ticket);
@@ -150,15 +151,12 @@ export class Admission {
     return caller;
   }
 
-  #giveBack(
-    name: string,
-    caller: Caller,
-    { numPlaces, numKept }: { readonly numPlaces: number; readonly numKept: number },
-  ): void {
+  #giveBack(name: string, caller: Caller, taken: Pick<Caller, 'numPlaces' | 'numTokens'>): void {
+    const { numPlaces, numTokens } = taken;
     caller.numPlaces -= numPlaces;
-    caller.numTokens -= numKept;
+    caller.numTokens -= numTokens;
     caller.numTickets -= 1;
-    this.#numTokens -= numKept;
+    this.#numTokens -= numTokens;
     if (caller.numTickets === 0) this.#callers.delete(name);
     this.#numTaken -= numPlaces;
     this.#drain.end(numPlaces, this.#now());

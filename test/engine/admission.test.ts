@@ -54,6 +54,13 @@ describe('Admission by the tokens of prompts', () => {
     expect(open(admission, 'light', 200)).toMatch(/The server is full/);
   });
 
+  it('counts nothing of a request without samples', () => {
+    const admission = new Admission(limits);
+    admission.open('a', 0, { numTokens: 0 });
+    admission.open('a', 1, { numTokens: 600 });
+    expect(open(admission, 'a', 500)).toMatch(/have 600 tokens/);
+  });
+
   it('counts a prompt as often as samples of it have places', () => {
     const admission = new Admission(limits);
     admission.open('a', 1, { numTokens: 1 });
