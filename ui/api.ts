@@ -43,7 +43,9 @@ export async function request(path: string, body?: object, signal?: AbortSignal)
     ...(signal && { signal }),
   });
   if (response.ok) return response;
-  if (response.status === 401) unauthorized.dispatchEvent(new Event('unauthorized'));
+  // A refusal of the key before says nothing about the one that has come since.
+  const isRefused = response.status === 401 && key === sessionStorage.getItem(KEY);
+  if (isRefused) unauthorized.dispatchEvent(new Event('unauthorized'));
   throw new RefusedError(response.status, messageOf(await response.text(), response.statusText));
 }
 

@@ -68,6 +68,15 @@ describe('the page in a browser', needsBrowser, () => {
     await page.close();
   });
 
+  it('answers who writes before the server has told its models', async () => {
+    const page = await browser.newPage();
+    await page.route('**/v1/models', () => {});
+    await page.goto(svc.url);
+    await say(page, 'Message', 'Hello');
+    await page.locator('.message.assistant').getByText('tokens in').waitFor();
+    await page.close();
+  });
+
   it('completes a prompt in one piece, and is stopped by Escape', async () => {
     const { page, faults } = await openPage(browser, svc.url);
     await page.getByLabel('Mode', { exact: true }).selectOption('completion');
@@ -183,6 +192,26 @@ describe('the page in a browser', needsBrowser, () => {
     await page.getByRole('button', { name: 'Use it' }).click();
     await say(page, 'Message', 'Hello');
     await page.locator('.message.assistant').getByText('tokens in').waitFor();
+    await page.close();
+    await guarded.stop();
+  });
+
+  it('does not ask again because of a request that came before the key', async () => {
+    const guarded = await startServeProcess(['--api-key', SECRET]);
+    const page = await browser.newPage();
+    let letGo = () => {};
+    const held = new Promise<void>((resolve) => (letGo = resolve));
+    await page.route('**/v1/models', (route) => held.then(() => route.continue()), { times: 1 });
+    await page.goto(guarded.url);
+    await say(page, 'Message', 'Hello');
+    await page.getByLabel('This server wants an API key.').fill(SECRET);
+    await page.getByRole('button', { name: 'Use it' }).click();
+    const refused = page.waitForResponse((response) => response.status() === 401);
+    letGo();
+    await (await refused).finished();
+    await say(page, 'Message', 'Hello');
+    await page.locator('.message.assistant').getByText('tokens in').waitFor();
+    expect(await page.locator('form.key').count()).toBe(0);
     await page.close();
     await guarded.stop();
   });

@@ -15,7 +15,7 @@ import { useGeneration } from './use-generation.ts';
 
 export function Playground() {
   const [models, setModels] = useState<readonly string[]>([]);
-  const [model, setModel] = useState('');
+  const [model, setModel] = useState<string | null>(null);
   const [mode, setMode] = useState('chat');
   const [system, setSystem] = useState('');
   const [messages, setMessages] = useState<readonly Message[]>([]);
@@ -26,7 +26,7 @@ export function Playground() {
   useEffect(() => {
     const show = (names: readonly string[]) => {
       setModels(names);
-      setModel(names[0] ?? '');
+      setModel(names[0] ?? null);
     };
     servedModels().then(show, (error) => {
       // The page asks for a key already.
@@ -61,7 +61,7 @@ export function Playground() {
     <div class="playground" onKeyDown={stopByKey}>
       <section class="conversation" aria-label="Conversation">
         <div class="bar">
-          <Choice label="Model" options={models} value={model} choose={setModel} />
+          <Choice label="Model" options={models} value={model ?? ''} choose={setModel} />
           <Choice
             label="Mode"
             options={['chat', 'completion']}

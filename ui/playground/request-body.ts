@@ -1,4 +1,5 @@
-// Makes the bodies of requests: only what the user set is in them.
+// Makes the bodies of requests: only what the user set is in them. Where the model is not known yet, it is left out, and
+// the server's own is meant.
 
 import type { Message } from './message.ts';
 import type { Settings } from './settings.ts';
@@ -12,13 +13,13 @@ const NUM_ALTERNATIVES = 5;
 
 /** @throws SyntaxError naming the field whose JSON cannot be read. */
 export function chatRequest(
-  model: string,
+  model: string | null,
   settings: Settings,
   messages: readonly Message[],
 ): GenerationRequest {
   const { tools, toolChoice, schema, showsProbabilities } = settings;
   const body = {
-    model,
+    ...(model !== null && { model }),
     messages: messages.map(onTheWire),
     ...common(settings),
     ...(showsProbabilities && { logprobs: true, top_logprobs: NUM_ALTERNATIVES }),
@@ -30,10 +31,14 @@ export function chatRequest(
 }
 
 /** @throws SyntaxError naming the field whose JSON cannot be read. */
-export function completionRequest(model: string, settings: Settings, prompt: string): GenerationRequest {
+export function completionRequest(
+  model: string | null,
+  settings: Settings,
+  prompt: string,
+): GenerationRequest {
   const { schema, showsProbabilities } = settings;
   const body = {
-    model,
+    ...(model !== null && { model }),
     prompt,
     ...common(settings),
     ...(showsProbabilities && { logprobs: NUM_ALTERNATIVES }),
