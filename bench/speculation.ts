@@ -1,5 +1,5 @@
-// What guessing tokens ahead gains where an answer repeats what was said, and what it costs where it does not: decode of
-// one sequence on random weights, with and without, in turn on the same weights.
+// What guessing tokens ahead gains where an answer repeats what was said, and what it costs where it does not: decode on
+// random weights, with and without, in turn on the same weights.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
@@ -25,7 +25,8 @@ const RUNS = 5;
 interface Workload {
   readonly name: string;
   readonly goal: string | null;
-  readonly parts: NewRequestParts;
+  /** One a sequence, which run together. */
+  readonly parts: readonly NewRequestParts[];
 }
 
 const prompt = (tokenAt: (index: number) => number): number[] =>
@@ -40,32 +41,46 @@ const WORKLOADS: readonly Workload[] = [
   {
     name: 'an answer that quotes what was said, with something new now and then',
     goal: '>= 1.5',
-    parts: {
-      promptTokenIds: scattered,
-      sampling: { temperature: 5, seed: 1 },
-      rules: { allowedTokenIds: Int32Array.of(1000, 1001), biases: [[1000, 5 * Math.log(7)]] },
-    },
+    parts: [
+      {
+        promptTokenIds: scattered,
+        sampling: { temperature: 5, seed: 1 },
+        rules: { allowedTokenIds: Int32Array.of(1000, 1001), biases: [[1000, 5 * Math.log(7)]] },
+      },
+    ],
   },
   {
     name: 'an answer that never repeats anything',
     goal: '>= 0.97',
-    parts: { promptTokenIds: scattered, sampling: { temperature: 5, seed: 1 } },
+    parts: [{ promptTokenIds: scattered, sampling: { temperature: 5, seed: 1 } }],
   },
   {
     name: 'an answer whose pairs of tokens repeat, and nothing else',
     goal: null,
-    parts: {
-      promptTokenIds: prompt((index) => FEW_TOKENS[(index * index) % 23]!),
-      sampling: { temperature: 5, seed: 1 },
-      rules: { allowedTokenIds: FEW_TOKENS },
-    },
+    parts: [
+      {
+        promptTokenIds: prompt((index) => FEW_TOKENS[(index * index) % 23]!),
+        sampling: { temperature: 5, seed: 1 },
+        rules: { allowedTokenIds: FEW_TOKENS },
+      },
+    ],
   },
 ];
+
+/** Drafts of the model itself, all right: as many passes over its weights as tokens, so that 1 is what can be reached. */
+const DRAFTED: readonly Workload[] = [1, 2].map((count) => ({
+  name: `${count} sequences, the model as its own draft model`,
+  goal: '>= 0.85',
+  parts: Array.from({ length: count }, (_, seed) => ({
+    promptTokenIds: prompt((index) => (index * 7919 + seed) % 151_000),
+  })),
+}));
 
 export async function speculationSection(): Promise<Section> {
   const modelPath = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
   try {
     writeRandomModel(modelPath, 'qwen2.5-0.5b');
+    const draft = { method: 'draft_model', numSpeculativeTokens: 3, model: modelPath } as const;
     const config = {
       ...ENGINE_DEFAULTS,
       modelPath,
@@ -73,14 +88,18 @@ export async function speculationSection(): Promise<Section> {
       maxNumSeqs: 4,
       enablePrefixCaching: false,
     };
-    const runner = await loadRunner(config);
+    const runner = await loadRunner({ ...config, speculative: draft });
     const plain = new EngineCore(runner, config);
-    const guessing = new EngineCore(runner, { ...config, speculative: NGRAM });
-    const figures = WORKLOADS.flatMap((workload) => compare(workload, plain, guessing));
+    const quoting = new EngineCore(runner, { ...config, speculative: NGRAM });
+    const drafting = new EngineCore(runner, { ...config, speculative: draft });
+    const figures = [
+      ...WORKLOADS.flatMap((workload) => compare(workload, plain, quoting)),
+      ...DRAFTED.flatMap((workload) => compare(workload, plain, drafting)),
+    ];
     runner.close();
     const notes = [
-      `Decode of one sequence, 0.5B shape, random weights, ${ANSWER_TOKENS} tokens after ${PROMPT_TOKENS}: speed with n-grams ` +
-        'divided by speed without, the best of several runs each, in turn.',
+      `Decode, 0.5B shape, random weights, ${ANSWER_TOKENS} tokens after ${PROMPT_TOKENS}, of one sequence where no more are named: speed ` +
+        'with drafts (n-grams, but for the last two) divided by speed without, the best of several runs each, in turn.',
     ];
     return { title: 'Tokens guessed ahead', figures, notes };
   } finally {
@@ -102,7 +121,7 @@ function compare({ name, goal, parts }: Workload, plain: EngineCore, guessing: E
     { name, value: seconds.plain / seconds.guessing, unit: 'times', limit: null, goal },
     {
       name: '- without',
-      value: (ANSWER_TOKENS - 1) / seconds.plain,
+      value: (parts.length * (ANSWER_TOKENS - 1)) / seconds.plain,
       unit: 'tokens/s',
       limit: null,
       goal: null,
@@ -114,11 +133,13 @@ function compare({ name, goal, parts }: Workload, plain: EngineCore, guessing: E
 
 let numRequests = 0;
 
-/** From the first token of an answer to the last one. */
-function secondsOf(core: EngineCore, parts: NewRequestParts): number {
-  // The two cores share an executor, which knows requests by their ids.
-  numRequests += 1;
-  core.scheduler.add(newRequest({ id: numRequests, ...parts, stop: { maxTokens: ANSWER_TOKENS } }));
+/** From the first token of the answers to the last one. */
+function secondsOf(core: EngineCore, parts: Workload['parts']): number {
+  for (const part of parts) {
+    // The cores share an executor, which knows requests by their ids.
+    numRequests += 1;
+    core.scheduler.add(newRequest({ id: numRequests, ...part, stop: { maxTokens: ANSWER_TOKENS } }));
+  }
   let firstAt = 0;
   let lastAt = 0;
   while (core.hasUnfinished) {

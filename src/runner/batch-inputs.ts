@@ -8,6 +8,7 @@ import type { StateArrays } from '../ops/states.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
+import { layOutRows } from './lay-out-rows.ts';
 import type { RequestStates } from './request-states.ts';
 
 interface ForwardLimits extends BlockGroups {
@@ -17,60 +18,32 @@ interface ForwardLimits extends BlockGroups {
 }
 
 /**
- * `requests` must have been brought up to `step`. Sequence `i` has the rows from queryStarts[i] to queryStarts[i + 1].
+ * `requests` must have been brought up to `step`.
  * @param batchSize sequences at least: those after the step's own have one row each, which is computed for nobody.
  */
 export function buildForwardInputs(
-  { sequences, numTokens }: ScheduledStep,
+  { sequences }: ScheduledStep,
   { blockSize, windows: { length: numGroups }, shortContext, maxNumSeqs }: ForwardLimits,
   requests: RequestStates,
   batchSize = sequences.length,
 ): ForwardInputs {
-  const numFilling = batchSize - sequences.length;
-  const numRows = numTokens + numFilling;
-  const tables = sequences.map(({ requestId }) => requests.tablesOf(requestId));
-  const maxBlocks = Math.max(1, ...tables.flatMap((groups) => groups.map(({ length }) => length)));
-  const ids = new Int32Array(numRows);
-  const positions = new Int32Array(numRows);
-  const slotMapping = new Int32Array(numGroups * numRows).fill(NO_SLOT);
-  const queryStarts = new Int32Array(batchSize + 1);
-  const contextLengths = new Int32Array(batchSize).fill(1);
-  const blockTables = new Int32Array(numGroups * batchSize * maxBlocks);
-  let row = 0;
-  for (const [index, { requestId, tokenIds, firstPosition, isLong }] of sequences.entries()) {
-    const groups = tables[index]!;
-    for (const [group, blocks] of groups.entries()) {
-      blockTables.set(blocks, (group * batchSize + index) * maxBlocks);
-    }
-    contextLengths[index] = firstPosition + tokenIds.length;
-    for (const [offset, id] of tokenIds.entries()) {
-      const position = firstPosition + offset;
-      ids[row] = id === PENDING_TOKEN ? requests.pendingToken(requestId) : id;
-      positions[row] = isLong ? shortContext! + position : position;
-      for (const [group, blocks] of groups.entries()) {
-        const block = blocks[Math.floor(position / blockSize)]!;
-        slotMapping[group * numRows + row] = block * blockSize + (position % blockSize);
-      }
-      row += 1;
-    }
-    queryStarts[index + 1] = row;
-  }
-  for (let index = sequences.length; index < batchSize; index++)
-    queryStarts[index + 1] = queryStarts[index]! + 1;
-  const batch = { numSequences: batchSize, queryStarts, contextLengths, blockTables, maxBlocks };
+  const rows = sequences.map(({ requestId, tokenIds, firstPosition, isLong }) => ({
+    ids: tokenIds.map((id) => (id === PENDING_TOKEN ? requests.pendingToken(requestId) : id)),
+    firstPosition,
+    isLong,
+    tables: requests.tablesOf(requestId),
+  }));
+  const { ids, ...arrays } = layOutRows(rows, { blockSize, numGroups, shortContext }, batchSize);
   const sends = Int32Array.from(
     sequences.flatMap(({ send }) =>
       send === null ? [] : [send.transferId, send.firstIndex, send.blocks.length, ...send.blocks],
     ),
   );
-  const tokens = { ids, sampled: requests.latestSampled };
   return {
-    tokens,
-    positions,
-    slotMapping,
-    batch,
+    ...arrays,
+    tokens: { ids, sampled: requests.latestSampled },
     sends,
-    adapters: adaptersOf(sequences, numFilling),
+    adapters: adaptersOf(sequences, batchSize - sequences.length),
     states: buildStates(sequences, requests, maxNumSeqs, batchSize),
   };
 }

@@ -3,13 +3,25 @@
 
 import { BlockPool } from '../kv-cache/block-pool.ts';
 import type { Model } from '../models/model.ts';
-import { type KvCache, NO_TOKEN, type Ops, type SampledTokens } from '../ops/ops.ts';
-import type { DraftedSequence, Proposer } from '../speculation/proposer.ts';
+import { type KvCache, NO_TOKEN, type Ops, type SampledTokens, type SamplingRows } from '../ops/ops.ts';
+import type { DraftedSequence, DraftWish, Proposer } from '../speculation/proposer.ts';
+import { layOutRows, type SequenceRows } from './lay-out-rows.ts';
 
 interface DraftState {
   readonly blocks: number[];
-  /** Tokens whose keys and values are stored, those of the last draft among them. */
-  stored: number[];
+  /** Known tokens whose keys and values are stored. */
+  numStored: number;
+  /** Tokens of the last draft that are stored behind them. */
+  guessed: readonly number[];
+}
+
+/** A draft in the making. */
+interface Draft {
+  readonly state: DraftState;
+  /** All that are known of the sequence. */
+  readonly tokens: readonly number[];
+  /** Tokens to guess. */
+  readonly count: number;
 }
 
 interface DraftLimits {
@@ -41,13 +53,13 @@ export class DraftModel implements Proposer {
   }
 
   /** Shorter at the end of what the model can read; none where its KV memory is full. */
-  propose({ id, tokens }: DraftedSequence, maxTokens: number): readonly number[] {
-    // The last guess is not read by the model.
-    const count = Math.min(maxTokens, this.#limits.maxLength - tokens.length + 1);
-    const state = this.#stateOf(id);
-    if (count <= 0 || !this.#grow(state, tokens.length + count - 1)) return [];
-    this.#computeKnown(state, tokens);
-    return this.#guess(state, tokens, count);
+  propose(wishes: readonly DraftWish[]): readonly (readonly number[])[] {
+    const drafts = wishes.map((wish) => this.#begin(wish));
+    // A sequence that has its guesses leaves those before it in their places.
+    const begun = drafts.filter((draft) => draft !== null).sort((x, y) => y.count - x.count);
+    this.#catchUp(begun);
+    const guesses = this.#guess(begun);
+    return drafts.map((draft) => (draft && guesses.get(draft)) ?? []);
   }
 
   forget(sequenceId: number): void {
@@ -62,57 +74,73 @@ export class DraftModel implements Proposer {
     this.#ops.close();
   }
 
-  /** Stores all tokens but the last one, except those that a draft has stored already. */
-  #computeKnown(state: DraftState, tokens: readonly number[]): void {
-    const wrong = state.stored.findIndex((tokenId, index) => tokenId !== tokens[index]);
-    if (wrong >= 0) state.stored.length = wrong;
-    const end = tokens.length - 1;
-    state.stored.length = Math.min(state.stored.length, end);
-    while (state.stored.length < end) {
-      const start = state.stored.length;
-      const piece = tokens.slice(start, Math.min(end, start + this.#limits.maxBatchedTokens));
-      this.#ops.scope(() => this.#forward(state, start, Int32Array.from(piece), null));
-      state.stored.push(...piece);
+  /** Null where nothing can be guessed. */
+  #begin({ sequence: { id, tokens }, maxTokens }: DraftWish): Draft | null {
+    // The last guess is not read by the model.
+    const count = Math.min(maxTokens, this.#limits.maxLength - tokens.length + 1);
+    const state = this.#stateOf(id);
+    if (count <= 0 || !this.#grow(state, tokens.length + count - 1)) return null;
+    keepWhatIsRight(state, tokens);
+    return { state, tokens, count };
+  }
+
+  /** Stores known tokens until those that are left can be computed at once. */
+  #catchUp(drafts: readonly Draft[]): void {
+    const { maxBatchedTokens } = this.#limits;
+    let numLeft = drafts.reduce((sum, { state, tokens }) => sum + tokens.length - state.numStored, 0);
+    for (const { state, tokens } of drafts) {
+      while (numLeft > maxBatchedTokens && state.numStored < tokens.length - 1) {
+        const end = Math.min(tokens.length - 1, state.numStored + maxBatchedTokens);
+        const ids = tokens.slice(state.numStored, end);
+        this.#ops.scope(() => this.#forward([rowsAt(state, state.numStored, ids)], null));
+        state.numStored = end;
+        numLeft -= ids.length;
+      }
     }
   }
 
-  #guess(state: DraftState, tokens: readonly number[], count: number): readonly number[] {
-    const sampled: SampledTokens[] = [];
-    for (let index = 0; index < count; index += 1) {
-      const before = sampled.at(-1) ?? null;
-      // The guess before is row 0 of what the last pass samples.
-      const ids = Int32Array.of(before === null ? tokens.at(-1)! : -1);
-      sampled.push(
-        this.#ops.scope(() => {
-          const hidden = this.#forward(state, tokens.length - 1 + index, ids, before);
-          return this.#ops.sample(this.#model.logits(hidden, Int32Array.of(0)), MOST_PROBABLE);
-        }),
+  /**
+   * Computes the tokens that are not stored yet and samples the next one of each sequence, then computes that one, and so on.
+   * @param drafts the longest first
+   */
+  #guess(drafts: readonly Draft[]): ReadonlyMap<Draft, readonly number[]> {
+    const passes: SampledTokens[] = [];
+    const isGoing = ({ count }: Draft) => count > passes.length;
+    for (let going = drafts; going.length > 0; going = going.filter(isGoing)) {
+      const before = passes.at(-1) ?? null;
+      const rows = going.map(({ state, tokens }, row) =>
+        before === null
+          ? rowsAt(state, state.numStored, tokens.slice(state.numStored))
+          : rowsAt(state, tokens.length + passes.length - 1, [-1 - row]),
       );
+      passes.push(this.#ops.scope(() => this.#sample(rows, before)));
     }
-    const guesses = sampled.map((token) => token.read()[0]!);
-    state.stored.push(tokens.at(-1)!, ...guesses.slice(0, -1));
-    const broken = guesses.indexOf(NO_TOKEN);
-    return broken < 0 ? guesses : guesses.slice(0, broken);
+    const sampled = passes.map((pass) => pass.read());
+    return new Map(
+      drafts.map((draft, row) => {
+        const guesses = sampled.slice(0, draft.count).map((tokens) => tokens[row]!);
+        draft.state.numStored = draft.tokens.length;
+        draft.state.guessed = guesses.slice(0, -1);
+        const broken = guesses.indexOf(NO_TOKEN);
+        return [draft, broken < 0 ? guesses : guesses.slice(0, broken)];
+      }),
+    );
   }
 
-  /** Hidden states of `ids` from position `start` on; a negative id is a token of `sampled`. */
-  #forward({ blocks }: DraftState, start: number, ids: Int32Array, sampled: SampledTokens | null) {
+  /** The most probable token after each sequence. */
+  #sample(sequences: readonly SequenceRows[], sampled: SampledTokens | null): SampledTokens {
+    const { hidden, queryStarts } = this.#forward(sequences, sampled);
+    const lastRows = queryStarts.subarray(1).map((end) => end - 1);
+    return this.#ops.sample(this.#model.logits(hidden, lastRows), mostProbable(sequences.length));
+  }
+
+  /** @param sampled what negative ids of `sequences` are rows of */
+  #forward(sequences: readonly SequenceRows[], sampled: SampledTokens | null) {
     const { blockSize } = this.#cache.shape;
-    const slotMapping = ids.map((_, index) => {
-      const position = start + index;
-      return blocks[Math.floor(position / blockSize)]! * blockSize + (position % blockSize);
-    });
-    // A draft need not be right: all contexts are computed as long ones.
-    const first = start + (this.#model.shortContext ?? 0);
-    const positions = ids.map((_, index) => first + index);
-    const batch = {
-      numSequences: 1,
-      queryStarts: Int32Array.of(0, ids.length),
-      contextLengths: Int32Array.of(start + ids.length),
-      blockTables: Int32Array.from(blocks),
-      maxBlocks: blocks.length,
-    };
-    return this.#model.forward({ tokens: { ids, sampled }, positions, slotMapping, batch }, this.#cache);
+    const layout = { blockSize, numGroups: 1, shortContext: this.#model.shortContext ?? 0 };
+    const { ids, ...arrays } = layOutRows(sequences, layout);
+    const hidden = this.#model.forward({ ...arrays, tokens: { ids, sampled } }, this.#cache);
+    return { hidden, queryStarts: arrays.batch.queryStarts };
   }
 
   #grow(state: DraftState, numTokens: number): boolean {
@@ -126,17 +154,34 @@ export class DraftModel implements Proposer {
   #stateOf(id: number): DraftState {
     let state = this.#states.get(id);
     if (state === undefined) {
-      state = { blocks: [], stored: [] };
+      state = { blocks: [], numStored: 0, guessed: [] };
       this.#states.set(id, state);
     }
     return state;
   }
 }
 
-const MOST_PROBABLE = {
-  temperature: new Float32Array(1),
-  topK: new Int32Array(1),
-  topP: Float32Array.of(1),
-  minP: new Float32Array(1),
-  uniform: new Float64Array(1),
-};
+/** Counts the tokens of the last draft that have come as stored. */
+function keepWhatIsRight(state: DraftState, tokens: readonly number[]): void {
+  const { guessed, numStored } = state;
+  const wrong = guessed.findIndex((tokenId, index) => tokenId !== tokens[numStored + index]);
+  const numRight = wrong < 0 ? guessed.length : wrong;
+  // The last token is computed again for what follows it.
+  state.numStored = Math.min(numStored + numRight, tokens.length - 1);
+  state.guessed = [];
+}
+
+/** A draft need not be right: all contexts are computed as long ones. */
+function rowsAt({ blocks }: DraftState, firstPosition: number, ids: readonly number[]): SequenceRows {
+  return { ids, firstPosition, isLong: true, tables: [blocks] };
+}
+
+function mostProbable(numRows: number): SamplingRows {
+  return {
+    temperature: new Float32Array(numRows),
+    topK: new Int32Array(numRows),
+    topP: new Float32Array(numRows).fill(1),
+    minP: new Float32Array(numRows),
+    uniform: new Float64Array(numRows),
+  };
+}

@@ -253,8 +253,8 @@ export class Scheduler {
     if (budget === null) return null;
     const maxDraftTokens = this.#maxDraftTokens([...scheduled.values()], share.maxTokens);
     const sequences: ScheduledSequence[] = [];
+    this.#makeDrafts(scheduled, maxDraftTokens);
     for (const [request, numTokens] of scheduled) {
-      if (maxDraftTokens > 0) request.draft = this.#draftAfter(request, numTokens, maxDraftTokens);
       budget -= request.draft.length;
       this.#scheduleTokens(request, numTokens, sequences);
     }
@@ -276,15 +276,23 @@ export class Scheduler {
     );
   }
 
-  /** Guesses what follows the next `numTokens` tokens, where these are the last and are known. Nobody gives up blocks for it. */
-  #draftAfter(request: Request, numTokens: number, maxTokens: number): readonly number[] {
-    const { tokens, numComputedTokens, numPendingTokens } = request;
-    if (this.#speculator === null || numPendingTokens > 0) return NO_DRAFT;
-    if (numComputedTokens + numTokens < tokens.length) return NO_DRAFT;
-    const proposed = this.#speculator.propose(request, Math.min(maxTokens, this.#maxDraftTokensOf(request)));
-    const draft = request.allowedDraft(proposed);
-    if (this.#kvCache.grow(request, tokens.length + draft.length)) return draft;
-    return draft.slice(0, this.#kvCache.numTokensWithBlocks(request) - tokens.length);
+  /** Guesses what follows those of `scheduled` that reach their last token and know it. Nobody gives up blocks for it. */
+  #makeDrafts(scheduled: ReadonlyMap<Request, number>, maxTokens: number): void {
+    if (this.#speculator === null) return;
+    const wishes: { readonly sequence: Request; readonly maxTokens: number }[] = [];
+    for (const [request, numTokens] of scheduled) {
+      const { numPendingTokens, numComputedTokens, tokens } = request;
+      const most = Math.min(maxTokens, this.#maxDraftTokensOf(request));
+      const isAtEnd = numPendingTokens === 0 && numComputedTokens + numTokens === tokens.length;
+      if (isAtEnd && most > 0) wishes.push({ sequence: request, maxTokens: most });
+    }
+    const drafts = this.#speculator.propose(wishes);
+    for (const { sequence: request } of wishes) {
+      const draft = request.allowedDraft(drafts.get(request.id) ?? NO_DRAFT);
+      const hasBlocks = this.#kvCache.grow(request, request.tokens.length + draft.length);
+      const numBlocked = this.#kvCache.numTokensWithBlocks(request) - request.tokens.length;
+      request.draft = hasBlocks ? draft : draft.slice(0, numBlocked);
+    }
   }
 
   /**

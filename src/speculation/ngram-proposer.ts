@@ -1,7 +1,7 @@
 // Guesses that what followed the newest tokens of a sequence before follows them again.
 
 import { NgramIndex } from './ngram-index.ts';
-import type { DraftedSequence, Proposer } from './proposer.ts';
+import type { DraftedSequence, DraftWish, Proposer } from './proposer.ts';
 
 export class NgramProposer implements Proposer {
   readonly #min: number;
@@ -15,19 +15,23 @@ export class NgramProposer implements Proposer {
   }
 
   expects(sequence: DraftedSequence): boolean {
-    return this.propose(sequence, 1).length > 0;
+    return this.#continuation(sequence, 1).length > 0;
   }
 
-  propose({ id, tokens }: DraftedSequence, maxTokens: number): readonly number[] {
+  propose(wishes: readonly DraftWish[]): readonly (readonly number[])[] {
+    return wishes.map(({ sequence, maxTokens }) => this.#continuation(sequence, maxTokens));
+  }
+
+  forget(sequenceId: number): void {
+    this.#indexes.delete(sequenceId);
+  }
+
+  #continuation({ id, tokens }: DraftedSequence, maxTokens: number): readonly number[] {
     let index = this.#indexes.get(id);
     if (index === undefined) {
       index = new NgramIndex(this.#min, this.#max);
       this.#indexes.set(id, index);
     }
     return index.continuation(tokens, maxTokens);
-  }
-
-  forget(sequenceId: number): void {
-    this.#indexes.delete(sequenceId);
   }
 }

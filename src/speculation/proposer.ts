@@ -7,11 +7,17 @@ export interface DraftedSequence {
   readonly tokens: readonly number[];
 }
 
+export interface DraftWish {
+  readonly sequence: DraftedSequence;
+  /** Longest draft that is of use, one token at least. */
+  readonly maxTokens: number;
+}
+
 export interface Proposer {
   /** Whether a draft may be expected once the next token is known: planning waits for that token then. */
   expects(sequence: DraftedSequence): boolean;
-  /** Up to `maxTokens` tokens that may follow; none where nothing can be said. */
-  propose(sequence: DraftedSequence, maxTokens: number): readonly number[];
+  /** For each wish the tokens that may follow; none where nothing can be said. Each sequence comes once. */
+  propose(wishes: readonly DraftWish[]): readonly (readonly number[])[];
   /** Frees what is kept of a sequence; an id that is not known is ignored. */
   forget(sequenceId: number): void;
 }

@@ -3,7 +3,7 @@
 
 import type { SpeculativeConfig } from '../config/speculative-config.ts';
 import { NgramProposer } from './ngram-proposer.ts';
-import type { DraftedSequence, Proposer } from './proposer.ts';
+import type { DraftedSequence, DraftWish, Proposer } from './proposer.ts';
 
 /**
  * Rows of decoding sequences and drafts together up to which a step gets drafts: it waits for the weights then, and a row
@@ -58,10 +58,12 @@ export class Speculator {
     return !this.#isPaused(sequence) && this.#proposer.expects(sequence);
   }
 
-  /** Up to `maxTokens` tokens that may follow; none where there is no telling. */
-  propose(sequence: DraftedSequence, maxTokens: number): readonly number[] {
-    if (maxTokens === 0 || this.#isPaused(sequence)) return [];
-    return this.#proposer.propose(sequence, maxTokens);
+  /** A draft for each sequence that has a wish and is not paused, by its id; one of no tokens where there is no telling. */
+  propose(wishes: readonly DraftWish[]): ReadonlyMap<number, readonly number[]> {
+    const granted = wishes.filter(({ sequence }) => !this.#isPaused(sequence));
+    if (granted.length === 0) return new Map();
+    const drafts = this.#proposer.propose(granted);
+    return new Map(granted.map(({ sequence }, index) => [sequence.id, drafts[index]!]));
   }
 
   /** The first `numAccepted` of a draft of `numTokens` were right; the sequence will have them next, and a token after them. */

@@ -37,7 +37,7 @@ describe('Speculator', () => {
       speculator.verified(sequence, 5, numAccepted);
       tokens.push(1, 2);
       for (let waited = 0; ; waited += 1) {
-        if (speculator.propose(sequence, 5).length > 0) return waited;
+        if (speculator.propose([{ sequence, maxTokens: 5 }]).get(1)?.length) return waited;
         tokens.push(tokens.length % 2 === 0 ? 1 : 2);
       }
     };

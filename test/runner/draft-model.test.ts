@@ -1,0 +1,113 @@
+// What a draft model guesses for several sequences together is what it samples greedily after each alone, in one pass a token.
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { loadModel } from '../../src/models/load-model.ts';
+import type { Model } from '../../src/models/model.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
+import type { Ops } from '../../src/ops/ops.ts';
+import { DraftModel } from '../../src/runner/draft-model.ts';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { availableBackends, openBackend } from '../helpers/backends.ts';
+
+const MAX_LENGTH = 60;
+const BLOCK_SIZE = 16;
+
+describe.each(availableBackends)('a draft model on %s', (backend) => {
+  let folder: string;
+  let ops: Ops;
+  let model: Model;
+  beforeEach(async () => {
+    folder = mkdtempSync(join(os.tmpdir(), 'svc-draft-'));
+    writeTinyModel(folder, { seed: 1 });
+    ops = openBackend(backend);
+    model = await loadModel(openModelSource(folder), ops, {
+      dtype: 'auto',
+      quantization: null,
+      maxModelLen: MAX_LENGTH,
+      choice: { runner: 'generate', convert: 'auto' },
+    });
+  });
+  afterEach(() => {
+    ops.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  function start({ blocks = 64, maxBatchedTokens = 64 } = {}): DraftModel {
+    const cache = ops.makeKvCache(model.kvCacheShape({ blocks, blockSize: BLOCK_SIZE, sequences: 1 }), false);
+    return new DraftModel(ops, model, cache, { maxLength: MAX_LENGTH, maxBatchedTokens });
+  }
+
+  const promptOf = (id: number, length: number): number[] =>
+    Array.from({ length }, (_, index) => 5 + ((id * 37 + index * 7) % 91));
+
+  /** By a draft model that has seen nothing before. */
+  function guessAfresh(tokens: readonly number[], maxTokens: number): readonly number[] {
+    return start().propose([{ sequence: { id: 0, tokens }, maxTokens }])[0]!;
+  }
+
+  it('guesses for all what it guesses for each, whatever of the drafts before was right', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 4 }),
+        fc.array(fc.array(fc.record({ maxTokens: fc.integer({ min: 1, max: 4 }), numRight: fc.nat(4) })), {
+          minLength: 1,
+          maxLength: 3,
+        }),
+        fc.integer({ min: 4, max: 64 }),
+        (lengths, rounds, maxBatchedTokens) => {
+          const draftModel = start({ maxBatchedTokens });
+          const sequences = lengths.map((length, id) => ({ id, tokens: promptOf(id, length) }));
+          for (const round of rounds) {
+            // Each time for some of the sequences.
+            const wishes = sequences.flatMap((sequence, index) =>
+              round[index] ? [{ sequence, maxTokens: round[index].maxTokens }] : [],
+            );
+            const drafts = draftModel.propose(wishes);
+            for (const [index, { sequence, maxTokens }] of wishes.entries()) {
+              const { id, tokens } = sequence;
+              expect(drafts[index]).toEqual(guessAfresh(tokens, maxTokens));
+              tokens.push(...drafts[index]!.slice(0, round[id]!.numRight), 3);
+            }
+          }
+        },
+      ),
+      { numRuns: backend === 'reference' ? 5 : 40, seed: 1 },
+    );
+  });
+
+  it('computes a draft of all sequences in a pass a token, what had come since the last draft in the first', () => {
+    const forward = vi.spyOn(model, 'forward');
+    const draftModel = start();
+    const sequences = [4, 9, 17].map((length, id) => ({ id, tokens: promptOf(id, length) }));
+    const rowsOfPasses = () =>
+      forward.mock.calls.splice(0).map(([{ batch }]) => [...batch.queryStarts].slice(1));
+    const drafts = draftModel.propose(sequences.map((sequence, id) => ({ sequence, maxTokens: 3 - id })));
+    // The longest draft first.
+    expect(rowsOfPasses()).toEqual([[4, 13, 30], [1, 2], [1]]);
+    // All three guesses of the first were right, one of two of the second; the third has no wish.
+    sequences[0]!.tokens.push(...drafts[0]!, 3);
+    sequences[1]!.tokens.push(drafts[1]![0]!, 3);
+    draftModel.propose(sequences.slice(0, 2).map((sequence) => ({ sequence, maxTokens: 2 })));
+    expect(rowsOfPasses()).toEqual([
+      [2, 3],
+      [1, 2],
+    ]);
+  });
+
+  it('guesses less at its longest length, and nothing where its KV memory is full, until some is freed', () => {
+    const draftModel = start({ blocks: 4 });
+    const wish = (id: number, length: number) => ({
+      sequence: { id, tokens: promptOf(id, length) },
+      maxTokens: 4,
+    });
+    const numGuessed = (wishes: readonly ReturnType<typeof wish>[]) =>
+      draftModel.propose(wishes).map(({ length }) => length);
+    expect(numGuessed([wish(1, MAX_LENGTH - 1), wish(2, 20)])).toEqual([2, 0]);
+    draftModel.forget(1);
+    expect(numGuessed([wish(2, 20), wish(3, MAX_LENGTH + 1)])).toEqual([4, 0]);
+  });
+});
