@@ -3,7 +3,7 @@
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import type { OptionSource } from '../config/merge.ts';
 import type { OptionNames } from '../config/option-table.ts';
-import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
+import { ANSWER_OPTIONS, type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
 import { flagOptions, type SplitArguments, withModel } from './flags.ts';
 
 /** The options of svc serve that the engine has without a server and without other instances. */
@@ -11,9 +11,9 @@ export const ENGINE_OPTIONS = serveOptions(
   (key) => SERVE_OPTIONS.info(key).isEngineOption === true && key !== 'kvTransferConfig',
 );
 
-/** Those, and the names by which requests may call the model. */
+/** Those, and what is in answers. */
 export const BATCH_OPTIONS = serveOptions(
-  (key) => ENGINE_OPTIONS.keys.includes(key) || key === 'servedModelName',
+  (key) => ENGINE_OPTIONS.keys.includes(key) || SERVE_OPTIONS.info(key).group === ANSWER_OPTIONS,
 );
 
 function serveOptions(has: (key: OptionKey) => boolean): OptionNames<OptionKey> {

@@ -36,7 +36,7 @@ export async function startLocalModel(flags: OptionSource): Promise<LocalModel> 
     port: 0,
     version: version(),
     apiKeys: [apiKey],
-    servedModelNames: config.http.servedModelNames,
+    ...config.answers,
     logger,
     engine,
   });
@@ -59,16 +59,17 @@ function fingerprintOf({ info, adapters }: InferenceEngine): string {
 }
 
 /** Of the options that answers depend on beside model and request. */
-function optionsDigest({ engine, http }: ServeConfig): string {
+function optionsDigest({ engine, answers }: ServeConfig): string {
   const { tokenizer, hfOverrides, maxModelLen, seed, maxLogprobs, structuredOutputs } = engine;
   const { chatTemplate, chatTemplateContentFormat, toolCallParser, reasoningParser } = engine;
   const { generationConfig, overrideGenerationConfig } = engine;
-  const { defaultTemplateVariables, trustsRequestTemplates, responseRole, areTokensIds } = http;
+  // The same model has another name where its folder has moved.
+  const { servedModelNames: _, ...ofAnswers } = answers;
   const options = {
     ...{ tokenizer, hfOverrides, maxModelLen, seed, maxLogprobs, structuredOutputs },
     ...{ chatTemplate, chatTemplateContentFormat, toolCallParser, reasoningParser },
     ...{ generationConfig, overrideGenerationConfig },
-    ...{ defaultTemplateVariables, trustsRequestTemplates, responseRole, areTokensIds },
+    ...ofAnswers,
   };
   return createHash('sha256').update(JSON.stringify(options)).digest('hex').slice(0, 12);
 }

@@ -83,6 +83,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
   const proxyToken = randomBytes(16).toString('hex');
   const server = await Server.listen({
     ...http,
+    ...config.answers,
     ...ofEnvironment,
     host,
     version: version(),
@@ -106,7 +107,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
     server.serve(engine);
     // Later, since it takes up to a second of a core, and the first requests often come at once.
     setTimeout(() => engine.constraints.prepare(), PREPARE_AFTER_MS).unref();
-    const [name] = http.servedModelNames;
+    const [name] = config.answers.servedModelNames;
     registration = await joinProxy(config.engine.kvTransfer, {
       model: name,
       proxyToken,

@@ -32,6 +32,9 @@ import {
 } from './option-kinds.ts';
 import { engineGroup, group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
 
+/** Heading of the options that say what is in answers, whoever asks for them. */
+export const ANSWER_OPTIONS = 'Answers';
+
 export const SERVE_OPTIONS = new OptionTable({
   ...group('General', {
     model: optional(text('<model>'), {
@@ -60,10 +63,6 @@ export const SERVE_OPTIONS = new OptionTable({
       isSecret: true,
     }),
     ...corsOptions(),
-    servedModelName: option<readonly string[]>(list('<name...>'), [], {
-      help: 'names under which clients ask for the model; the first one is in the answers',
-      defaultText: 'the model as given',
-    }),
     enableLogRequests: option(flag(), false, {
       help: 'log the parameters of every generation request',
     }),
@@ -102,22 +101,8 @@ export const SERVE_OPTIONS = new OptionTable({
       env: 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
     }),
     ui: option(flag(), true, { help: 'a page at / with a playground and a dashboard; --no-ui has none' }),
-    enablePromptTokensDetails: option(flag(), true, {
-      help: 'tell in the usage how many tokens of the prompt came from the prefix cache',
-    }),
-    trustRequestChatTemplate: option(flag(), false, {
-      help: 'let requests bring a chat template of their own (chat_template); it runs in a thread with limits of time and memory',
-    }),
-    defaultChatTemplateKwargs: optional(json(), {
-      help: 'variables of the chat template that a request does not set in chat_template_kwargs',
-      defaultText: 'none',
-    }),
-    responseRole: option(text('<role>'), 'assistant', { help: 'role of the answers of chats' }),
     streamInterval: option(integer(1), 1, {
       help: 'tokens of each event of a stream; the first token and the end are sent at once. Requests may say it too (stream_interval)',
-    }),
-    returnTokensAsTokenIds: option(flag(), false, {
-      help: 'spell tokens of log-probabilities as token_id:<n> where a request does not say it',
     }),
     enableForceIncludeUsage: option(flag(), false, {
       help: 'tell the usage in every chunk of every stream, and at its end, without being asked for it',
@@ -133,6 +118,26 @@ export const SERVE_OPTIONS = new OptionTable({
     }),
     shutdownTimeout: option(seconds(), 30, {
       help: 'how long running requests may take to finish after SIGTERM or SIGINT',
+    }),
+  }),
+  ...group(ANSWER_OPTIONS, {
+    servedModelName: option<readonly string[]>(list('<name...>'), [], {
+      help: 'names under which clients ask for the model; the first one is in the answers',
+      defaultText: 'the model as given',
+    }),
+    enablePromptTokensDetails: option(flag(), true, {
+      help: 'tell in the usage how many tokens of the prompt came from the prefix cache',
+    }),
+    trustRequestChatTemplate: option(flag(), false, {
+      help: 'let requests bring a chat template of their own (chat_template); it runs in a thread with limits of time and memory',
+    }),
+    defaultChatTemplateKwargs: optional(json(), {
+      help: 'variables of the chat template that a request does not set in chat_template_kwargs',
+      defaultText: 'none',
+    }),
+    responseRole: option(text('<role>'), 'assistant', { help: 'role of the answers of chats' }),
+    returnTokensAsTokenIds: option(flag(), false, {
+      help: 'spell tokens of log-probabilities as token_id:<n> where a request does not say it',
     }),
   }),
   ...group('TLS', {

@@ -7,6 +7,22 @@ import type { EngineConfig } from './engine-config.ts';
 /** What clients call the model that svc brings along. */
 export const BUNDLED_MODEL_NAME = 'svc-chat';
 
+/** What options say of answers, whoever asks for them. */
+export interface AnswerConfig {
+  /** Names that requests may give; the first one is in the answers. */
+  readonly servedModelNames: readonly [string, ...string[]];
+  /** Usage tells how many tokens of the prompt came from the prefix cache. */
+  readonly showsCachedTokens: boolean;
+  /** Requests may bring chat templates of their own. */
+  readonly trustsRequestTemplates: boolean;
+  /** Variables of chat templates that a request does not set. */
+  readonly defaultTemplateVariables: Readonly<Record<string, unknown>>;
+  /** Who speaks the answers of chats. */
+  readonly responseRole: string;
+  /** Log-probabilities spell tokens as ids where a request does not say it. */
+  readonly areTokensIds: boolean;
+}
+
 interface HttpConfig {
   /** Null listens on all interfaces. */
   readonly host: string | null;
@@ -15,8 +31,6 @@ interface HttpConfig {
   /** Empty lets everybody in. */
   readonly apiKeys: readonly string[];
   readonly cors: CorsConfig;
-  /** The first one is in the answers. */
-  readonly servedModelNames: readonly [string, ...string[]];
   readonly logRequests: boolean;
   /** Of each prompt, in characters and token ids; null logs none of it. */
   readonly maxLoggedLength: number | null;
@@ -33,18 +47,8 @@ interface HttpConfig {
   readonly hasPage: boolean;
   /** Null is plain HTTP. */
   readonly tls: TlsConfig | null;
-  /** Usage tells how many tokens of the prompt came from the prefix cache. */
-  readonly showsCachedTokens: boolean;
-  /** Requests may bring chat templates of their own. */
-  readonly trustsRequestTemplates: boolean;
-  /** Variables of chat templates that a request does not set. */
-  readonly defaultTemplateVariables: Readonly<Record<string, unknown>>;
-  /** Who speaks the answers of chats. */
-  readonly responseRole: string;
   /** Tokens of each event of a stream. */
   readonly streamInterval: number;
-  /** Log-probabilities spell tokens as ids. */
-  readonly areTokensIds: boolean;
   /** Every stream tells its usage. */
   readonly alwaysTellsUsage: boolean;
   readonly showsTokenizer: boolean;
@@ -66,6 +70,7 @@ export interface ServeConfig {
   /** The model as given: a folder or a name on the hub; null is the one that svc makes itself. */
   readonly model: string | null;
   readonly engine: EngineConfig;
+  readonly answers: AnswerConfig;
   readonly http: HttpConfig;
   readonly logLevel: LogLevel;
   /** How long running requests may take to finish once the process is told to stop. */

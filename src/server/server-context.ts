@@ -1,6 +1,7 @@
 // State that all routes share: the phase of the server, its engine once the model is loaded, the names of the model.
 
 import type { FastifyRequest } from 'fastify';
+import type { AnswerConfig } from '../config/serve-config.ts';
 import type { InferenceEngine, ServedAdapter } from '../engine/inference-engine.ts';
 import { EngineDeadError, NotFoundError, NotReadyError, ShuttingDownError } from '../errors.ts';
 import type { HttpAppOptions } from '../http/app.ts';
@@ -21,37 +22,26 @@ const MAX_IN_LINE = 20;
 /** Characters of a model's name that an error repeats: those of real models are shorter. */
 const MAX_MODEL_NAME = 200;
 
-export interface ServerOptions extends HttpAppOptions {
+/** What is left out of answers is as the command's options have it by default; of the names, that of the engine's model. */
+export interface ServerOptions extends HttpAppOptions, Partial<AnswerConfig> {
   readonly host: string;
   /** 0 takes any free port. */
   readonly port: number;
   readonly version: string;
-  /** Names that requests may give; answers carry the first. Empty: the name of the engine's model. */
-  readonly servedModelNames?: readonly string[] | undefined;
   /** One line a generation request with its parameters. */
   readonly logRequests?: boolean | undefined;
   /** Characters and token ids of each prompt in that line; null, the default, is none. */
   readonly maxLoggedLength?: number | null | undefined;
   /** A request that takes longer ends with an error; 0 is no limit. */
   readonly requestTimeoutMs?: number | undefined;
-  /** Usage tells how many tokens of the prompt came from the prefix cache; the default. */
-  readonly showsCachedTokens?: boolean | undefined;
   /** The secret of a proxy that may say for which client it passes a request on. */
   readonly proxyToken?: string | undefined;
   /** Adds the route by which a proxy cancels transfers. */
   readonly exchangesKv?: boolean | undefined;
   /** How often the log gets a line of statistics while there is work; 0, the default, is never. */
   readonly statsIntervalMs?: number | undefined;
-  /** Requests may bring chat templates of their own. */
-  readonly trustsRequestTemplates?: boolean | undefined;
-  /** Variables of chat templates that a request does not set. */
-  readonly defaultTemplateVariables?: Readonly<Record<string, unknown>> | undefined;
-  /** Who speaks the answers of chats; `assistant` by default. */
-  readonly responseRole?: string | undefined;
   /** Tokens of each event of a stream where a request does not say it. */
   readonly streamInterval?: number | undefined;
-  /** Log-probabilities spell tokens as ids where a request does not say it. */
-  readonly areTokensIds?: boolean | undefined;
   /** Every stream tells its usage, in each chunk and at the end. */
   readonly alwaysTellsUsage?: boolean | undefined;
   /** Adds GET /tokenizer_info. */
@@ -144,8 +134,7 @@ export class ServerContext {
 
   /** The names that requests may give, the one that answers carry first. */
   modelNames(engine: InferenceEngine): readonly [string, ...string[]] {
-    const [first, ...others] = this.options.servedModelNames ?? [];
-    return first === undefined ? [engine.info.model] : [first, ...others];
+    return this.options.servedModelNames ?? [engine.info.model];
   }
 
   /**

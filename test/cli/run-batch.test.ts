@@ -24,6 +24,16 @@ const Result = z.object({
   error: z.object({ message: z.string(), code: z.int() }).nullable(),
 });
 
+const Answer = z.object({
+  choices: z.tuple([
+    z.object({
+      message: z.object({ role: z.string() }),
+      logprobs: z.object({ content: z.tuple([z.object({ token: z.string() })]) }),
+    }),
+  ]),
+  usage: z.object({ prompt_tokens: z.int() }),
+});
+
 const folder = temporaryFolders()();
 mkdirSync(folder);
 
@@ -104,6 +114,34 @@ describe('svc run-batch', () => {
     ]);
     expect(new Set(results.map(({ id }) => id)).size).toBe(10);
     expect(existsSync(`${output}.journal`)).toBe(false);
+  });
+
+  it('answers as svc serve does with the same options', async () => {
+    const messages = [{ role: 'user', content: 'Hello' }];
+    const body = { messages, max_tokens: 1, logprobs: true, temperature: 0 };
+    const input = write('options.jsonl', [request('chat', body, '/v1/chat/completions')]);
+    const output = join(folder, 'options.out');
+    const template = '{{ mood }}{{ messages[0].content }}';
+    const answerOf = async (...args: readonly string[]) => {
+      const { code, stderr } = await run('-i', input, '-o', output, '--chat-template', template, ...args);
+      expect([code, stderr.trim()]).toEqual([0, `${output}: 1 answers`]);
+      return Answer.parse(resultsOf(output)[0]!.response?.body);
+    };
+    const plain = await answerOf();
+    const options = [
+      '--response-role',
+      'helper',
+      '--default-chat-template-kwargs',
+      '{"mood": "Calm as ever. "}',
+      '--return-tokens-as-token-ids',
+    ];
+    const given = await answerOf(...options);
+    expect([plain, given].map(({ choices: [choice] }) => choice.message.role)).toEqual([
+      'assistant',
+      'helper',
+    ]);
+    expect(given.choices[0].logprobs.content[0].token).toMatch(/^token_id:\d+$/);
+    expect(given.usage.prompt_tokens).toBeGreaterThan(plain.usage.prompt_tokens);
   });
 
   it('goes on where it was killed, with the answers of a batch that never was', async () => {

@@ -28,7 +28,7 @@ describe('options', () => {
   });
 
   it('take a name of the model once, however often it is given', () => {
-    expect(configured({ servedModelName: ['a', 'b', 'a'] }).http.servedModelNames).toEqual(['a', 'b']);
+    expect(configured({ servedModelName: ['a', 'b', 'a'] }).answers.servedModelNames).toEqual(['a', 'b']);
   });
 
   it('refuse another format of keys and values', () => {
@@ -63,20 +63,22 @@ describe('options', () => {
       tls: null,
       apiKeys: [],
       cors: { origins: ['*'], methods: ['*'], headers: ['*'], allowsCredentials: false },
-      servedModelNames: ['svc-chat'],
       logRequests: false,
       maxLoggedLength: null,
       logStats: true,
       requestTimeoutSeconds: 0,
+      streamInterval: 1,
+      alwaysTellsUsage: false,
+      showsTokenizer: false,
+      hidesDocs: false,
+    });
+    expect(config.answers).toEqual({
+      servedModelNames: ['svc-chat'],
       showsCachedTokens: true,
       trustsRequestTemplates: false,
       defaultTemplateVariables: {},
       responseRole: 'assistant',
-      streamInterval: 1,
       areTokensIds: false,
-      alwaysTellsUsage: false,
-      showsTokenizer: false,
-      hidesDocs: false,
     });
     expect(config.shutdownTimeoutSeconds).toBe(30);
   });

@@ -17,7 +17,7 @@ import {
   startTinyEngine,
 } from './test-server.ts';
 
-const ADDRESS = { host: '127.0.0.1', port: 0, version: '9.9.9', servedModelNames: [MODEL] };
+const ADDRESS = { host: '127.0.0.1', port: 0, version: '9.9.9', servedModelNames: [MODEL] as const };
 /** A model and a request of it that runs for many seconds unless somebody stops it. */
 const LONG = { model: { config: { max_position_embeddings: 20_000 } } };
 const ENDLESS = { model: MODEL, prompt: 'Hello', max_tokens: 19_000, ignore_eos: true };
