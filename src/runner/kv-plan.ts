@@ -19,25 +19,49 @@ import {
 import { cutsOf } from './kv-memory.ts';
 import { mostStates } from './state-counts.ts';
 
-type StagedDesign = CacheDesign & Required<Pick<CacheDesign, 'stages' | 'stateBlocks'>>;
+export type StagedDesign = CacheDesign & Required<Pick<CacheDesign, 'stages' | 'stateBlocks'>>;
 
+/** What has memory already that keys and values cannot have. */
+interface Taken {
+  /** Of the draft model's own cache. */
+  readonly draftBytes: number;
+  /** Of the model and the draft model. */
+  readonly weightBytes: number;
+  /** [stages] What the largest steps took of a device's own memory; empty before they were computed. */
+  readonly activationBytes: readonly number[];
+}
+
+const NOTHING: Taken = { draftBytes: 0, weightBytes: 0, activationBytes: [] };
+
+/** A plan never changes: as the start gets on, there are new ones, each beside what has been taken by then. */
 export class KvPlan {
   readonly #config: EngineConfig;
   readonly #stages: readonly MemoryOps[];
-  /** What the draft model will take for its own cache. */
-  draftBytes = 0;
-  /** Of the model and the draft model. */
-  weightBytes = 0;
-  /** [stages] What the largest steps took of a device's own memory. */
-  activationBytes: readonly number[] = [];
+  readonly #taken: Taken;
+  readonly #numStates: number | null;
 
-  /** See `fittingStates`; null as long as that may still change. */
-  numStates: number | null = null;
-
-  /** @param stages what the stages of the model are computed on; one where it is in one piece */
-  constructor(config: EngineConfig, stages: readonly MemoryOps[]) {
+  /**
+   * @param stages what the stages of the model are computed on; one where it is in one piece
+   * @param numStates of sequences; null where that is for the plan to say, see `fittingStates`
+   */
+  constructor(
+    config: EngineConfig,
+    stages: readonly MemoryOps[],
+    taken = NOTHING,
+    numStates: number | null = null,
+  ) {
     this.#config = config;
     this.#stages = stages;
+    this.#taken = taken;
+    this.#numStates = numStates;
+  }
+
+  beside(taken: Partial<Taken>): KvPlan {
+    return new KvPlan(this.#config, this.#stages, { ...this.#taken, ...taken }, this.#numStates);
+  }
+
+  withStates(numStates: number): KvPlan {
+    return new KvPlan(this.#config, this.#stages, this.#taken, numStates);
   }
 
   /** Null where the model or the memory decides. */
@@ -67,7 +91,7 @@ export class KvPlan {
 
   /** Of a cache with one block. */
   design(model: ModelShape): StagedDesign {
-    return this.#designFor(model, this.numStates ?? this.fittingStates(model));
+    return this.#designFor(model, this.#numStates ?? this.fittingStates(model));
   }
 
   /** States of sequences: as many as anybody needs, where these take half of the memory at most; one at least. */
@@ -92,11 +116,10 @@ export class KvPlan {
 
   /** That of each stage's GPU, or the one that all stages share. */
   #memories(model: ModelShape, { shape, stages }: StagedDesign): CacheMemory[] {
-    const { draftBytes, weightBytes } = this;
     const numCuts = cutsOf(shape, model, this.#stages[0]!.ranks);
     const bytesOfAll = kvBlockBytes(shape) * numCuts;
     const memories = this.#stages.map((ops, stage) => {
-      const taken = { draftBytes, weightBytes, activationBytes: this.activationBytes[stage] ?? 0 };
+      const taken = { ...this.#taken, activationBytes: this.#taken.activationBytes[stage] ?? 0 };
       return cacheMemory(this.#config, ops, taken, {
         stage,
         ofBlock: kvBlockBytes(stages[stage]!) / bytesOfAll,

@@ -7,7 +7,7 @@ import type { Model } from '../models/model.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
 import type { ModelSource } from '../models/source/model-source.ts';
-import { loadStages } from '../models/staged-model.ts';
+import { loadStages, type StagePlace } from '../models/staged-model.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
 import type { Ops } from '../ops/ops.ts';
 import type { RankSeat } from '../ops/ranks.ts';
@@ -15,11 +15,12 @@ import { type SelectedStages, selectStages } from '../ops/select.ts';
 import { once } from '../util/once.ts';
 import { compatibilityOf, describe, describeStages } from './describe-engine.ts';
 import { FOR_WEIGHTS, forKvCache, withMemoryFor } from './device-memory.ts';
+import type { DraftModel } from './draft-model.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { expectPossible } from './expect-possible.ts';
 import { overcommitNotice } from './kv-budget.ts';
-import { takeKvMemory } from './kv-memory.ts';
-import { KvPlan } from './kv-plan.ts';
+import { type KvMemory, takeKvMemory } from './kv-memory.ts';
+import { KvPlan, type StagedDesign } from './kv-plan.ts';
 import { loadDraftModel, openDraftSource } from './load-draft-model.ts';
 import { weightsNotice } from './memory-estimate.ts';
 import { ModelRunner } from './model-runner.ts';
@@ -75,8 +76,19 @@ async function loadOrFallBack(
   }
 }
 
+/** What each part of a start needs. */
+interface Loading extends Required<Pick<LoadListeners, 'onProgress' | 'onWarning'>> {
+  readonly config: EngineConfig;
+  readonly source: ModelSource;
+  /** One for each stage of the model. */
+  readonly places: readonly StagePlace[];
+  /** [stages] Those of `places`. */
+  readonly stages: readonly Ops[];
+  readonly agree: LoadPlace['agree'];
+}
+
 async function loadOn(
-  { stages, draft: draftOps, reason, warning }: SelectedStages,
+  { stages, draft, reason, warning }: SelectedStages,
   source: ModelSource,
   config: EngineConfig,
   { onProgress = () => {}, onWarning: tell = () => {} }: LoadListeners,
@@ -85,14 +97,54 @@ async function loadOn(
   // Stages load alike.
   const onWarning = once(tell);
   if (warning !== null) onWarning(warning);
-  const ops = stages.at(-1)!;
-  const plan = new KvPlan(config, stages);
+  const places = stages.map((ops) => ({ ops, packedCache: openPackedCache(config, ops, onWarning) }));
+  const loading = { config, source, places, stages, agree, onProgress, onWarning };
+  const loaded = await loadWeights(loading, draft);
+  const sizes = await chooseSizes(loading, loaded);
+  const kv = await takeCache(loading, loaded.model, sizes);
+  const info = { ...describeAll(loading, loaded.model, sizes, kv), backendReason: reason };
+  // One of several engines writes what all of them read.
+  if (isFirstEngine(config)) for (const { packedCache } of places) void packedCache?.keep();
+  const { model, draftModel, adapters } = loaded;
+  const { pooling } = model.config;
+  if (pooling !== null) return new PoolingRunner(info, stages, model, kv, pooling);
+  return new ModelRunner(info, stages, model, kv, draftModel, adapters, tell);
+}
+
+interface Loaded {
+  readonly model: Model;
+  readonly draftModel: DraftModel | null;
+  readonly adapters: readonly LoadedAdapter[];
+  /** Beside the weights. */
+  readonly plan: KvPlan;
+}
+
+/** @param draftOps what the draft model is computed on, null where there is none to be */
+async function loadWeights(loading: Loading, draftOps: Ops | null): Promise<Loaded> {
+  const { config, source, stages, onProgress } = loading;
   const draftSource = draftOps && openDraftSource(config, source);
-  const places = stages.map((stage) => ({
-    ops: stage,
-    packedCache: openPackedCache(config, stage, onWarning),
-  }));
-  const model = await withMemoryFor(FOR_WEIGHTS, () =>
+  const before = new KvPlan(config, stages);
+  const model = await loadTarget(loading, before);
+  const { weightBytes } = model;
+  const plan = before.beside({ weightBytes });
+  const draft =
+    draftSource &&
+    (await withMemoryFor(FOR_WEIGHTS, () =>
+      loadDraftModel(draftSource, draftOps, config, plan.maxModelLen(model), loading),
+    ));
+  const adapters = loadAdapters(config, model, onProgress);
+  if (draft === null) return { model, draftModel: null, adapters, plan };
+  const { draftModel, kvBytes: draftBytes } = draft;
+  const both = plan.beside({ draftBytes, weightBytes: weightBytes + draft.weightBytes });
+  return { model, draftModel, adapters, plan: both };
+}
+
+async function loadTarget(
+  { config, source, places, agree, onProgress, onWarning }: Loading,
+  plan: KvPlan,
+): Promise<Model> {
+  const { ops } = places.at(-1)!;
+  return await withMemoryFor(FOR_WEIGHTS, () =>
     loadStages(source, places, readModelConfig(source, config), {
       dtype: config.dtype,
       quantization: config.quantization,
@@ -110,76 +162,88 @@ async function loadOn(
       onProgress,
     }),
   );
-  plan.weightBytes = model.weightBytes;
-  const listeners = { onProgress, onWarning };
-  const draft =
-    draftSource &&
-    (await withMemoryFor(FOR_WEIGHTS, () =>
-      loadDraftModel(draftSource, draftOps, config, plan.maxModelLen(model), listeners),
-    ));
-  plan.draftBytes = draft?.kvBytes ?? 0;
-  plan.weightBytes = model.weightBytes + (draft?.weightBytes ?? 0);
-  const adapters = loadAdapters(config, model, onProgress);
-  const states = await makeRoomForSteps(plan, stages, model, config, adapters.length > 0, agree);
+}
+
+/** How much runs at the same time, and how much KV memory there is for it. */
+interface CacheSizes {
+  readonly maxNumSeqs: number;
+  readonly maxModelLen: number;
+  readonly numBlocks: number;
+  /** Null where layers keep no states. */
+  readonly states: StateCounts | null;
+  /** Of a cache with one block. */
+  readonly design: StagedDesign;
+}
+
+/** Lets devices with memory of their own take what steps need of it, and plans with what is left then. */
+async function chooseSizes(
+  { config, stages, agree, onWarning }: Loading,
+  { model, adapters, plan: besideWeights }: Loaded,
+): Promise<CacheSizes> {
+  const withStates = async (plan: KvPlan) => {
+    const numStates = await agree(() => plan.fittingStates(model));
+    const states = model.config.recurrent && shareStates(config, numStates);
+    return { plan: plan.withStates(numStates), states };
+  };
+  const first = await withStates(besideWeights);
+  const longest = await agree(() => first.plan.maxModelLen(model));
+  // The first ops of all ranks are among those of these steps: by now all have loaded.
+  const activationBytes = takeActivations(stages, model, first.plan.design(model), {
+    ...config,
+    maxNumSeqs: first.states?.maxNumSeqs ?? config.maxNumSeqs,
+    ...(config.kvCacheMemoryBytes !== null && SMALLEST_STEP),
+    maxModelLen: longest,
+    hasAdapters: adapters.length > 0,
+  });
+  const { plan, states } = await withStates(besideWeights.beside({ activationBytes }));
   const maxNumSeqs = states?.maxNumSeqs ?? config.maxNumSeqs;
   if (maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, maxNumSeqs));
   const maxModelLen = await agree(() => plan.maxModelLen(model));
   const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));
-  const { shape, windows, stateBlocks } = plan.design(model);
-  const isFirstEngine = (config.share?.rank ?? 0) === 0;
-  const notice = isFirstEngine && ops.ranks.rank === 0 ? overcommitNotice(config, ops) : null;
+  return { maxNumSeqs, maxModelLen, numBlocks, states, design: plan.design(model) };
+}
+
+async function takeCache(
+  { config, stages, onWarning }: Loading,
+  model: Model,
+  { numBlocks, design: { shape } }: CacheSizes,
+): Promise<KvMemory> {
+  const ops = stages.at(-1)!;
+  const isFirst = isFirstEngine(config) && ops.ranks.rank === 0;
+  const notice = isFirst ? overcommitNotice(config, ops) : null;
   if (notice !== null) onWarning(notice);
-  const kv = await withMemoryFor(forKvCache(config.kvCacheMemoryBytes), () =>
+  return await withMemoryFor(forKvCache(config.kvCacheMemoryBytes), () =>
     takeKvMemory(stages, model, { ...shape, blocks: numBlocks }, config.kvTransfer !== null),
   );
-  const about = { config, ops, model, fingerprint: source.fingerprint(), maxModelLen, windows, stateBlocks };
+}
+
+function describeAll(
+  { config, source, stages, places }: Loading,
+  model: Model,
+  { maxNumSeqs, maxModelLen, numBlocks, states, design: { windows, stateBlocks } }: CacheSizes,
+  kv: KvMemory,
+): Omit<EngineInfo, 'backendReason'> {
+  const fingerprint = source.fingerprint();
+  const about = { config, ops: stages.at(-1)!, model, fingerprint, maxModelLen, windows, stateBlocks };
   const described = describe(about, numBlocks);
-  const info: EngineInfo = {
+  return {
     ...described,
     maxConcurrency: states ? Math.min(described.maxConcurrency, maxNumSeqs) : described.maxConcurrency,
     maxNumSeqs,
     numSnapshots: states?.numSnapshots ?? null,
     ...describeStages(stages, model, kv),
-    backendReason: reason,
     isFromPackedCache: places.every(({ packedCache }) => packedCache?.hasAllWeights ?? false),
     kvCompatibility: config.kvTransfer === null ? null : { ...compatibilityOf(about), ...kv.layout },
   };
-  // One of several engines writes what all of them read.
-  if (isFirstEngine) for (const { packedCache } of places) void packedCache?.keep();
-  const { pooling } = model.config;
-  if (pooling !== null) return new PoolingRunner(info, stages, model, kv, pooling);
-  return new ModelRunner(info, stages, model, kv, draft?.draftModel ?? null, adapters, tell);
+}
+
+/** Of several engines behind one port. */
+function isFirstEngine({ share }: EngineConfig): boolean {
+  return (share?.rank ?? 0) === 0;
 }
 
 /** A cache of a given size is made whatever steps need: the least of them shows what the device does not compute. */
 const SMALLEST_STEP = { maxNumBatchedTokens: 1, maxNumSeqs: 1 };
-
-/** Lets devices with memory of their own take what steps need of it. @returns the states that fit beside that; null where layers keep none */
-async function makeRoomForSteps(
-  plan: KvPlan,
-  stages: readonly Ops[],
-  model: Model,
-  config: EngineConfig,
-  hasAdapters: boolean,
-  agree: LoadPlace['agree'],
-): Promise<StateCounts | null> {
-  const fitStates = async (): Promise<StateCounts | null> => {
-    const numStates = await agree(() => plan.fittingStates(model));
-    plan.numStates = numStates;
-    return model.config.recurrent && shareStates(config, numStates);
-  };
-  const { maxNumSeqs = config.maxNumSeqs } = (await fitStates()) ?? {};
-  const maxModelLen = await agree(() => plan.maxModelLen(model));
-  // The first ops of all ranks are among those of these steps: by now all have loaded.
-  plan.activationBytes = takeActivations(stages, model, plan.design(model), {
-    ...config,
-    maxNumSeqs,
-    ...(config.kvCacheMemoryBytes !== null && SMALLEST_STEP),
-    maxModelLen,
-    hasAdapters,
-  });
-  return await fitStates();
-}
 
 function fewStatesNotice({ maxNumSeqs }: EngineConfig, numSequences: number): string {
   return (

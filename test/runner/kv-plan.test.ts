@@ -64,8 +64,9 @@ describe('a model whose layers keep states', () => {
 
   it('has blocks in what its states leave', () => {
     const plan = planOf(20 * ofState + 5);
-    plan.numStates = plan.fittingStates(model);
-    expect(plan.numBlocks(model, 64)).toBe(Math.floor((10 * ofState + 5) / ofBlock));
+    expect(plan.withStates(plan.fittingStates(model)).numBlocks(model, 64)).toBe(
+      Math.floor((10 * ofState + 5) / ofBlock),
+    );
   });
 
   it('needs blocks for the states of a request that goes to another instance, or comes', () => {
@@ -74,22 +75,18 @@ describe('a model whose layers keep states', () => {
     expect(stateBlocks).toBe(Math.ceil(ofState / ofBlock));
     expect(planOf(1e9).design(model).stateBlocks).toBe(0);
     const needed = (128 / blockSize + stateBlocks) * ofBlock + ofState;
-    const plan = planOf(needed - 1, { kvTransfer });
-    plan.numStates = 1;
+    const plan = planOf(needed - 1, { kvTransfer }).withStates(1);
     expect(() => plan.numBlocks(model, 128)).toThrow(`--kv-cache-memory-bytes to at least ${needed} `);
-    const enough = planOf(needed, { kvTransfer });
-    enough.numStates = 1;
+    const enough = planOf(needed, { kvTransfer }).withStates(1);
     expect(enough.numBlocks(model, 128)).toBe(128 / blockSize + stateBlocks);
   });
 
   it('says how much memory would be enough, its states included', () => {
     const perRequest = 128 / blockSize;
     const needed = perRequest * ofBlock + ofState;
-    const plan = planOf(needed - 1);
-    plan.numStates = 1;
+    const plan = planOf(needed - 1).withStates(1);
     expect(() => plan.numBlocks(model, 128)).toThrow(`--kv-cache-memory-bytes to at least ${needed} `);
-    const enough = planOf(needed);
-    enough.numStates = 1;
+    const enough = planOf(needed).withStates(1);
     expect(enough.numBlocks(model, 128)).toBe(perRequest);
   });
 });
