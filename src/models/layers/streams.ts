@@ -80,6 +80,7 @@ export function alternatingLayer(blocks: LoadLayer): LoadLayer {
     const { weights } = context;
     const name = `${prefix}.altup`;
     const numbersOf = loadRouter(context, name);
+    // Bounds of coefficients (`altup_coef_clip`) are for training alone.
     const guess = weights.wholeVector(`${name}.prediction_coefs.weight`, [count * count, count]);
     const layer = blocks(context, index, prefix);
     const correction = weights.wholeVector(`${name}.correction_coefs.weight`, [count, count]);
