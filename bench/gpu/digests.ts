@@ -69,6 +69,16 @@ function rowOps(ops: Ops, cols: number): void {
   inPlace('addScaled', (x) => ops.addScaled(x, ops.tensor(others, ROWS, cols, 'f32'), 0.7));
   inPlace('scale', (x) => ops.scale(x, 1.3));
   inPlace('softcap', (x) => ops.softcap(x, 20));
+  check('scaleColumns', (x) => ops.scaleColumns(x, weight, 'f32'));
+  inPlace('sparsify', (x) => ops.sparsify(x, 0.7));
+  check('joinStreams', (x) => ops.joinStreams(x, ops.tensor(others, ROWS, cols, 'f32'), 1e-5));
+  inPlace('addMixed', (x) =>
+    ops.addMixed(x, x, ops.split(ops.tensor(others, ROWS, cols, 'f32'), [2, cols - 2])[0]!, {
+      width: cols / 4,
+      coefficients: ops.makeVector(random.floats(32)),
+      offset: 0.5,
+    }),
+  );
   for (const opening of ['silu', 'sigmoid', 'identity'] as const) {
     check(`gate-${opening}`, (x) => ops.gate(x, ops.tensor(others, ROWS, cols, 'f32'), opening, 'bf16'));
   }

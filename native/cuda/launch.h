@@ -54,6 +54,14 @@ inline Launch addScaledLaunch(const ElementwiseParams& p) { return rowLaunch("sv
 inline Launch scaleLaunch(const ElementwiseParams& p) { return rowLaunch("svcScale", p.rows, p.cols); }
 inline Launch softcapLaunch(const ElementwiseParams& p) { return rowLaunch("svcSoftcap", p.rows, p.cols); }
 
+inline Launch launchOf(const ScaleColumnsParams& p) { return rowLaunch("svcScaleColumns", p.rows, p.cols); }
+inline Launch launchOf(const AddMixedParams& p) { return rowLaunch("svcAddMixed", p.rows, p.width); }
+/// A block for each row, and for each stream that comes of it.
+inline Launch launchOf(const SparsifyParams& p) { return {"svcSparsify", {static_cast<uint32_t>(p.rows), 1, 1}, kRowThreads, 0}; }
+inline Launch launchOf(const JoinStreamsParams& p) {
+  return {"svcJoinStreams", {static_cast<uint32_t>(p.rows), static_cast<uint32_t>(p.streams + 1), 1}, kRowThreads, 0};
+}
+
 /// A block for each segment of a row: a warp where it is short. How many threads sum a segment is fixed by its length.
 constexpr int kWarpNormColumns = 256;
 inline Launch normLaunch(const char* kernel, const char* warpKernel, int rows, int segments, int cols) {

@@ -1,7 +1,7 @@
 // Norms of rows, or of the heads of rows: one block of threads for each, whose sums are ordered by the number of columns alone.
 
-#include "columns.cuh"
 #include "results.cuh"
+#include "row_sums.cuh"
 
 namespace svc::cuda {
 
@@ -15,23 +15,6 @@ template <class Params>
 __device__ void store(const Params& p, int column, float value) {
   void* row = rowOf(p.outFormat, p.out, p.outStride, blockIdx.x);
   storeAs(p.outFormat, row, static_cast<int64_t>(blockIdx.y) * p.cols + column, value);
-}
-
-/// A warp loads short rows whole.
-template <int kThreads>
-using Batch = Columns<kThreads, kThreads == kWarp ? kWarpNormColumns / kWarp : 16>;
-
-/// The sum of term(number) of a row, `first` being its first batch, and load(begin) any other: of each thread in the order of columns, then of all threads.
-template <int kThreads, class Load, class Term>
-__device__ __forceinline__ float sumOf(const Load& load, int cols, const Batch<kThreads>& first, const Term& term) {
-  float sum = 0.0f;
-  const auto add = [&](int begin, const Batch<kThreads>& batch) {
-    batch.each(begin, cols, [&](int j, int) { sum += term(batch.numbers[j]); });
-  };
-  add(0, first);
-#pragma unroll 1
-  for (int begin = first.kCount; begin < cols; begin += first.kCount) add(begin, load(begin));
-  return reduceBlock(sum, Add());
 }
 
 /// load(begin) leaves each batch of the block's row in its place, p.x, if it is not there already.

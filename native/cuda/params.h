@@ -415,6 +415,52 @@ struct ElementwiseParams {
   int32_t activation;  // svc::Activation
 };
 
+/// x [rows, cols] f32 times factors [cols] -> out.
+struct ScaleColumnsParams {
+  const float* x;
+  int64_t xStride;
+  const float* factors;
+  void* out;
+  int64_t outStride;
+  int32_t rows, cols;
+  Format outFormat;
+};
+
+/// x [rows, cols] f32 = max(0, x - (mean + deviations * standard deviation)), of each row.
+struct SparsifyParams {
+  float* x;
+  int64_t xStride;
+  float deviations;
+  int32_t rows, cols;
+};
+
+/// x [rows, width], then each of `streams` others beside each other, brought to the magnitude of x -> out [rows, (streams + 1) * width].
+struct JoinStreamsParams {
+  const float* x;
+  int64_t xStride;
+  const float* others;
+  int64_t othersStride;
+  float* out;
+  int64_t outStride;
+  float least;  // mean of the squares of one of them
+  int32_t rows, width, streams;
+};
+
+/// Most streams that are mixed, and that come of it.
+constexpr int kMostMixed = 8;
+/// residual_a [rows, width] += the sum over the inputs b of (offset + coefficients[a, b] · numbers) * x_b; x may be the residual.
+struct AddMixedParams {
+  const float* x;
+  int64_t xStride;
+  const float* numbers;
+  int64_t numbersStride;
+  const float* coefficients;  // [outputs, inputs, numbersOfRow]
+  float* residual;
+  int64_t residualStride;
+  float offset;
+  int32_t rows, width, inputs, outputs, numbersOfRow;
+};
+
 /// x [rows, cols] in `format` -> out in `outFormat`.
 struct CastParams {
   const void* x;

@@ -12,6 +12,7 @@ import type { LayerInputs } from './layers/layer-inputs.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
 import { ropeTables, scaledTable, scalingTable, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
+import type { Streams } from './layers/streams.ts';
 import type { CacheSize, ForwardInputs, Model } from './model.ts';
 import { layerHeadsOf, type ModelConfig } from './model-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
@@ -31,6 +32,8 @@ interface DecoderDesign {
   readonly norm?: LoadNorm;
   /** What layers get of each token for themselves. */
   readonly layerInputs?: (context: LoadContext) => LayerInputs;
+  /** What becomes of the embeddings before the first layer, and of the streams behind the last; left out, nothing. */
+  readonly streams?: (context: LoadContext) => Streams;
 }
 
 /** Loads a decoder: embeddings, layers, head, in the order in which a step uses them. */
@@ -60,7 +63,8 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
           hiddenSize,
         )
       : null;
-  const layerInputs = isFirst && config.layerInputWidth !== null ? design.layerInputs!(context) : null;
+  const layerInputs = isFirst && config.layerInputs !== null ? design.layerInputs!(context) : null;
+  const streams = design.streams?.(context) ?? null;
   await done(1, 'embeddings');
   const layers: Layer[] = [];
   for (let layer = first; layer < end; layer++) {
@@ -73,7 +77,16 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const poolingHead = isLast && pooling ? loadPoolingHead(context, pooling) : null;
   await done(end - first + 2, 'output head');
   if (servedLength !== null) makeRopeTables(context, await servedLength(), ropeTables);
-  return new Decoder(context, { embedding, positions, layerInputs, layers, finalNorm, head, poolingHead });
+  return new Decoder(context, {
+    embedding,
+    positions,
+    layerInputs,
+    streams,
+    layers,
+    finalNorm,
+    head,
+    poolingHead,
+  });
 }
 
 function loadHead({ config, weights, names }: LoadContext): LinearWeight {
@@ -125,6 +138,8 @@ interface DecoderParts {
   readonly positions: LinearWeight | null;
   /** Null where layers get nothing for themselves. */
   readonly layerInputs: LayerInputs | null;
+  /** Null where the stream is one, as it is embedded. */
+  readonly streams: Streams | null;
   readonly layers: readonly Layer[];
   /** Null where a later stage has it. */
   readonly finalNorm: Norm | null;
@@ -198,8 +213,9 @@ class Decoder implements Model {
     const ops = this.#ops;
     const parts = this.#parts;
     const begun: Step = { ops, inputs: ops.beginStep(cache, inputs) };
-    const x = inputs.hidden ?? this.#embed(inputs);
-    const layerInputs = parts.layerInputs?.apply(begun, inputs.tokens, x);
+    const embedded = inputs.hidden ?? this.#embed(inputs);
+    const layerInputs = parts.layerInputs?.apply(begun, inputs.tokens, embedded);
+    const x = parts.streams?.begin(begun, embedded) ?? embedded;
     const step = layerInputs === undefined ? begun : { ...begun, layerInputs };
     for (const [index, layer] of parts.layers.entries()) {
       ops.scope(() => layer(x, step));
@@ -227,9 +243,10 @@ class Decoder implements Model {
 
   logits(hidden: Tensor, rows: Int32Array): Tensor {
     const ops = this.#ops;
-    const { finalNorm, head } = this.#parts;
+    const { streams, finalNorm, head } = this.#parts;
     if (finalNorm === null) throw new Error('the output head is with a later stage');
-    const wanted = wantedRows(ops, hidden, rows);
+    const chosen = wantedRows(ops, hidden, rows);
+    const wanted = streams?.end({ ops }, chosen) ?? chosen;
     const { vocabSize, logitScale, logitSoftcap } = this.config;
     if (head === null) return finalNorm({ ops }, wanted, 'f32');
     const own = ops.linear(finalNorm({ ops }, wanted, head.inputDType), head);

@@ -84,8 +84,19 @@ export interface ModelConfig {
   readonly latent: LatentConfig | null;
   /** Of layers that see the keys and values of an earlier one; null where each has its own. */
   readonly sharedKeys: SharedKeysConfig | null;
-  /** Numbers of the embedding that each layer gets of each token for itself; null where the stream is all that layers see. */
-  readonly layerInputWidth: number | null;
+  /** Of the embeddings that each layer gets of each token for itself; null where the stream is all that layers see. */
+  readonly layerInputs: LayerInputsConfig | null;
+  /** [numLayers] of the feed-forwards, where layers have other widths than each other; null where all have `intermediateSize`. */
+  readonly layerWidths: readonly number[] | null;
+  /** Of a stream that is several streams, of which the blocks of a layer see one; null where it is one. */
+  readonly streams: StreamsConfig | null;
+  /** Numbers between the two products beside attention; null where there are none. */
+  readonly laurelRank: number | null;
+  /**
+   * [numLayers] so many standard deviations above their mean gates of the feed-forward must be to let anything through; null where all do,
+   * of a layer or of all.
+   */
+  readonly gateDeviations: readonly (number | null)[] | null;
   /** Of models whose tokens see those after them, too; null where they do not. */
   readonly encoder: EncoderConfig | null;
   /** Of layers that keep a state of each sequence; null where none does. */
@@ -117,8 +128,21 @@ export interface BlockFactors {
 export interface SharedKeysConfig {
   /** [numLayers] the layer whose keys and values a layer sees: itself, or an earlier one that sees as far. */
   readonly sources: readonly number[];
-  /** Of the feed-forward of layers without keys. */
-  readonly intermediateSize: number;
+}
+
+export interface LayerInputsConfig {
+  /** Numbers of the embedding of a token for one layer. */
+  readonly width: number;
+  /** Tokens that have one, the first of the vocabulary. */
+  readonly tokens: number;
+}
+
+export interface StreamsConfig {
+  readonly count: number;
+  /** The one that blocks see. */
+  readonly active: number;
+  /** Whether what the layer's own input is let through by has a factor for each number. */
+  readonly hasOutputScale: boolean;
 }
 
 export interface EncoderConfig {
@@ -273,7 +297,11 @@ export function readDecoderConfig(
     experts: null,
     latent: null,
     sharedKeys: null,
-    layerInputWidth: null,
+    layerInputs: null,
+    layerWidths: null,
+    streams: null,
+    laurelRank: null,
+    gateDeviations: null,
     encoder: null,
     recurrent: null,
     blockFactors: null,

@@ -49,7 +49,7 @@ export interface Model extends ModelShape {
   readonly loraTargets: readonly LoraTarget[];
   /** What it makes of the states that stand for sequences; null where these are the result, or where it generates. */
   readonly poolingHead: PoolingHead | null;
-  /** @returns f32 hidden states [tokens, hidden], valid until the enclosing `ops.scope` ends. */
+  /** @returns f32 hidden states [tokens, hidden], of all streams where there are several, valid until the enclosing `ops.scope` ends. */
   forward(inputs: ForwardInputs, cache: KvCache): Tensor;
   /**
    * @returns f32 logits [rows, vocab] of those rows of the hidden states, valid as long, in a rank that is not the first only its own

@@ -83,6 +83,7 @@ function obstacleTo(
     experts,
     hiddenSize,
     intermediateSize,
+    layerWidths,
     vocabSize,
   }: ModelConfig,
   size: number,
@@ -104,6 +105,6 @@ function obstacleTo(
   if (delta && delta.keyHeads % size !== 0)
     return `does not divide the ${delta.keyHeads} heads of keys of the model's linear attention`;
   if (experts !== null && experts.count < size) return `is more than the model's ${experts.count} experts`;
-  const least = Math.min(hiddenSize, intermediateSize, vocabSize);
+  const least = Math.min(hiddenSize, intermediateSize, ...(layerWidths ?? []), vocabSize);
   return least < size ? `is more than the ${least} numbers that ranks would share` : null;
 }

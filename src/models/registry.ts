@@ -21,6 +21,7 @@ import { falconH1 } from './architectures/falcon-h1.ts';
 import { gemma } from './architectures/gemma.ts';
 import { gemma2 } from './architectures/gemma2.ts';
 import { gemma3 } from './architectures/gemma3.ts';
+import { gemma3n } from './architectures/gemma3n.ts';
 import { gemma4 } from './architectures/gemma4.ts';
 import { glm, glm4 } from './architectures/glm.ts';
 import { glm4Moe, solarOpen } from './architectures/glm4-moe.ts';
@@ -87,6 +88,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   gemma,
   gemma2,
   gemma3,
+  gemma3n,
   gemma4,
   glm,
   glm4,

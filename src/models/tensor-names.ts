@@ -34,6 +34,14 @@ export const USUAL_NAMES: PublishedNames = {
   heads: ['lm_head'],
 };
 
+/** What the names of a model's own tensors begin with, beside its layers. */
+export function rootOf(
+  { layers }: TensorNames,
+  { tensorNames }: { readonly tensorNames: PublishedNames },
+): string {
+  return layers.slice(0, -tensorNames.layers.length);
+}
+
 /** Where none fits, the first, so that the missing tensor is named. */
 export function findTensorNames(checkpoint: Checkpoint, names: PublishedNames): TensorNames {
   const { roots, heads, embedding, layers } = names;

@@ -216,6 +216,22 @@ export interface NativeBackend {
   addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
   scale(factor: number, ...x: TensorArgs): StreamPosition;
   softcap(cap: number, ...x: TensorArgs): StreamPosition;
+  scaleColumns(
+    isBf16: boolean,
+    factors: number,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  sparsify(deviations: number, ...x: TensorArgs): StreamPosition;
+  joinStreams(
+    least: number,
+    ...rest: [...x: TensorArgs, ...others: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  addMixed(
+    coefficients: number,
+    offset: number,
+    width: number,
+    ...rest: [...numbers: TensorArgs, ...x: TensorArgs, ...residual: TensorArgs]
+  ): StreamPosition;
   headLinear(
     weights: Int32Array,
     width: number,

@@ -188,6 +188,17 @@ export interface ScanTokens {
   readonly steps: Tensor;
 }
 
+/** How streams of numbers, each `width` wide and side by side in a row, are added to others: the factors are the token's own. */
+export interface StreamMix {
+  readonly width: number;
+  /** [outputs, inputs, numbers a token]: a factor is the product with the token's numbers, plus `offset`. */
+  readonly coefficients: Vector;
+  readonly offset: number;
+}
+
+/** Most streams that are mixed, and that come of it. */
+export const MOST_STREAMS = 8;
+
 /** What lets numbers through: x * sigmoid(x), sigmoid(x), x. */
 export type Gate = 'silu' | 'sigmoid' | 'identity';
 
@@ -412,6 +423,28 @@ export interface Ops {
 
   /** x [tokens, cols] f32 = cap * tanh(x / cap), in place; cap is above 0. */
   softcap(x: Tensor, cap: number): void;
+
+  /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: each column times its factor. */
+  scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): Tensor;
+
+  /**
+   * x [tokens, cols] f32 = max(0, x - (mean + deviations * standard deviation)), in place, both of the numbers of a row: few are left where
+   * `deviations` is large.
+   */
+  sparsify(x: Tensor, deviations: number): void;
+
+  /**
+   * x [tokens, width] f32 and others [tokens, n * width] f32, n streams side by side -> [tokens, (n + 1) * width] f32: x, and each of the
+   * others brought to the magnitude of x, times sqrt(mean(x²)) / sqrt(max(mean(other²), least)). `least` is above 0.
+   */
+  joinStreams(x: Tensor, others: Tensor, least: number): Tensor;
+
+  /**
+   * residual [tokens, outputs * width] f32: to stream a is added the sum over the streams b of x [tokens, inputs * width] f32 of
+   * f[a, b] * x_b, with f[a, b] = offset + sum over i of coefficients[a, b, i] * numbers[i], numbers [tokens, ...] f32 of the token.
+   * x may be the residual itself: all of its streams are taken as they were.
+   */
+  addMixed(residual: Tensor, x: Tensor, numbers: Tensor, mix: StreamMix): void;
 
   /**
    * Each head of x [tokens, heads * width], f32 or bf16, by a weight [n, k] of its own -> f32 [tokens, heads * n]: the product

@@ -80,9 +80,9 @@ function expectNoGeneration({ speculative, kvTransfer, lora }: EngineConfig): vo
 
 function expectStages(
   { pipelineParallelSize: numStages }: EngineConfig,
-  { numLayers, sharedKeys, layerInputWidth }: ModelConfig,
+  { numLayers, sharedKeys, layerInputs }: ModelConfig,
 ): void {
-  if (numStages > 1 && (sharedKeys !== null || layerInputWidth !== null)) {
+  if (numStages > 1 && (sharedKeys !== null || layerInputs !== null)) {
     throw new ConfigError(
       `--pipeline-parallel-size ${numStages} is not available for this model, whose layers see keys of earlier ones or embeddings of their ` +
         'own, which a stage would not have: leave it out',

@@ -12,7 +12,16 @@ import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { architectureGoldens, type GoldenModel } from '../models/golden-cases.ts';
 
 const newFolder = temporaryFolders();
-const NAMES = ['gpt2', 'falcon-h1', 'nemotron-h', 'cohere2', 'gpt-oss', 'deepseek-v3', 'gemma4-small'];
+const NAMES = [
+  'gpt2',
+  'falcon-h1',
+  'nemotron-h',
+  'cohere2',
+  'gpt-oss',
+  'deepseek-v3',
+  'gemma4-small',
+  'gemma3n',
+];
 
 /** The tokenizer has more tokens than the model, which never samples them. */
 function published({ folder }: GoldenModel): string {

@@ -62,6 +62,7 @@ const ARRIVALS = [0, 0, 1, 1, 3, 4];
 describe('a model on several GPUs', needsSeveralGpus, () => {
   // The newest first: where a GPU is there for a short while, the last ones may not have their turn.
   it.each<[string, Partial<EngineConfig>]>([
+    ['goldens/gemma3n', {}],
     ['goldens/gemma4-moe', {}],
     ['goldens/qwen3-next', {}],
     ['goldens/granite-hybrid-mamba', {}],

@@ -27,7 +27,15 @@ const ARCHITECTURES = ['Qwen3ForCausalLM', 'Qwen2MoeForCausalLM', 'DeepseekV3For
 describe('a model on the CUDA backend', needsCudaEmulator, () => {
   let folder: string;
   const modelOf = (architecture: string) => join(folder, architecture);
-  const goldens = ['qwen3-next', 'granite-hybrid-mamba', 'nemotron-h', 'falcon-h1', 'gemma4', 'gemma4-small'];
+  const goldens = [
+    'qwen3-next',
+    'granite-hybrid-mamba',
+    'nemotron-h',
+    'falcon-h1',
+    'gemma4',
+    'gemma4-small',
+    'gemma3n',
+  ];
   const pathOf = (name: string) => (goldens.includes(name) ? goldenFolder(name) : modelOf(name));
   beforeAll(() => {
     folder = mkdtempSync(join(os.tmpdir(), 'svc-cuda-'));

@@ -32,8 +32,8 @@ const goldens = architectureGoldens().map((golden) => ({
 }));
 
 /** Whether no layer needs what only the first stage, or an earlier layer, has. */
-function canBeCut({ sharedKeys, layerInputWidth }: ModelConfig): boolean {
-  return sharedKeys === null && layerInputWidth === null;
+function canBeCut({ sharedKeys, layerInputs }: ModelConfig): boolean {
+  return sharedKeys === null && layerInputs === null;
 }
 
 let folder: string;

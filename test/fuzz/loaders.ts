@@ -43,6 +43,8 @@ const SCRATCH = existsSync('/dev/shm') ? '/dev/shm' : os.tmpdir();
 const OWN_CONFIGS = [
   'deepseek-v3',
   'gemma3-whole',
+  'gemma3n',
+  'gemma3n-uneven',
   'gemma4',
   'gemma4-small',
   'gpt2',

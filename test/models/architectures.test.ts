@@ -101,6 +101,8 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   AfmoeForCausalLM: { ...FIELDS, num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8 },
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
   Gemma3ForConditionalGeneration: { text_config: FIELDS },
+  Gemma3nForCausalLM: { ...FIELDS, num_kv_shared_layers: 0 },
+  Gemma3nForConditionalGeneration: { text_config: { ...FIELDS, num_kv_shared_layers: 0 } },
   Gemma4ForConditionalGeneration: { text_config: FIELDS },
   Gemma4UnifiedForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },
@@ -315,7 +317,7 @@ describe('readConfig', () => {
     expect(plain).toMatchObject({
       attentionScales: Array(6).fill(1),
       sharedKeys: null,
-      layerInputWidth: null,
+      layerInputs: null,
     });
     const large = { ...fields, global_head_dim: 32, num_global_key_value_heads: 1, attention_k_eq_v: true };
     const heads = { kvHeads: 1, headDim: 32, rotaryDim: 32, valuesAreKeys: true };
@@ -334,8 +336,9 @@ describe('readConfig', () => {
       use_double_wide_mlp: true,
     };
     expect(reader(gemma4)(small)).toMatchObject({
-      sharedKeys: { sources: [0, 1, 2, 2, 1], intermediateSize: 256 },
-      layerInputWidth: 256,
+      sharedKeys: { sources: [0, 1, 2, 2, 1] },
+      layerWidths: [128, 128, 128, 256, 256],
+      layerInputs: { width: 256, tokens: 100 },
     });
   });
 
@@ -346,7 +349,7 @@ describe('readConfig', () => {
     expect(config).toMatchObject({
       layerWindows: [1024, 1024, 1024, 1024, 1024, null],
       maxPositionEmbeddings: 262144,
-      layerInputWidth: null,
+      layerInputs: null,
     });
   });
 

@@ -14,6 +14,7 @@ const NAMES = [
   'cohere2',
   'falcon-h1-norm',
   'gemma2',
+  'gemma3n',
   'gemma4',
   'gemma4-moe',
   'gemma4-small',

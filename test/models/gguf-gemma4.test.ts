@@ -67,17 +67,18 @@ describe('the keys of a GGUF file of Gemma 4', () => {
       layerWindows: [5, null, 5, null],
       layerRopes: [local, wide, local, wide],
       intermediateSize: 6,
-      sharedKeys: { sources: [0, 1, 0, 1], intermediateSize: 12 },
-      layerInputWidth: null,
+      sharedKeys: { sources: [0, 1, 0, 1] },
+      layerWidths: [6, 6, 12, 12],
+      layerInputs: null,
       experts: null,
     });
   });
 
   it('may say the same of all layers at once', () => {
     const same = { 'gemma4.attention.head_count_kv': u32(2), 'gemma4.feed_forward_length': u32(6) };
-    const { layerHeads, sharedKeys, numKvHeads } = read(same);
+    const { layerHeads, layerWidths, numKvHeads, intermediateSize } = read(same);
     expect(layerHeads?.map(({ kvHeads }) => kvHeads)).toEqual([2, 2, 2, 2]);
-    expect([numKvHeads, sharedKeys?.intermediateSize]).toEqual([2, 6]);
+    expect([numKvHeads, intermediateSize, layerWidths]).toEqual([2, 6, null]);
   });
 
   it.each<[Metadata, RegExp]>([

@@ -89,6 +89,13 @@ describe('a GGUF file in the names of the format', () => {
     },
   );
 
+  it('has those of Gemma 3n but for rounding: which gates count is told by another number', async () => {
+    const expected = await logitsOf(fixture('goldens/gemma3n'), 'float32');
+    const got = await logitsOf(fixture('gguf/gemma3n.gguf'), 'float32');
+    expectClose(got.logits, expected.logits, { absolute: 1e-5 });
+    expect(got.warnings).toEqual([]);
+  });
+
   it('has those of Falcon-H1 but for rounding: its factors are in the weights', async () => {
     const expected = await logitsOf(fixture('goldens/falcon-h1'), 'float32');
     const got = await logitsOf(fixture('gguf/falcon-h1.gguf'), 'float32');

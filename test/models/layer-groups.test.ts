@@ -55,7 +55,7 @@ describe('groupLayers', () => {
   it('keeps layers of other heads apart, whatever they see, and leaves those out that see the keys of others', () => {
     const one: LayerHeads = { kvHeads: 1, headDim: 8, rotaryDim: 8, valuesAreKeys: false };
     expect(grouped([null, null], [one, { ...one, headDim: 16 }]).ofLayers).toEqual([0, 1]);
-    const sharedKeys = { sources: [0, 1, 0, 1], intermediateSize: 8 };
+    const sharedKeys = { sources: [0, 1, 0, 1] };
     expect(groupLayers({ ...PLAIN, layerWindows: [9, null, 9, null], sharedKeys })).toEqual({
       ofLayers: [1, 0],
       windows: [null, 9],

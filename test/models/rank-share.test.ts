@@ -83,6 +83,11 @@ describe('a model that cannot be shared', () => {
       "--tensor-parallel-size 8 does not divide the model's 4 heads of keys and values: use 1, 2 or 4",
     ],
     [
+      { layerWidths: [64, 2] },
+      4,
+      '--tensor-parallel-size 4 is more than the 2 numbers that ranks would share: use 1 or 2',
+    ],
+    [
       { hiddenSize: 4 },
       8,
       '--tensor-parallel-size 8 is more than the 4 numbers that ranks would share: use 1, 2 or 4',

@@ -133,6 +133,7 @@ describe('the CUDA kernels', needsCompiler, () => {
       ['a wait of states of heads for the kernel before it', /^ +awaitBefore\(\);\n(?= +if \(rows == 0\))/m],
     ],
   );
+  itNeeds('streams', 'streams.cu', [], [['a barrier before factors are read', /^ +__syncthreads\(\);$/m]]);
 });
 
 describe('the CUDA kernels with products of warpgroups', needsCompiler, () => {

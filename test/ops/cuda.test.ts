@@ -97,6 +97,34 @@ describeCuda('the CUDA backend', () => {
     });
   });
 
+  it('closes gates, and joins and mixes streams as their definition does', () => {
+    const random = new Random(4);
+    const [rows, width] = [5, 48];
+    const [x, others] = [random.floats(rows * width), random.floats(rows * 3 * width)];
+    const [numbers, coefficients] = [random.floats(rows * 4), random.floats(4 * 4 * 4)];
+    const factors = random.floats(width);
+    const tolerance = { absolute: 1e-5, relative: BF16_ROUNDING };
+    const tensor = (ops: Ops) => ops.tensor(x, rows, width, 'f32');
+    expectSame(tolerance, (ops) => ops.read(ops.scaleColumns(tensor(ops), ops.makeVector(factors), 'bf16')));
+    expectSame(tolerance, (ops) => {
+      const input = tensor(ops);
+      ops.sparsify(input, 0.5);
+      return ops.read(input);
+    });
+    expectSame(tolerance, (ops) => {
+      const joined = ops.joinStreams(tensor(ops), ops.tensor(others, rows, 3 * width, 'f32'), 1e-5);
+      const own = ops.tensor(numbers, rows, 4, 'f32');
+      ops.addMixed(joined, joined, own, {
+        width,
+        coefficients: ops.makeVector(coefficients),
+        offset: 0,
+      });
+      const one = { width, coefficients: ops.makeVector(coefficients.slice(0, 16)), offset: 1 };
+      ops.addMixed(joined, tensor(ops), own, one);
+      return ops.read(joined);
+    });
+  });
+
   it.each([
     [1, 40, [7]],
     [3, 64, [48, 16, 5]],

@@ -186,6 +186,8 @@ const TEMPLATES: Readonly<Record<string, readonly [tools: string | null, reasoni
   'trl/lfm2_2_5': ['lfm2', 'qwen3'],
   'trl/nemotron_3_super': ['qwen3_coder', 'qwen3'],
   'llama.cpp/google-gemma-2-2b-it': [null, null],
+  // Gemma 3n has the same, with marks of sounds.
+  'trl/gemma3': [null, null],
   'llama.cpp/google-gemma-4-31B-it-interleaved': ['gemma4', 'gemma4'],
   'trl/diffusion_gemma': ['gemma4', 'gemma4'],
 };

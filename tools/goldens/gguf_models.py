@@ -656,6 +656,29 @@ def gemma4(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]
                 tensors[f"{prefix}.{name}.weight"] = tensors.pop(f"{prefix}.{name}")
 
 
+def gemma3n(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_rope_freq_base_swa(config["rope_local_base_freq"])
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
+    writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    # Published files have a float here, as the first converters wrote it.
+    writer.add_float32("gemma3n.attention.shared_kv_layers", config["num_kv_shared_layers"])
+    writer.add_embedding_length_per_layer_input(config["hidden_size_per_layer_input"])
+    writer.add_altup_num_inputs(config["altup_num_inputs"])
+    writer.add_altup_active_idx(config["altup_active_idx"])
+    shares = torch.tensor(config["activation_sparsity_pattern"], dtype=torch.float32)
+    writer.add_activation_sparsity_scale(torch.distributions.normal.Normal(0, 1).icdf(shares).tolist())
+    for kind in ("altup_projections", "altup_unembed_projections"):
+        names = [f"model.{kind}.{index}.weight" for index in range(config["altup_num_inputs"] - 1)]
+        tensors[f"model.{kind}.weight"] = np.stack([tensors.pop(name) for name in names])
+    for name in [name for name in tensors if name.endswith("correct_output_scale")]:
+        tensors[f"{name}.weight"] = tensors.pop(name)
+
+
 Q4_0, Q5_0, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q8_0
 
 HYBRID_FORMATS = {
@@ -698,6 +721,7 @@ MODELS = {
     "gemma4-moe-blocks": ("gemma4-moe", MODEL_ARCH.GEMMA4, in_blocks(gemma4, GEMMA4_FORMATS, is_widened=False)),
     "gemma4-moe-widened": ("gemma4-moe", MODEL_ARCH.GEMMA4, in_blocks(gemma4, GEMMA4_FORMATS, is_widened=True)),
     "gemma4-small": ("gemma4-small", MODEL_ARCH.GEMMA4, gemma4),
+    "gemma3n": ("gemma3n", MODEL_ARCH.GEMMA3N, gemma3n),
     "gpt-neox": ("gpt-neox", MODEL_ARCH.GPTNEOX, gpt_neox),
     "gpt2": ("gpt2", MODEL_ARCH.GPT2, gpt2),
     "chatglm": ("glm", MODEL_ARCH.CHATGLM, chatglm),

@@ -30,18 +30,21 @@ ZERO_CENTRED = ("Gemma", "Qwen3Next", "Qwen3_5")
 """Implementations whose norms add one to their weights, but for those of what linear attention gives."""
 
 
-FACTORS = ("layer_scalar", "router.scale", "per_expert_scale")
+FACTORS = ("layer_scalar", "router.scale", "per_expert_scale", "correct_output_scale")
 
 
 def random_weights(model: torch.nn.Module, recipe: Recipe) -> None:
     published = ("e_score_correction_bias", "expert_bias", "layer_scalar")
     buffers = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(published)]
     kind = type(model).__name__
-    zero_centred = any(one in kind for one in ZERO_CENTRED) and "Gemma4" not in kind
+    zero_centred = any(one in kind for one in ZERO_CENTRED) and not kind.startswith(("Gemma3n", "Gemma4"))
     for name, parameter in [*model.named_parameters(), *buffers]:
         is_norm = "norm" in name or ".ln_" in name
         if name.endswith(("conv.weight", "conv1d.weight")):
             values = torch.randn_like(parameter) * 0.5
+        elif name.endswith("modality_router.weight"):
+            # What it multiplies is divided by the width.
+            values = torch.randn_like(parameter) * parameter.shape[1] * 0.2
         elif parameter.dim() > 1:
             is_embedding = recipe.embeddings is not None and "embed_tokens" in name
             values = torch.randn_like(parameter) * (recipe.embeddings if is_embedding else recipe.spread)

@@ -167,6 +167,24 @@ def gemma4_whole(config: dict) -> dict:
     return {"architectures": [whole], "model_type": kind, "dtype": "bfloat16", "text_config": inside}
 
 
+GEMMA3N = COMMON | {"num_hidden_layers": 4, "head_dim": 8, "sliding_window": 8, "final_logit_softcapping": 5.0, "tie_word_embeddings": True}
+GEMMA3N |= {
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 5000.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}},
+    "num_kv_shared_layers": 2,
+    "hidden_size_per_layer_input": 6,
+    "vocab_size_per_layer_input": 96,
+    "laurel_rank": 6,
+}
+
+
+def gemma3n_whole(config: dict) -> dict:
+    """As the model that also sees and hears publishes its text part."""
+    inside = {k: v for k, v in config.items() if k not in ("architectures", "dtype", "rope_parameters")}
+    inside |= {"rope_theta": 5000.0, "rope_local_base_freq": 100.0, "rope_scaling": None}
+    return {"architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n", "torch_dtype": "bfloat16", "text_config": inside}
+
+
 def longrope(maximum: int, original: int = 64) -> dict:
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}
     rope |= {"short_factor": [1.0, 1.2, 1.5], "long_factor": [1.0, 2.0, 4.0]}
@@ -986,5 +1004,23 @@ MODELS = {
         t.BitNetConfig(**COMMON | {"tie_word_embeddings": True}),
         publish=lambda c: c | {"quantization_config": {"quant_method": "bitnet", "linear_class": "bitlinear", "quantization_mode": "offline"}},
         quantise=ternary,
+    ),
+    "gemma3n": Recipe(
+        t.Gemma3nTextConfig(**GEMMA3N | {"intermediate_size": [20, 20, 20, 20]}, altup_num_inputs=4, activation_sparsity_pattern=[0.7, 0.0, 0.4, 0.0]),
+        spread=0.15,
+        embeddings=0.5,
+        publish=gemma3n_whole,
+        rename=lambda name: name.replace("model.", "model.language_model.", 1),
+    ),
+    "gemma3n-uneven": Recipe(
+        t.Gemma3nTextConfig(
+            **GEMMA3N | {"intermediate_size": [28, 16, 24, 20]},
+            altup_num_inputs=3,
+            altup_active_idx=1,
+            altup_correct_scale=False,
+            activation_sparsity_pattern=[0.0, 0.6, 0.0, 0.95],
+        ),
+        spread=0.15,
+        embeddings=0.5,
     ),
 }

@@ -137,6 +137,14 @@ struct KvCache {
   SharedMemory shared;
 };
 
+/// Streams of `width` numbers, side by side, added to others: f[a, b] = offset + coefficients[a, b] · numbers of the row.
+struct StreamMix {
+  const Vector* coefficients;  // [outputs, inputs, numbers]
+  float offset;
+  int64_t width;
+  int inputs, outputs, numbers;
+};
+
 struct AttentionOptions {
   int layer;
   int heads;
@@ -328,6 +336,13 @@ class Backend {
   virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;
   virtual StreamPosition scale(float factor, Rows x, int64_t cols) = 0;
   virtual StreamPosition softcap(float cap, Rows x, int64_t cols) = 0;
+  virtual StreamPosition scaleColumns(const Vector& factors, Rows x, DType dtype, Rows out) = 0;
+  /// x = max(0, x - (mean + deviations * standard deviation)) of each row, in place.
+  virtual StreamPosition sparsify(float deviations, Rows x, int64_t cols) = 0;
+  /// `width` numbers of x, then `streams` others as wide, each brought to the magnitude of x.
+  virtual StreamPosition joinStreams(float least, int64_t width, int streams, Rows x, Rows others, Rows out) = 0;
+  /// x may be the residual.
+  virtual StreamPosition addMixed(const StreamMix& mix, Rows numbers, Rows x, Rows residual) = 0;
   virtual StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) = 0;
   virtual StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) = 0;
   /// The mean of the rows [starts[i], starts[i + 1]) of x, none of which is empty, in row i of out.

@@ -170,4 +170,7 @@ constexpr int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 
 /// Columns of a row with its zeros: an op may write, and a product may read, this many columns of a row of `cols`.
 constexpr int64_t paddedCols(DType dtype, int64_t cols) { return dtype == DType::Bf16 ? roundUp(cols, kBf16Depth) : cols; }
 
+/// Most streams that are mixed, and that come of it.
+constexpr int kMostStreams = 8;
+
 }  // namespace svc

@@ -118,6 +118,10 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value addScaled(const Info&);
   Napi::Value scale(const Info&);
   Napi::Value softcap(const Info&);
+  Napi::Value scaleColumns(const Info&);
+  Napi::Value sparsify(const Info&);
+  Napi::Value joinStreams(const Info&);
+  Napi::Value addMixed(const Info&);
   Napi::Value meanRows(const Info&);
   Napi::Value gatherRows(const Info&);
   Napi::Value read(const Info&);

@@ -5,6 +5,7 @@
 #include "cpu/finite.h"
 #include "cpu/logits.h"
 #include "cpu/sampling.h"
+#include "cpu/streams.h"
 #include "stages/host_link.h"
 
 namespace svc::cpu {
@@ -186,6 +187,26 @@ StreamPosition CpuBackend::scale(float factor, Rows x, int64_t cols) {
 
 StreamPosition CpuBackend::softcap(float cap, Rows x, int64_t cols) {
   return stream_.record([this, cap, x, cols] { runSoftcap(pool_, kernels_, cap, x, cols); });
+}
+
+StreamPosition CpuBackend::scaleColumns(const Vector& factors, Rows x, DType dtype, Rows out) {
+  return stream_.record([this, &factors = host(factors), x, dtype, out] { runScaleColumns(pool_, kernels_, factors, x, dtype, out); });
+}
+
+StreamPosition CpuBackend::sparsify(float deviations, Rows x, int64_t cols) {
+  return stream_.record([this, deviations, x, cols] { runSparsify(pool_, kernels_, deviations, x, cols); });
+}
+
+StreamPosition CpuBackend::joinStreams(float least, int64_t width, int streams, Rows x, Rows others, Rows out) {
+  return stream_.record([this, least, width, streams, x, others, out] {
+    runJoinStreams(pool_, kernels_, least, width, streams, x, others, out);
+  });
+}
+
+StreamPosition CpuBackend::addMixed(const StreamMix& mix, Rows numbers, Rows x, Rows residual) {
+  return stream_.record([this, mix, &coefficients = host(*mix.coefficients), numbers, x, residual] {
+    runAddMixed(pool_, kernels_, mix, coefficients, numbers, x, residual);
+  });
 }
 
 StreamPosition CpuBackend::meanRows(std::vector<int32_t> starts, Rows x, int64_t cols, Rows out) {

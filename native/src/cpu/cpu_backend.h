@@ -89,6 +89,10 @@ class CpuBackend final : public Backend {
   StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
   StreamPosition scale(float factor, Rows x, int64_t cols) override;
   StreamPosition softcap(float cap, Rows x, int64_t cols) override;
+  StreamPosition scaleColumns(const Vector& factors, Rows x, DType dtype, Rows out) override;
+  StreamPosition sparsify(float deviations, Rows x, int64_t cols) override;
+  StreamPosition joinStreams(float least, int64_t width, int streams, Rows x, Rows others, Rows out) override;
+  StreamPosition addMixed(const StreamMix& mix, Rows numbers, Rows x, Rows residual) override;
   StreamPosition headLinear(HeadWeights heads, DType dtype, Rows x, Rows out) override;
   StreamPosition experts(const Experts& experts, Rows logits, Rows x, Rows out) override;
   StreamPosition meanRows(std::vector<int32_t> starts, Rows x, int64_t cols, Rows out) override;

@@ -132,6 +132,20 @@ void runSoftcap(ThreadPool& pool, const KernelSet& set, float cap, Rows x, int64
   eachRow(pool, x.rows, cols, [&](int64_t row) { set.softcap(floatsAt(x, row), cap, static_cast<int>(cols)); });
 }
 
+void runScaleColumns(ThreadPool& pool, const KernelSet& set, const HostVector& factors, Rows x, DType dtype, Rows out) {
+  const auto kernel = set.scaleColumns[static_cast<int>(dtype)];
+  const int64_t cols = factors.length;
+  eachRow(pool, x.rows, cols, [&](int64_t row) {
+    char* to = rowAt(out, row, dtype);
+    kernel(floatsAt(x, row), factors.values.data(), static_cast<int>(cols), to);
+    clearPadding(to, dtype, cols);
+  });
+}
+
+void runSparsify(ThreadPool& pool, const KernelSet& set, float deviations, Rows x, int64_t cols) {
+  eachRow(pool, x.rows, cols, [&](int64_t row) { set.sparsify(floatsAt(x, row), deviations, static_cast<int>(cols)); });
+}
+
 void runMeanRows(ThreadPool& pool, const KernelSet& set, const std::vector<int32_t>& starts, Rows x, int64_t cols,
                  Rows out) {
   const int width = static_cast<int>(cols);

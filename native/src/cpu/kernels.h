@@ -364,6 +364,14 @@ struct KernelSet {
   void (*scale)(float* x, float factor, int cols);
   /// x = cap * tanh(x / cap)
   void (*softcap)(float* x, float cap, int cols);
+  /// By DType of the output, F32 and Bf16: out = x * factors
+  void (*scaleColumns[2])(const float* x, const float* factors, int cols, void* out);
+  /// x = max(0, x - (mean + deviations * standard deviation))
+  void (*sparsify)(float* x, float deviations, int cols);
+  /// out = x * sqrt(mean(like²)) / sqrt(max(mean(x²), least))
+  void (*bringToMagnitude)(const float* x, const float* like, float least, int cols, float* out);
+  /// Streams of `width` numbers, at most kMostStreams: residual_a += the sum over b of factors[a, b] * x_b. x may be the residual.
+  void (*addMixed)(float* residual, const float* x, const float* factors, int inputs, int outputs, int width);
   /// By DType of the source, all three.
   void (*widen[3])(const void* in, float* out, int64_t count);
   void (*narrow)(const float* in, uint16_t* out, int64_t count);

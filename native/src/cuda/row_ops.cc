@@ -219,6 +219,40 @@ StreamPosition CudaBackend::softcap(float cap, Rows x, int64_t cols) {
   return elementwise(softcapLaunch, params, x, cols, x);
 }
 
+StreamPosition CudaBackend::scaleColumns(const Vector& factors, Rows x, DType dtype, Rows out) {
+  const ScaleColumnsParams params{floats(x),  x.stride, onDevice(factors),        out.data,
+                                  out.stride, x.rows,   narrowed(factors.length), formatOf(dtype)};
+  return run(launchOf(params), params);
+}
+
+StreamPosition CudaBackend::sparsify(float deviations, Rows x, int64_t cols) {
+  const SparsifyParams params{floats(x), x.stride, deviations, x.rows, narrowed(cols)};
+  return run(launchOf(params), params);
+}
+
+StreamPosition CudaBackend::joinStreams(float least, int64_t width, int streams, Rows x, Rows others, Rows out) {
+  const JoinStreamsParams params{floats(x),  x.stride, floats(others), others.stride,   floats(out),
+                                 out.stride, least,    x.rows,         narrowed(width), streams};
+  return run(launchOf(params), params);
+}
+
+StreamPosition CudaBackend::addMixed(const StreamMix& mix, Rows numbers, Rows x, Rows residual) {
+  const AddMixedParams params{floats(x),
+                              x.stride,
+                              floats(numbers),
+                              numbers.stride,
+                              onDevice(*mix.coefficients),
+                              floats(residual),
+                              residual.stride,
+                              mix.offset,
+                              x.rows,
+                              narrowed(mix.width),
+                              mix.inputs,
+                              mix.outputs,
+                              mix.numbers};
+  return run(launchOf(params), params);
+}
+
 StreamPosition CudaBackend::meanRows(std::vector<int32_t> starts, Rows x, int64_t cols, Rows out) {
   auto parcel = std::make_shared<Parcel>(staging_);
   const Slice<int32_t> slice = parcel->in(starts);

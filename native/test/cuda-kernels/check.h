@@ -134,5 +134,6 @@ void checkAttention(const Kernels& kernels);
 void checkLogits(const Kernels& kernels);
 void checkExperts(const Kernels& kernels);
 void checkRecurrent(const Kernels& kernels);
+void checkStreams(const Kernels& kernels);
 
 }  // namespace svc::cuda

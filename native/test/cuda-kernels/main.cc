@@ -1,5 +1,5 @@
 // Checks the CUDA kernels of a library against plain definitions, and rows alone against rows among others.
-// Usage: cuda-kernels-check LIBRARY [rows|linear|formats|attention|logits|experts|recurrent|wide|bytes-of-linear|bytes-of-wide]
+// Usage: cuda-kernels-check LIBRARY [rows|linear|formats|attention|logits|experts|recurrent|streams|wide|bytes-of-linear|bytes-of-wide]
 
 #include "check.h"
 
@@ -24,6 +24,7 @@ int main(int count, char** arguments) {
     if (part == "" || part == "logits") checkLogits(kernels);
     if (part == "" || part == "experts") checkExperts(kernels);
     if (part == "" || part == "recurrent") checkRecurrent(kernels);
+    if (part == "" || part == "streams") checkStreams(kernels);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

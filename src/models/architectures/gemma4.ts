@@ -13,12 +13,13 @@ import { attentionOf, sharedKeyAttention } from '../layers/attention.ts';
 import type { Layer, LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { layerInputBlock, loadLayerInputs } from '../layers/layer-inputs.ts';
 import { fusedAt, loadMixture } from '../layers/mixture.ts';
-import { gatedMlp } from '../layers/mlp.ts';
+import { gatedMlp, withOwnWidth } from '../layers/mlp.ts';
 import { rmsNorm } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import {
   type ConfigFile,
   type LayerHeads,
+  type LayerInputsConfig,
   layerHeadsOf,
   MAX_HEAD_DIM,
   type ModelConfig,
@@ -57,17 +58,18 @@ const layer: LoadLayer = (all, index, prefix) => {
   const { config, weights } = context;
   const blocks =
     config.experts === null
-      ? sandwichLayer(attention, rmsNorm)(context, index, prefix)
+      ? sandwichLayer(normedAttention, rmsNorm)(context, index, prefix)
       : inOrder(
-          attentionInSandwich(attention, rmsNorm)(context, index, prefix),
+          attentionInSandwich(normedAttention, rmsNorm)(context, index, prefix),
           mlpBesideExperts(context, index, prefix),
         );
-  const own = config.layerInputWidth === null ? [] : [ownInput(context, index, prefix)];
+  const own = config.layerInputs === null ? [] : [ownInput(context, index, prefix)];
   const factor = weights.number(`${prefix}.layer_scalar`);
   return inOrder(blocks, ...own, (x, { ops }) => ops.scale(x, factor));
 };
 
-const attention: LoadBlock = (context, index, prefix) => {
+/** Over normalised values; of a layer that keeps no keys, over those of an earlier one. */
+export const normedAttention: LoadBlock = (context, index, prefix) => {
   const { config, weights } = context;
   const { numHeads, hiddenSize, normEps: eps, qkvBias: bias, attentionOutputBias } = config;
   const { kvHeads, headDim, valuesAreKeys } = layerHeadsOf(config, index);
@@ -95,13 +97,6 @@ const attention: LoadBlock = (context, index, prefix) => {
     output,
   });
 };
-
-/** The layer's own width of the feed-forward in the place of all others'. */
-function withOwnWidth(context: LayerContext, index: number): LayerContext {
-  const { config } = context;
-  if (keepsKeys(config, index)) return context;
-  return { ...context, config: { ...config, intermediateSize: config.sharedKeys!.intermediateSize } };
-}
 
 /** x += norm(norm1(mlp(x)) + norm2(experts(x))), of which each sees x through a norm of its own, and so does the router. */
 function mlpBesideExperts(context: LayerContext, index: number, prefix: string): Layer {
@@ -228,8 +223,9 @@ function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {
   return {
     ...config,
     layerHeads: readHeads(file.path, own, config, isLocal),
-    sharedKeys: readSharedKeys(file.path, own, isLocal),
-    layerInputWidth: readLayerInputs(file.path, own),
+    sharedKeys: readSharedKeys(file.path, own.num_kv_shared_layers ?? 0, isLocal),
+    layerWidths: readWidths(own),
+    layerInputs: readLayerInputs(file.path, own),
     experts: own.enable_moe_block ? readExperts(file, config) : null,
   };
 }
@@ -290,8 +286,11 @@ function expectOneHeadDim(
 }
 
 /** The last layers see what the last one before them stored that sees as far. */
-function readSharedKeys(path: string, own: OwnFields, isLocal: readonly boolean[]): SharedKeysConfig | null {
-  const numShared = own.num_kv_shared_layers ?? 0;
+export function readSharedKeys(
+  path: string,
+  numShared: number,
+  isLocal: readonly boolean[],
+): SharedKeysConfig | null {
   if (numShared === 0) return null;
   const first = isLocal.length - numShared;
   const sources = isLocal.map((local, index) =>
@@ -302,14 +301,22 @@ function readSharedKeys(path: string, own: OwnFields, isLocal: readonly boolean[
       `${path}: num_kv_shared_layers must leave a layer of each kind before those that share its keys, got ${numShared}`,
     );
   }
-  return { sources, intermediateSize: own.intermediate_size * (own.use_double_wide_mlp ? 2 : 1) };
+  return { sources };
 }
 
-function readLayerInputs(path: string, own: OwnFields): number | null {
+/** Layers without keys of their own may be twice as wide. */
+function readWidths(own: OwnFields): number[] | null {
+  if (!own.use_double_wide_mlp) return null;
+  const { num_hidden_layers: count, intermediate_size: width } = own;
+  const first = count - (own.num_kv_shared_layers ?? 0);
+  return Array.from({ length: count }, (_, layer) => (layer < first ? width : 2 * width));
+}
+
+function readLayerInputs(path: string, own: OwnFields): LayerInputsConfig | null {
   const width = own.hidden_size_per_layer_input === undefined ? 256 : own.hidden_size_per_layer_input;
   if (!width) return null;
   const rows = own.vocab_size_per_layer_input ?? own.vocab_size;
-  if (rows === own.vocab_size) return width;
+  if (rows === own.vocab_size) return { width, tokens: rows };
   throw new ModelLoadError(
     `${path}: vocab_size_per_layer_input must be vocab_size, ${own.vocab_size}, got ${rows}: every token needs an embedding for layers`,
   );

@@ -6,18 +6,19 @@ import type { LinearWeight, Vector } from '../../ops/weights.ts';
 import type { LoadContext } from '../architecture.ts';
 import type { ModelConfig } from '../model-config.ts';
 import type { RankShare } from '../rank-share.ts';
+import { rootOf } from '../tensor-names.ts';
 import type { Block, LayerContext } from './layer.ts';
 import type { ColumnParallelLinear } from './linear.ts';
 import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
 
 export function loadLayerInputs({ config, weights, names }: LoadContext): LayerInputs {
-  const { numLayers, vocabSize, hiddenSize, tensorNames } = config;
-  const width = config.layerInputWidth!;
-  const root = names.layers.slice(0, -tensorNames.layers.length);
+  const { numLayers, hiddenSize } = config;
+  const { width, tokens } = config.layerInputs!;
+  const root = rootOf(names, config);
   const all = numLayers * width;
   return new LayerInputs(config, weights.share, {
-    table: weights.embedding({ name: `${root}embed_tokens_per_layer`, n: vocabSize }, all),
+    table: weights.embedding({ name: `${root}embed_tokens_per_layer`, n: tokens }, all),
     // Whole on every rank: each head of a norm is.
     projection: weights.column(
       { name: `${root}per_layer_model_projection`, n: all, shared: null },
@@ -28,7 +29,7 @@ export function loadLayerInputs({ config, weights, names }: LoadContext): LayerI
 }
 
 interface LayerInputsParts {
-  /** [vocab, layers * width] */
+  /** [tokens, layers * width] */
   readonly table: LinearWeight;
   readonly projection: ColumnParallelLinear;
   /** [width] */
@@ -51,11 +52,11 @@ export class LayerInputs {
     const { ops } = step;
     const { table, projection, norm } = this.#parts;
     const { numLayers, hiddenSize, normEps, vocabSize: total } = this.#config;
-    const width = this.#config.layerInputWidth!;
+    const { width, tokens: count } = this.#config.layerInputs!;
     const inputs = projection.apply(step, ops.cast(x, projection.inputDType));
     ops.scale(inputs, 1 / Math.sqrt(hiddenSize));
     ops.qkNorm(inputs, norm, normEps);
-    const own = ops.embedding(tokens, table, { first: this.#share.of(total).first, total });
+    const own = ops.embedding(tokens, table, { first: this.#share.of(count).first, total });
     ops.sumRanks(own);
     ops.addScaled(inputs, own, Math.sqrt(width));
     ops.scale(inputs, Math.SQRT1_2);
@@ -70,7 +71,7 @@ export function layerInputBlock(
   { gate: gateName, projection }: { readonly gate: string; readonly projection: string },
 ): Block {
   const { hiddenSize, activation } = config;
-  const width = config.layerInputWidth!;
+  const { width } = config.layerInputs!;
   const gate = weights.column({ name: gateName, n: width }, hiddenSize);
   const output = weights.row({ name: projection, n: hiddenSize }, width);
   const widths = weights.share.widths(width);

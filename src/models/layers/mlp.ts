@@ -1,10 +1,17 @@
 // The feed-forward blocks of dense models: with a gate, and without.
 
 import type { ExpertNames } from '../weights/weight-reader.ts';
-import type { Block, LoadBlock } from './layer.ts';
+import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { GateUpLinear, RowParallelLinear } from './linear.ts';
 import { type NormOfColumns, rmsNormOfColumns } from './norm.ts';
 import { productBlock } from './product-block.ts';
+
+/** The layer's own width of the feed-forward in the place of that of most. */
+export function withOwnWidth(context: LayerContext, index: number): LayerContext {
+  const { config } = context;
+  const intermediateSize = config.layerWidths?.[index] ?? config.intermediateSize;
+  return { ...context, config: { ...config, intermediateSize } };
+}
 
 interface GatedMlpNames extends ExpertNames {
   readonly gate: string;
@@ -72,6 +79,34 @@ export function scaledGateMlp(factor: number): LoadBlock {
         const [gate, up] = gateAndUp.apply(step, h, [own, own]);
         step.ops.scale(gate!, factor);
         return step.ops.gate(up!, gate!, 'silu', output.inputDType);
+      },
+      output,
+    });
+  };
+}
+
+/**
+ * down(activation(sparse(gate(h))) * up(h)): of the gates only those count that are so many standard deviations above their mean, as far
+ * as they are.
+ */
+export function sparseGatedMlp(deviations: number): LoadBlock {
+  return ({ config, weights }, _layer, prefix) => {
+    const { hiddenSize, intermediateSize: n, mlpBias: bias, activation } = config;
+    const projections = ['gate_proj', 'up_proj'].map((name) => ({ name: `${prefix}.${name}`, n, bias }));
+    const gateAndUp = weights.columns(projections, hiddenSize);
+    const output = weights.row({ name: `${prefix}.down_proj`, n: hiddenSize, bias }, n);
+    const widths = weights.share.widths(n);
+    return productBlock({
+      inputDType: gateAndUp.inputDType,
+      inner: (step, h) => {
+        const { ops } = step;
+        const own = widths[ops.ranks.rank]!;
+        const [gate, up] = gateAndUp.apply(step, h, [own, own]);
+        // Mean and deviation are those of the gates of all ranks.
+        const whole = ops.gatherColumns(gate!, widths);
+        ops.sparsify(whole, deviations);
+        const opened = ops.activate(ops.split(whole, widths)[ops.ranks.rank]!, activation, 'f32');
+        return ops.gate(up!, opened, 'identity', output.inputDType);
       },
       output,
     });

@@ -299,7 +299,13 @@ export class WeightReader {
 
   /** A vector that is published as a matrix of one row. */
   rowVector(name: string, length: number): Vector {
-    return this.#ops.loadVector(reshape(this.#checkpoint.find(name, [1, length]), [length]));
+    return this.wholeVector(name, [1, length]);
+  }
+
+  /** All numbers of a tensor, in their order. */
+  wholeVector(name: string, shape: readonly number[]): Vector {
+    const length = shape.reduce((product, size) => product * size, 1);
+    return this.#ops.loadVector(reshape(this.#checkpoint.find(name, shape), [length]));
   }
 
   /** A row [headDim] of each head of this rank, one after the other. */

@@ -5,6 +5,7 @@ import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { Activation, GatedActivation } from '../activation.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
+import { expectMix, expectOthers } from '../expected-streams.ts';
 import { expectHeads } from '../expected-weights.ts';
 import type { Expert, ExpertRange, Experts, Routing } from '../experts.ts';
 import { headsOf, valuesFor } from '../kv-rows.ts';
@@ -31,6 +32,7 @@ import type {
   StepArrays,
   StepInputs,
   StepLoras,
+  StreamMix,
   Tensor,
   TokenIds,
   TokenMasks,
@@ -325,6 +327,41 @@ export class NativeOps implements Ops {
   softcap(x: Tensor, cap: number): void {
     const input = expectTensor('softcap', 'x', x, { dtype: 'f32' });
     this.#guard(() => this.#native.softcap(cap, ...argsOf(input)));
+  }
+
+  scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): Tensor {
+    const { index, length } = this.#own('scaleColumns', factors, NativeVector);
+    const input = expectTensor('scaleColumns', 'x', x, { cols: length, dtype: 'f32' });
+    const out = this.#arena.allocate(x.rows, length, dtype);
+    this.#guard(() => this.#native.scaleColumns(dtype === 'bf16', index, ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  sparsify(x: Tensor, deviations: number): void {
+    const input = expectTensor('sparsify', 'x', x, { dtype: 'f32' });
+    this.#guard(() => this.#native.sparsify(deviations, ...argsOf(input)));
+  }
+
+  joinStreams(x: Tensor, others: Tensor, least: number): Tensor {
+    const { rows, cols: width } = x;
+    expectOthers(others, width, least);
+    const first = expectTensor('joinStreams', 'x', x, { dtype: 'f32' });
+    const rest = expectTensor('joinStreams', 'others', others, { rows, dtype: 'f32' });
+    const out = this.#arena.allocate(rows, width + others.cols, 'f32');
+    const tensors = [...argsOf(first), ...argsOf(rest), ...argsOf(out)] as const;
+    this.#guard(() => this.#native.joinStreams(least, ...tensors));
+    return out;
+  }
+
+  addMixed(residual: Tensor, x: Tensor, numbers: Tensor, mix: StreamMix): void {
+    expectMix(residual, x, numbers, mix);
+    const { rows } = x;
+    const { index } = this.#own('addMixed', mix.coefficients, NativeVector);
+    const input = expectTensor('addMixed', 'x', x, { dtype: 'f32' });
+    const own = expectTensor('addMixed', 'numbers', numbers, { rows, dtype: 'f32' });
+    const sum = expectTensor('addMixed', 'residual', residual, { rows, dtype: 'f32' });
+    const tensors = [...argsOf(own), ...argsOf(input), ...argsOf(sum)] as const;
+    this.#guard(() => this.#native.addMixed(index, mix.offset, mix.width, ...tensors));
   }
 
   headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor {

@@ -1,10 +1,13 @@
 // Ops of the reference backend that take each number by itself.
 
 import { ShapeError } from '../../errors.ts';
+import { normalShare } from '../../util/normal-distribution.ts';
 import type { Activation, GatedActivation } from '../activation.ts';
 import type { ComputeDType } from '../dtype.ts';
 import type { Gate, Tensor } from '../ops.ts';
+import type { Vector } from '../weights.ts';
 import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
+import { expectVector } from './vector.ts';
 
 /** Of one number. */
 export const ACTIVATIONS: Readonly<Record<Activation, (x: number) => number>> = {
@@ -82,7 +85,29 @@ export function softcap(x: Tensor, cap: number): void {
   change('softcap', x, (value) => cap * Math.tanh(value / cap));
 }
 
-function map(op: string, x: Tensor, dtype: ComputeDType, of: (value: number) => number): RefTensor {
+export function scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): RefTensor {
+  const by = expectVector('scaleColumns', 'factors', factors, x.cols);
+  return map('scaleColumns', x, dtype, (value, i) => value * by[i]!);
+}
+
+/** x [tokens, cols] f32 = max(0, x - (mean + deviations * standard deviation)), in place. */
+export function sparsify(x: Tensor, deviations: number): void {
+  const input = expectTensor('sparsify', 'x', x, { dtype: 'f32' });
+  for (let row = 0; row < x.rows; row++) {
+    const values = input.row(row);
+    const mean = values.reduce((sum, value) => sum + value, 0) / x.cols;
+    const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.cols;
+    const least = mean + deviations * Math.sqrt(variance);
+    values.set(values.map((value) => Math.max(0, value - least)));
+  }
+}
+
+function map(
+  op: string,
+  x: Tensor,
+  dtype: ComputeDType,
+  of: (value: number, column: number) => number,
+): RefTensor {
   const input = expectTensor(op, 'x', x, { dtype: 'f32' });
   const out = RefTensor.zeros(x.rows, x.cols, dtype);
   for (let row = 0; row < x.rows; row++) out.row(row).set(input.row(row).map(of));
@@ -95,21 +120,4 @@ function change(op: string, x: Tensor, of: (value: number) => number): void {
     const values = input.row(row);
     values.set(values.map(of));
   }
-}
-
-/** P(X <= x) of a standard normal X, to 1e-15: its series near 0, else its continued fraction. */
-function normalShare(x: number): number {
-  const size = Math.abs(x);
-  const density = Math.exp(-0.5 * x * x) / Math.sqrt(2 * Math.PI);
-  if (size < 3) {
-    let [term, sum] = [size, size];
-    for (let i = 3; i < 120; i += 2) {
-      term *= (size * size) / i;
-      sum += term;
-    }
-    return x < 0 ? 0.5 - density * sum : 0.5 + density * sum;
-  }
-  let fraction = size;
-  for (let i = 60; i > 0; i--) fraction = size + i / fraction;
-  return x < 0 ? density / fraction : 1 - density / fraction;
 }

@@ -29,6 +29,7 @@ import type {
   StepArrays,
   StepInputs,
   StepLoras,
+  StreamMix,
   Tensor,
   TokenIds,
   TokenMasks,
@@ -41,7 +42,7 @@ import type { Convolution, DeltaRule, SelectiveScan } from '../states.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { attention } from './attention.ts';
 import { convolve } from './convolve.ts';
-import { activate, addScaled, cast, gate, scale, softcap } from './elementwise.ts';
+import { activate, addScaled, cast, gate, scale, scaleColumns, softcap, sparsify } from './elementwise.ts';
 import { embedding } from './embedding.ts';
 import { experts, RefExperts } from './experts.ts';
 import { gatedDelta } from './gated-delta.ts';
@@ -58,6 +59,7 @@ import { selectiveScan } from './selective-scan.ts';
 import { linkOf, RefStageLink } from './stage-link.ts';
 import { RefStepInputs } from './step-inputs.ts';
 import { storeKv } from './store-kv.ts';
+import { addMixed, joinStreams } from './streams.ts';
 import { RefVector } from './vector.ts';
 
 export class ReferenceOps implements Ops {
@@ -222,6 +224,22 @@ export class ReferenceOps implements Ops {
 
   softcap(x: Tensor, cap: number): void {
     softcap(x, cap);
+  }
+
+  scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): Tensor {
+    return this.#keep(scaleColumns(x, factors, dtype));
+  }
+
+  sparsify(x: Tensor, deviations: number): void {
+    sparsify(x, deviations);
+  }
+
+  joinStreams(x: Tensor, others: Tensor, least: number): Tensor {
+    return this.#keep(joinStreams(x, others, least));
+  }
+
+  addMixed(residual: Tensor, x: Tensor, numbers: Tensor, mix: StreamMix): void {
+    addMixed(residual, x, numbers, mix);
   }
 
   headLinear(x: Tensor, weights: readonly LinearWeight[], keepsRest: boolean): Tensor {

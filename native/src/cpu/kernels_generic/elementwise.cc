@@ -17,6 +17,7 @@ namespace {
 #include "cpu/kernels_generic/tile.h"
 #include "cpu/kernels_generic/matmul.h"
 #include "cpu/kernels_generic/elementwise.h"
+#include "cpu/kernels_generic/streams.h"
 #include "cpu/kernels_generic/sampling.h"
 #include "cpu/kernels_generic/peak.h"
 
@@ -38,6 +39,11 @@ void addElementwise(KernelSet& set) {
   set.addScaled = &addScaled;
   set.scale = &scale;
   set.softcap = &softcap;
+  set.scaleColumns[0] = &scaleColumns<float>;
+  set.scaleColumns[1] = &scaleColumns<uint16_t>;
+  set.sparsify = &sparsify;
+  set.bringToMagnitude = &bringToMagnitude;
+  set.addMixed = &addMixed;
   set.widen[0] = &widenF32;
   set.widen[1] = &widen16<loadBf16>;
   set.widen[2] = &widen16<loadHalf>;

@@ -10,8 +10,7 @@ void storeFirstOf(Out* out, V16 value, int count) {
   __builtin_memcpy(out, rest, static_cast<size_t>(count) * sizeof(Out));
 }
 
-template <class Out>
-void rmsNorm(const float* x, const float* weight, int cols, float eps, void* out, int paddedCols) {
+inline float meanSquare(const float* x, int cols) {
   V16 even = splat(0.0f), odd = splat(0.0f);
   int i = 0;
   for (; i + 2 * kLanes <= cols; i += 2 * kLanes) {
@@ -23,26 +22,40 @@ void rmsNorm(const float* x, const float* weight, int cols, float eps, void* out
     const V16 a = loadFirst(x + i, smaller(kLanes, cols - i));
     even = fma(a, a, even);
   }
-  const float mean = sumLanes(even + odd) / static_cast<float>(cols);
-  const V16 factor = splat(1.0f / __builtin_sqrtf(mean + eps));
+  return sumLanes(even + odd) / static_cast<float>(cols);
+}
+
+template <class Out>
+void rmsNorm(const float* x, const float* weight, int cols, float eps, void* out, int paddedCols) {
+  const V16 factor = splat(1.0f / __builtin_sqrtf(meanSquare(x, cols) + eps));
   Out* to = static_cast<Out*>(out);
-  for (i = 0; i + kLanes <= cols; i += kLanes) storeActivation(to + i, load(x + i) * factor * load(weight + i));
+  int i = 0;
+  for (; i + kLanes <= cols; i += kLanes) storeActivation(to + i, load(x + i) * factor * load(weight + i));
   if (i < cols) storeFirstOf(to + i, loadFirst(x + i, cols - i) * factor * loadFirst(weight + i, cols - i), cols - i);
   if (paddedCols > cols) __builtin_memset(to + cols, 0, static_cast<size_t>(paddedCols - cols) * sizeof(Out));
 }
 
-/// The variance is that of the differences to the mean: the mean of squares would cancel.
-template <class Out>
-void layerNorm(const float* x, const float* weight, const float* bias, int cols, float eps, void* out) {
-  V16 sum = splat(0.0f), squares = splat(0.0f);
+inline float meanOf(const float* x, int cols) {
+  V16 sum = splat(0.0f);
   for (int i = 0; i < cols; i += kLanes) sum = sum + loadFirst(x + i, smaller(kLanes, cols - i));
-  const V16 mean = splat(sumLanes(sum) / static_cast<float>(cols));
+  return sumLanes(sum) / static_cast<float>(cols);
+}
+
+/// That of the differences to the mean: the mean of squares would cancel.
+inline float varianceOf(const float* x, V16 mean, int cols) {
+  V16 squares = splat(0.0f);
   for (int i = 0; i < cols; i += kLanes) {
     const int count = smaller(kLanes, cols - i);
     const V16 difference = keepLanes(loadFirst(x + i, count) - mean, 0, count, splat(0.0f));
     squares = fma(difference, difference, squares);
   }
-  const V16 factor = splat(1.0f / __builtin_sqrtf(sumLanes(squares) / static_cast<float>(cols) + eps));
+  return sumLanes(squares) / static_cast<float>(cols);
+}
+
+template <class Out>
+void layerNorm(const float* x, const float* weight, const float* bias, int cols, float eps, void* out) {
+  const V16 mean = splat(meanOf(x, cols));
+  const V16 factor = splat(1.0f / __builtin_sqrtf(varianceOf(x, mean, cols) + eps));
   Out* to = static_cast<Out*>(out);
   for (int i = 0; i < cols; i += kLanes) {
     const int count = smaller(kLanes, cols - i);
@@ -107,6 +120,22 @@ inline void scale(float* x, float factor, int cols) {
 inline void softcap(float* x, float cap, int cols) {
   const V16 most = splat(cap), share = splat(1.0f / cap);
   changeRow(x, cols, [&](V16 a, int, int) { return most * hyperbolicTangent(a * share); });
+}
+
+template <class Out>
+void scaleColumns(const float* x, const float* factors, int cols, void* out) {
+  Out* to = static_cast<Out*>(out);
+  for (int i = 0; i < cols; i += kLanes) {
+    const int count = smaller(kLanes, cols - i);
+    storeFirstOf(to + i, loadFirst(x + i, count) * loadFirst(factors + i, count), count);
+  }
+}
+
+inline void sparsify(float* x, float deviations, int cols) {
+  const float mean = meanOf(x, cols);
+  const V16 least = splat(mean + deviations * __builtin_sqrtf(varianceOf(x, splat(mean), cols))), zero = splat(0.0f);
+  // NaN, as the second of the two, stays.
+  changeRow(x, cols, [&](V16 a, int, int) { return max(zero, a - least); });
 }
 
 inline void rope(float* head, const float* table, int dims) {

@@ -13,7 +13,7 @@ export interface GgufArchitecture {
   readonly headDim?: (keys: GgufKeys) => number;
   /**
    * Modules of a layer that are named in another way than in LAYER_MODULES, or not there: GGUF's name to the original's. `*` stands for
-   * the expert, or the head, of whose matrices GGUF makes one tensor. A name that ends in .weight or .bias is that of one tensor, and
+   * the expert, the head or the stream, of whose matrices GGUF makes one tensor. A name that ends in .weight or .bias is that of one tensor, and
    * so is a name of which there is neither.
    */
   readonly modules?: Readonly<Record<string, string>>;

@@ -3,6 +3,7 @@
 // gguf-recurrent.ts or to gguf-scans.ts.
 
 import { type GgufArchitecture, SANDWICH_NORMS } from './gguf-architecture.ts';
+import { gemma3n } from './gguf-gemma3n.ts';
 import { gemma4 } from './gguf-gemma4.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 import { ernieBias, GGUF_MIXTURES, graniteFactors, HUNYUAN_NORMS } from './gguf-mixtures.ts';
@@ -154,6 +155,7 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
     modules: SANDWICH_NORMS,
     hasNormsFrom0: true,
   },
+  gemma3n,
   gemma4,
   mistral3,
   phi3: {

@@ -5,6 +5,20 @@ import { ModelLoadError } from '../../../errors.ts';
 import { type GgufArchitecture, MODEL_MODULES, SANDWICH_NORMS } from './gguf-architecture.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 
+/** What gives each layer an embedding of its own of each token. */
+export const LAYER_INPUT_TABLES: Readonly<Record<string, string>> = {
+  per_layer_token_embd: 'model.embed_tokens_per_layer',
+  per_layer_model_proj: 'model.per_layer_model_projection',
+  per_layer_proj_norm: 'model.per_layer_projection_norm',
+};
+
+/** How a layer takes it. */
+export const LAYER_INPUT_MODULES: Readonly<Record<string, string>> = {
+  inp_gate: 'per_layer_input_gate',
+  proj: 'per_layer_projection',
+  post_norm: 'post_per_layer_input_norm',
+};
+
 export const gemma4: GgufArchitecture = {
   name: () => 'Gemma4ForCausalLM',
   headDim: (keys) => headDimOf(keys, '_swa'),
@@ -18,16 +32,12 @@ export const gemma4: GgufArchitecture = {
   }),
   modelModules: {
     ...MODEL_MODULES,
-    per_layer_token_embd: 'model.embed_tokens_per_layer',
-    per_layer_model_proj: 'model.per_layer_model_projection',
-    per_layer_proj_norm: 'model.per_layer_projection_norm',
+    ...LAYER_INPUT_TABLES,
   },
   modules: {
     ...SANDWICH_NORMS,
     'layer_output_scale.weight': 'layer_scalar',
-    inp_gate: 'per_layer_input_gate',
-    proj: 'per_layer_projection',
-    post_norm: 'post_per_layer_input_norm',
+    ...LAYER_INPUT_MODULES,
     post_ffw_norm_1: 'post_feedforward_layernorm_1',
     pre_ffw_norm_2: 'pre_feedforward_layernorm_2',
     post_ffw_norm_2: 'post_feedforward_layernorm_2',

@@ -56,10 +56,9 @@ function* publishedAs(
   const isNorm = module.endsWith('norm') && ending === '.weight' && module !== 'ssm_norm';
   const added = hasNormsFrom0 && isNorm ? 1 : 0;
   if (layer === undefined) {
-    yield [
-      Object.hasOwn(modelModules, module) ? `${modelModules[module]}${ending}` : name,
-      { ...tensor, added },
-    ];
+    const original = Object.hasOwn(modelModules, module) ? `${modelModules[module]}${ending}` : name;
+    if (original.includes('*')) yield* partsOf(original, tensor);
+    else yield [original, { ...tensor, added }];
     return;
   }
   if (architecture.joinsQkv && module === 'attn_qkv') {
@@ -126,7 +125,7 @@ function* qkvOf(tensor: StoredTensor, { count, dim }: Heads): Generator<[string,
   }
 }
 
-/** Those of experts, or of heads, [parts, ...], one after the other. */
+/** Those of experts, of heads, or of streams, [parts, ...], one after the other. */
 function* partsOf(name: string, tensor: StoredTensor): Generator<[string, StoredTensor]> {
   const [count = 1, ...shape] = tensor.shape;
   const byteLength = tensor.byteLength / count;
