@@ -206,6 +206,14 @@ export interface NativeBackend {
     isBf16: boolean,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
+  xielu(
+    positive: number,
+    negative: number,
+    linear: number,
+    least: number,
+    isBf16: boolean,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
   gate(
     opening: 'silu' | 'sigmoid' | 'identity',
     isBf16Input: boolean,
