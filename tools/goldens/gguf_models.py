@@ -656,6 +656,18 @@ def gemma4(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]
                 tensors[f"{prefix}.{name}.weight"] = tensors.pop(f"{prefix}.{name}")
 
 
+def bitnet(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    # A key that newer converters write.
+    writer.add_string("bitnet.hidden_activation", config["hidden_act"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+    writer.add_rope_scaling_factor(1.0)
+    for name in [name for name in tensors if "sub_norm" in name]:
+        # In the names of the first models, which the package knows.
+        known = name.replace("attn_sub_norm", "inner_attn_ln").replace("ffn_sub_norm", "ffn_layernorm")
+        tensors[known] = tensors.pop(name)
+
+
 Q4_0, Q5_0, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q8_0
 
 HYBRID_FORMATS = {
@@ -726,6 +738,7 @@ MODELS = {
     "nemotron": ("nemotron", MODEL_ARCH.NEMOTRON, nemotron),
     "nemotron-h": ("nemotron-h", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),
     "nemotron-h-latent": ("nemotron-h-latent", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),
+    "bitnet": ("bitnet", MODEL_ARCH.BITNET, bitnet),
     "lfm2": ("lfm2", MODEL_ARCH.LFM2, lfm2),
     "lfm2-bias": ("lfm2-bias", MODEL_ARCH.LFM2, lfm2),
     "lfm2-moe": ("lfm2-moe", MODEL_ARCH.LFM2MOE, lfm2),

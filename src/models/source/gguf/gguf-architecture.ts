@@ -9,6 +9,8 @@ export interface GgufArchitecture {
   readonly fields?: (keys: GgufKeys) => Readonly<Record<string, unknown>>;
   /** What yarn says beside what all have in `rope_scaling`. */
   readonly yarn?: (keys: GgufKeys) => Readonly<Record<string, unknown>>;
+  /** How texts are cut where the file does not say (`tokenizer.ggml.pre`); left out: as before there were names. */
+  readonly preTokenizer?: string;
   /** Numbers of a head, where `attention.key_length` and `attention.value_length` do not say them. */
   readonly headDim?: (keys: GgufKeys) => number;
   /**

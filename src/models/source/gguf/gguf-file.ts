@@ -266,6 +266,6 @@ function readTensorInfo(path: string, reader: HeaderReader): TensorInfo {
         `${type.numbers}; fetch the file again`,
     );
   }
-  const byteLength = (numbers / type.numbers) * type.bytes;
+  const byteLength = (numbers / type.numbers) * type.bytes + type.scaleBytes;
   return { name, dtype: type.name, shape, byteLength, offset: reader.u64() };
 }

@@ -72,7 +72,7 @@ export class GgufSource {
   }
 
   get #isQuantized(): boolean {
-    return this.#tensors.some(({ dtype }) => isBlockDType(dtype.toLowerCase()));
+    return this.#tensors.some(({ dtype }) => dtype === 'I2_S' || isBlockDType(dtype.toLowerCase()));
   }
 
   get #tensors() {

@@ -1,6 +1,7 @@
 // The tensors of a GGUF file under the names and in the shapes that the original's checkpoints have.
 
 import { ModelLoadError } from '../../../errors.ts';
+import { storedBytes } from '../../../ops/dtype.ts';
 import type { StoredTensor } from '../safetensors.ts';
 import {
   type GgufArchitecture,
@@ -11,6 +12,8 @@ import {
   ROPE_TENSORS,
 } from './gguf-architecture.ts';
 import { MOST_TENSORS } from './gguf-file.ts';
+
+const F32_BYTES = 4;
 
 /** Heads of queries, and the numbers of a head of queries and keys. */
 export interface Heads {
@@ -31,7 +34,7 @@ export function publishedTensors(
   const published = new Map<string, StoredTensor>();
   for (const [name, tensor] of tensors) {
     if (ROPE_TENSORS.includes(name)) continue;
-    for (const [original, part] of publishedAs(name, tensor, architecture, heads)) {
+    for (const [original, part] of withScales(name, tensor, architecture, heads)) {
       if (published.size === MOST_TENSORS) {
         throw new ModelLoadError(
           `${path}: tensor ${name} [${tensor.shape.join(', ')}] has too many experts, the file would hold more than ${MOST_TENSORS} ` +
@@ -42,6 +45,26 @@ export function publishedTensors(
     }
   }
   return published;
+}
+
+/** A tensor of I2_S becomes two: its blocks, or those of a part, and the f32 behind all of them that is their scale. */
+function* withScales(
+  name: string,
+  tensor: StoredTensor,
+  architecture: GgufArchitecture,
+  heads: Heads,
+): Generator<[string, StoredTensor]> {
+  if (tensor.dtype !== 'I2_S') return yield* publishedAs(name, tensor, architecture, heads);
+  const { path, byteOffset } = tensor;
+  const byteLength = storedBytes(
+    'i2_s',
+    tensor.shape.reduce((all, size) => all * size, 1),
+  );
+  const scale = { path, dtype: 'F32', shape: [], byteOffset: byteOffset + byteLength, byteLength: F32_BYTES };
+  for (const [original, part] of publishedAs(name, { ...tensor, byteLength }, architecture, heads)) {
+    yield [original, part];
+    yield [`${original}_scale`, scale];
+  }
 }
 
 /** A tensor that has no name there keeps its own; in a layer it is still one of that layer. */

@@ -13,6 +13,7 @@ import {
   sentencePieceDocument,
 } from '../../../tokenizer/build/sentencepiece-document.ts';
 import { preview } from '../../../util/preview.ts';
+import { findGgufArchitecture } from './gguf-config.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 import { findPreTokenizer, type PreTokenizer } from './pre-tokenizers.ts';
 
@@ -137,7 +138,8 @@ function ofSameLength(keys: GgufKeys, key: string, length: number): number[] | n
 }
 
 function byteLevel(keys: GgufKeys, { tokens, types }: Vocabulary): object {
-  const words = findPreTokenizer(keys.path, keys.text('tokenizer.ggml.pre') ?? 'default');
+  const { preTokenizer: usual = 'default' } = findGgufArchitecture(keys);
+  const words = findPreTokenizer(keys.path, keys.text('tokenizer.ggml.pre') ?? usual);
   return {
     ...byteLevelDocument({
       ids: new Map(tokens.map((text, id) => [text, id])),
