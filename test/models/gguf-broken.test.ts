@@ -298,6 +298,19 @@ describe('a GGUF file', () => {
       /tensor a ends at byte \d+, the file has \d+; it is cut off/,
     ],
     [
+      'with a list of factors that are no floats',
+      () => {
+        const own = Object.entries(TINY_KEYS).map(([key, value]) => [key.replace('llama', 'apertus'), value]);
+        return file([matrix('token_embd.weight')], {
+          ...Object.fromEntries(own),
+          'general.architecture': { string: 'apertus' },
+          'apertus.attention.head_count': { u32: 2 },
+          'xielu.beta': { i32s: [1, 2] },
+        });
+      },
+      /xielu\.beta must be a list of f32, one for each layer; convert the model again/,
+    ],
+    [
       'with a billion layers',
       () => tinyGguf({ metadata: { 'llama.block_count': { u32: 10 ** 9 } } }),
       /num_hidden_layers/,

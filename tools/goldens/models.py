@@ -60,6 +60,9 @@ class Recipe:
         return self.publish({**kept, "architectures": [architecture], "dtype": "bfloat16"})
 
 
+APERTUS_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+
+
 def old_rope(config: dict, **fields: object) -> dict:
     """The fields for rotation of releases before transformers 5."""
     return {key: value for key, value in config.items() if key not in ("rope_parameters", "layer_types")} | fields
@@ -986,5 +989,9 @@ MODELS = {
         t.BitNetConfig(**COMMON | {"tie_word_embeddings": True}),
         publish=lambda c: c | {"quantization_config": {"quant_method": "bitnet", "linear_class": "bitlinear", "quantization_mode": "offline"}},
         quantise=ternary,
+    ),
+    "apertus": Recipe(
+        t.ApertusConfig(**COMMON, rope_parameters=APERTUS_ROPE | {"rope_theta": 12000000.0}),
+        publish=lambda c: old_rope(c, rope_theta=12000000.0, rope_scaling=APERTUS_ROPE),
     ),
 }

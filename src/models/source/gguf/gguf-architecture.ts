@@ -22,6 +22,8 @@ export interface GgufArchitecture {
   /** Where names differ from MODEL_MODULES, and what the names of layers begin with in the place of LAYERS. */
   readonly modelModules?: Readonly<Record<string, string>>;
   readonly layers?: string;
+  /** Keys that list a number of each layer, of f32, for which the original's layers have a tensor: what it is called there. */
+  readonly layerNumbers?: Readonly<Record<string, string>>;
   /** Converted so that matrices, which the original publishes as [inputs, outputs], are [outputs, inputs]. */
   readonly hasTurnedMatrices?: boolean;
   /** Converted so that weights of norms, which the original publishes as what they differ from 1, are whole; those of linear attention are. */

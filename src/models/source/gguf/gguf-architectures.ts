@@ -125,6 +125,19 @@ const mistral3: GgufArchitecture = {
   hasPairedHeads: true,
 };
 
+/** Without the stretching of positions that a config.json without a word of it means. */
+const apertus: GgufArchitecture = {
+  name: () => 'ApertusForCausalLM',
+  fields: (keys) => (keys.hasTensor('rope_freqs.weight') ? {} : { rope_scaling: { rope_type: 'default' } }),
+  modules: { attn_norm: 'attention_layernorm', ffn_norm: 'feedforward_layernorm' },
+  layerNumbers: {
+    'xielu.alpha_p': 'mlp.act_fn.alpha_p',
+    'xielu.alpha_n': 'mlp.act_fn.alpha_n',
+    'xielu.beta': 'mlp.act_fn.beta',
+    'xielu.eps': 'mlp.act_fn.eps',
+  },
+};
+
 /** What goes into the last products of attention and feed-forward is normalised. */
 const SUB_NORMS: Readonly<Record<string, string>> = {
   attn_sub_norm: 'self_attn.attn_sub_norm',
@@ -188,6 +201,7 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
     modules: { attn_qkv: 'self_attn.qkv_proj', ffn_up: 'mlp.gate_up_proj' },
   },
   granite: { name: () => 'GraniteForCausalLM', fields: graniteFactors, hasPairedHeads: true },
+  apertus,
   arcee: { name: () => 'ArceeForCausalLM', hasPairedHeads: true },
   'hunyuan-dense': { name: () => 'HunYuanDenseV1ForCausalLM', modules: HUNYUAN_NORMS },
   nemotron: {
