@@ -46,6 +46,8 @@ const ENDS_OF_TURNS: readonly string[] = [
   '<|endoftext|>',
   '<|return|>',
   '<|call|>',
+  '<|assistant_end|>',
+  '<|tools_suffix|>',
 ];
 /** One more, but where a turn has several messages. */
 const END_OF_MESSAGE = '<|end|>';
