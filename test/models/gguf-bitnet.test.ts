@@ -11,8 +11,10 @@ import type { TernaryDType } from '../../src/ops/dtype.ts';
 import { type Blocks, type GgufModelOptions, writeGgufModel } from '../fixtures/gguf-model.ts';
 import { ggufTernary, type Ternary, writeTernaryModel } from '../fixtures/ternary-model.ts';
 import { availableBackends, type Backend, openBackend } from '../helpers/backends.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { ModelSession } from './model-session.ts';
+import { SharedModel } from './shared-model.ts';
 
 const newFolder = temporaryFolders();
 const [floats, folder] = [newFolder(), newFolder()];
@@ -119,6 +121,17 @@ describe.each(availableBackends)('BitNet in a GGUF file on %s', (backend) => {
     writeFileSync(path, file);
     await expect(load(path)).rejects.toThrow(/up_proj\.weight \[256, 256\] must be .*, it is TL1/);
   });
+});
+
+it.each(FORMATS)('BitNet in %s over two ranks gives the bits of one', needsNative, async (dtype) => {
+  const path = ggufOf(dtype);
+  const models = [1, 2].map((size) => SharedModel.load(path, size, { dtype: 'auto' }));
+  const [one, two] = (await Promise.all(models)).map((model) => {
+    const logits = model.session(IDS.length).run(IDS, IDS.length);
+    model.close();
+    return logits;
+  });
+  expect(two).toEqual(one);
 });
 
 describe('the config of BitNet in a GGUF file', () => {
