@@ -65,6 +65,7 @@ function rowOps(ops: Ops, cols: number): void {
   for (const activation of ['silu', 'gelu', 'gelu_tanh', 'relu'] as const) {
     check(activation, (x) => ops.activate(x, activation, 'f32'));
   }
+  check('xielu', (x) => ops.xielu(x, { positive: 0.7, negative: 1.3, linear: 0.5, least: -1e-6 }, 'f32'));
   check('cast', (x) => ops.cast(x, 'bf16'));
   inPlace('addScaled', (x) => ops.addScaled(x, ops.tensor(others, ROWS, cols, 'f32'), 0.7));
   inPlace('scale', (x) => ops.scale(x, 1.3));

@@ -27,6 +27,23 @@ __device__ __forceinline__ float boundedExponential(float x) {
   const float result = fma(p, r * r, r + 1.0f) * powerOf2;
   return x < kLowest ? 0.0f : result;
 }
+
+/// exp(x) - 1 for x <= 0: relative error below 3e-7; NaN stays NaN.
+__device__ __forceinline__ float exponentialLess1(float x) {
+  constexpr float kLowest = -87.33654f, kRound = 12582912.0f;  // as in boundedExponential
+  const float clamped = x < kLowest ? kLowest : x, shifted = clamped * 1.44269504f + kRound, n = shifted - kRound;
+  float r = fma(n, -0.693359375f, clamped);
+  r = fma(n, 2.12194440e-4f, r);
+  float p = 1.9875691e-4f;
+  p = fma(p, r, 1.3981999e-3f);
+  p = fma(p, r, 8.3334519e-3f);
+  p = fma(p, r, 4.1665796e-2f);
+  p = fma(p, r, 1.6666665e-1f);
+  p = fma(p, r, 5.0000001e-1f);
+  const auto powerOf2 = bitsAs<float>((bitsAs<uint32_t>(shifted) << 23) + bitsAs<uint32_t>(1.0f));
+  return fma(fma(p, r * r, r), powerOf2, powerOf2 - 1.0f);
+}
+
 /// Relative error below 2e-7; exactly 1 at 0 and exactly 0 below -87.3, so that what is masked vanishes; NaN stays NaN.
 __device__ __forceinline__ float exponential(float x) {
   constexpr float kHighest = 88.37626f;
@@ -106,6 +123,12 @@ __device__ __forceinline__ float geluTanh(float x) {
 }
 
 __device__ __forceinline__ float relu(float x) { return x < 0.0f ? 0.0f : x; }
+
+/// Squares above 0, an exponential below, where x is at most `least`; NaN stays NaN.
+__device__ __forceinline__ float xielu(float positive, float negative, float linear, float least, float x) {
+  if (x > 0.0f) return x * fma(positive, x, linear);
+  return fma(negative, exponentialLess1(x > least ? least : x) - x, linear * x);
+}
 
 /// `activation` as svc::Activation numbers them.
 __device__ __forceinline__ float activated(int activation, float x) {

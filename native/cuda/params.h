@@ -415,6 +415,17 @@ struct ElementwiseParams {
   int32_t activation;  // svc::Activation
 };
 
+/// x [rows, cols] f32 -> out.
+struct XieluParams {
+  const float* x;
+  int64_t xStride;
+  void* out;
+  int64_t outStride;
+  int32_t rows, cols;
+  Format outFormat;
+  float positive, negative, linear, least;  // svc::Xielu
+};
+
 /// x [rows, cols] f32 times factors [cols] -> out.
 struct ScaleColumnsParams {
   const float* x;

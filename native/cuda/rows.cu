@@ -64,8 +64,8 @@ SVC_KERNEL(svcMeanRows, MeanRowsParams, kRowThreads) {
 }
 
 /// out = make(x), number by number.
-template <class Make>
-__device__ void eachNumber(const ElementwiseParams& p, const Make& make) {
+template <class Params, class Make>
+__device__ void eachNumber(const Params& p, const Make& make) {
   const int row = static_cast<int>(blockIdx.x), i = column();
   if (i >= p.cols) return;
   storeAs(p.outFormat, rowOf(p.outFormat, p.out, p.outStride, row), i, make(p.x[row * p.xStride + i]));
@@ -73,6 +73,10 @@ __device__ void eachNumber(const ElementwiseParams& p, const Make& make) {
 
 SVC_KERNEL(svcActivate, ElementwiseParams, kRowThreads) {
   eachNumber(p, [&](float x) { return activated(p.activation, x); });
+}
+
+SVC_KERNEL(svcXielu, XieluParams, kRowThreads) {
+  eachNumber(p, [&](float x) { return xielu(p.positive, p.negative, p.linear, p.least, x); });
 }
 
 SVC_KERNEL(svcCast, CastParams, kRowThreads) {

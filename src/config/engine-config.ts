@@ -49,6 +49,7 @@ export const TOOL_CALL_PARSERS = [
   'granite-20b-fc',
   'phi4_mini_json',
   'nemotron_json',
+  'apertus',
   'none',
 ] as const;
 export type ToolCallParserName = (typeof TOOL_CALL_PARSERS)[number];
@@ -64,6 +65,7 @@ export const REASONING_PARSERS = [
   'seed_oss',
   'minimax_m2',
   'openai_gptoss',
+  'apertus',
   'none',
 ] as const;
 export type ReasoningParserName = (typeof REASONING_PARSERS)[number];

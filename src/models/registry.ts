@@ -6,6 +6,7 @@ import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import type { Architecture } from './architecture.ts';
 import { afmoe } from './architectures/afmoe.ts';
+import { apertus } from './architectures/apertus.ts';
 import { arcee } from './architectures/arcee.ts';
 import { bert, roberta } from './architectures/bert.ts';
 import { bitnet } from './architectures/bitnet.ts';
@@ -103,6 +104,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   graniteSwa,
   graniteMoeSwa,
   afmoe,
+  apertus,
   arcee,
   falconH1,
   hunyuanDense,

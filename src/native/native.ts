@@ -16,7 +16,7 @@ export interface NativeSource {
   readonly name: string;
   readonly path: string;
   readonly byteOffset: number;
-  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8' | 'u8' | NativeBlockDType;
+  readonly dtype: 'f32' | 'f16' | 'bf16' | 'i8' | 'u8' | 'i2_s' | NativeBlockDType;
   readonly rowLength: number;
   readonly firstRow: number;
   readonly firstCol: number;
@@ -35,11 +35,12 @@ type NativeBlockDType =
   | `q${2 | 3 | 4 | 5 | 6}_k`
   | 'iq4_nl'
   | 'iq4_xs'
-  | 'mxfp4';
+  | 'mxfp4'
+  | `tq${1 | 2}_0`;
 
 /**
- * A published weight [n, k] and its bias [n]; whole numbers, i8, have scales [n, 1] and are kept as int8. Bytes of codes, u8,
- * are kept as codes; blocks as theirs, or as numbers.
+ * A published weight [n, k] and its bias [n]; whole numbers, i8 and i2_s, have scales [n, 1] and are kept as int8, as may those of other
+ * blocks of numbers from -1 to 1. Bytes of codes, u8, are kept as codes; blocks as theirs, or as numbers.
  */
 export interface NativePart {
   readonly weight: NativeSource;
@@ -203,6 +204,14 @@ export interface NativeBackend {
   ): StreamPosition;
   activate(
     activation: NativeActivation,
+    isBf16: boolean,
+    ...rest: [...x: TensorArgs, ...out: TensorArgs]
+  ): StreamPosition;
+  xielu(
+    positive: number,
+    negative: number,
+    linear: number,
+    least: number,
     isBf16: boolean,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;

@@ -3,6 +3,7 @@
 
 import { BLOCKS, type BlockDType } from './dtype.ts';
 import { f16ToNumber } from './float-formats.ts';
+import { scaleOfTernary, ternaryCode } from './ternary-blocks.ts';
 
 const inF32 = Math.fround;
 
@@ -35,6 +36,10 @@ const UNPACK: Readonly<Record<BlockDType, Unpack>> = {
     unpackWithMins(block, into, (i) => nibbleOf64(block, 48, i) + 16 * bit(block[16 + (i % 32)]!, i >> 5)),
   q6_k: unpackQ6K,
   iq4_xs: unpackIq4Xs,
+  tq1_0: (block, into) =>
+    scaled(into, scaleOfTernary('tq1_0', block), (i) => ternaryCode('tq1_0', block, i) - 1),
+  tq2_0: (block, into) =>
+    scaled(into, scaleOfTernary('tq2_0', block), (i) => ternaryCode('tq2_0', block, i) - 1),
 };
 
 /** The values of IQ4. */

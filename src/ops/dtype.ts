@@ -1,7 +1,7 @@
 // Number formats: those that a checkpoint may hold and those that the arithmetic uses.
 
-/** Formats of published weights; the whole numbers of `i8`, and codes in the others, have scales beside them. */
-export type StorageDType = NumberDType | 'i8' | 'u8' | 'i32' | 'f8';
+/** Formats of published weights; the whole numbers of `i8` and `i2_s`, and codes in the others, have scales beside them. */
+export type StorageDType = NumberDType | 'i8' | 'u8' | 'i32' | 'f8' | 'i2_s';
 /** Formats whose tensors are numbers without anything beside them. */
 export type NumberDType = FloatDType | BlockDType;
 export type FloatDType = 'f32' | 'f16' | 'bf16';
@@ -26,7 +26,16 @@ export const BLOCKS = {
   iq4_nl: { numbers: 32, bytes: 18, packedBytes: 20, wideBytes: 20 },
   iq4_xs: { numbers: 256, bytes: 136, packedBytes: 140, wideBytes: 140 },
   mxfp4: { numbers: 32, bytes: 17, packedBytes: 20, wideBytes: 20 },
+  tq1_0: { numbers: 256, bytes: 54, packedBytes: 72, wideBytes: 136 },
+  tq2_0: { numbers: 256, bytes: 66, packedBytes: 72, wideBytes: 136 },
 } as const;
+
+/** Blocks of numbers from -1 to 1, times a scale that they may have. Those of `i2_s`, of bitnet.cpp, have none. */
+export type TernaryDType = 'tq1_0' | 'tq2_0' | 'i2_s';
+
+export function isTernaryDType(dtype: StorageDType): dtype is TernaryDType {
+  return dtype === 'tq1_0' || dtype === 'tq2_0' || dtype === 'i2_s';
+}
 
 /** Formats that a backend computes in: `bf16` products are accumulated in f32. */
 export type ComputeDType = 'f32' | 'bf16';
@@ -103,7 +112,9 @@ export function groupsOf({ groupSize }: CodeFormat, k: number): number {
   return groupSize === null ? 1 : Math.ceil(k / groupSize);
 }
 
-export const BYTES_PER_ELEMENT: Readonly<Record<Exclude<StorageDType, BlockDType>, number>> = {
+const I2_S = { numbers: 128, bytes: 32 } as const;
+
+export const BYTES_PER_ELEMENT: Readonly<Record<Exclude<StorageDType, BlockDType | 'i2_s'>, number>> = {
   f32: 4,
   f16: 2,
   bf16: 2,
@@ -119,11 +130,13 @@ export function isBlockDType(dtype: string): dtype is BlockDType {
 
 /** Numbers that are stored together; parts of a row begin and end with them. */
 export function numbersOfBlock(dtype: StorageDType): number {
+  if (dtype === 'i2_s') return I2_S.numbers;
   return isBlockDType(dtype) ? BLOCKS[dtype].numbers : 1;
 }
 
 /** Bytes of `count` numbers, whole blocks of them. */
 export function storedBytes(dtype: StorageDType, count: number): number {
+  if (dtype === 'i2_s') return (count / I2_S.numbers) * I2_S.bytes;
   if (!isBlockDType(dtype)) return count * BYTES_PER_ELEMENT[dtype];
   return (count / BLOCKS[dtype].numbers) * BLOCKS[dtype].bytes;
 }

@@ -6,6 +6,7 @@ import {
   formatName,
   groupsOf,
   isBlockDType,
+  isTernaryDType,
   numbersOfBlock,
   storedBytes,
   type WeightFormat,
@@ -94,7 +95,8 @@ function expectInt8(op: string, { tensor, scales }: Int8WeightSource, n: number,
   if (format !== 'int8') {
     throw new ShapeError(op, `${tensor.name} to be kept as int8`, formatName(format));
   }
-  if (tensor.dtype !== 'i8') throw new ShapeError(op, `i8 in ${tensor.name}`, tensor.dtype);
+  const isWhole = tensor.dtype === 'i8' || isTernaryDType(tensor.dtype);
+  if (!isWhole) throw new ShapeError(op, `whole numbers in ${tensor.name}`, tensor.dtype);
   const got = `[${scales.shape.join(', ')}]`;
   if (got !== `[${n}, 1]`) throw new ShapeError(op, `${scales.name} [${n}, 1]`, got);
 }

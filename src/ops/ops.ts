@@ -9,7 +9,7 @@
 // blocks and the weights only. No sum may be ordered by how many rows or sequences share the call.
 
 import type { Logprobs } from '../sampling/logprobs.ts';
-import type { Activation, GatedActivation } from './activation.ts';
+import type { Activation, GatedActivation, Xielu } from './activation.ts';
 import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
 import type { Expert, ExpertRange, Experts, Routing } from './experts.ts';
 import type { AdapterLora, Lora, LoraNumbers } from './lora.ts';
@@ -408,6 +408,9 @@ export interface Ops {
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor;
+
+  /** The same with an activation of a layer's own. */
+  xielu(x: Tensor, factors: Xielu, dtype: ComputeDType): Tensor;
 
   /** x [tokens, cols], f32 or bf16, and gate [tokens, cols] f32 -> [tokens, cols] in `dtype`: x * opening(gate). */
   gate(x: Tensor, gate: Tensor, opening: Gate, dtype: ComputeDType): Tensor;

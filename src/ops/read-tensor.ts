@@ -4,9 +4,17 @@ import { closeSync, readSync } from 'node:fs';
 import { ModelLoadError, ShapeError } from '../errors.ts';
 import { openModelFile } from '../util/model-file.ts';
 import { unpackBlocks } from './block-formats.ts';
-import { type ComputeDType, isBlockDType, numbersOfBlock, type StorageDType, storedBytes } from './dtype.ts';
+import {
+  type ComputeDType,
+  isBlockDType,
+  isTernaryDType,
+  numbersOfBlock,
+  type StorageDType,
+  storedBytes,
+} from './dtype.ts';
 import { type Rectangle, rectangleOf } from './expected-weights.ts';
 import { roundToBf16, unpackBf16, unpackF16 } from './float-formats.ts';
+import { unpackTernary } from './ternary-blocks.ts';
 import type { TensorSource, TransposedWeightSource } from './weights.ts';
 
 /** A file is read, and converted, in pieces of this size: small enough for the processor's cache. */
@@ -29,7 +37,7 @@ export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Flo
     return values;
   }
   const { dtype: stored } = source;
-  if (stored === 'u8' || stored === 'i32' || stored === 'f8') {
+  if (stored === 'u8' || stored === 'i32' || stored === 'f8' || stored === 'i2_s') {
     throw new ShapeError('load', `numbers in ${source.name}`, stored);
   }
   const { numbers, bytes } = blockOf(stored);
@@ -45,6 +53,24 @@ export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Flo
   if (dtype === 'bf16' && source.dtype !== 'bf16') roundToBf16(values);
   expectFinite(source, rectangle, values);
   return values;
+}
+
+/**
+ * Whole numbers, as they are before they are multiplied by scales: of i8, or of blocks of numbers from -1 to 1.
+ * @throws ModelLoadError as `readTensor`, and where a code stands for no number.
+ */
+export function readWholeNumbers(source: TensorSource, into: Float32Array): void {
+  const { dtype } = source;
+  if (!isTernaryDType(dtype)) {
+    readTensor(source, 'f32', into);
+    return;
+  }
+  const { numbers, bytes } = blockOf(dtype);
+  readPieces(source, rectangleOf('load', source), (piece, start) => {
+    const first = (start / bytes) * numbers;
+    const areNumbers = unpackTernary(dtype, piece, into.subarray(first));
+    if (!areNumbers) throw noNumber(source);
+  });
 }
 
 /** A square of so many numbers of two matrices fits in the first-level cache. */
@@ -127,15 +153,19 @@ function orderVector(source: TensorSource, values: Float32Array): void {
 }
 
 /** Bytes that hold numbers of four rows -> those of `row`, in place. */
-function unpackPlane(piece: Uint8Array, { planeRows, name, path }: TensorSource, row: number): void {
+function unpackPlane(piece: Uint8Array, source: TensorSource, row: number): void {
+  const { planeRows } = source;
   if (planeRows === undefined) return;
   const shift = 2 * Math.floor(row / planeRows);
   for (const [i, byte] of piece.entries()) {
     const code = (byte >> shift) & 3;
-    if (code === 3)
-      throw new ModelLoadError(`tensor ${name} of ${path} has a code that stands for no number`);
+    if (code === 3) throw noNumber(source);
     piece[i] = code - 1;
   }
+}
+
+function noNumber({ name, path }: TensorSource): ModelLoadError {
+  return new ModelLoadError(`tensor ${name} of ${path} has a code that stands for no number`);
 }
 
 /** The smallest unit of a file: so many numbers in so many bytes. */

@@ -65,7 +65,7 @@ export interface TransposedWeightSource {
 /** Whole numbers: row r of the weight is `scales[r]` times row r of the tensor. It is loaded as `int8` only. */
 export interface Int8WeightSource {
   readonly kind: 'int8';
-  /** [n, k] i8 */
+  /** [n, k] i8, or blocks of numbers from -1 to 1, whose own scales are left out. */
   readonly tensor: TensorSource;
   /** [n, 1], above 0 */
   readonly scales: TensorSource;

@@ -8,7 +8,8 @@ import type { Reading, TextReader } from './text-reader.ts';
 const ARGUMENT_KEYS = new Set(['arguments', 'parameters']);
 /** Keys that some models write beside the name. */
 const OTHER_KEYS = new Set(['id', 'type']);
-const MAX_NAME = 256;
+/** Characters of the name of a function. */
+export const MAX_NAME = 256;
 /** What JSON has outside of its strings. */
 const JSON_CHARACTER = /[\s{}[\],:\w+.-]/;
 
@@ -96,8 +97,8 @@ function* readHead(reader: TextReader, rules: CallRules): Reading<CallHead | nul
   }
 }
 
-/** `"key": ` */
-function* readKey(reader: TextReader): Reading<string | null> {
+/** `"key": `; null where there is none. */
+export function* readKey(reader: TextReader): Reading<string | null> {
   yield* reader.advanceOverSpace();
   const key = yield* readString(reader);
   yield* reader.advanceOverSpace();

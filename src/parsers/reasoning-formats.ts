@@ -2,6 +2,7 @@
 
 import type { ReasoningParserName } from '../config/engine-config.ts';
 import { type ReasoningFormat, tagged } from './reasoning-format.ts';
+import { BEGIN as APERTUS_CALL } from './tools/apertus.ts';
 import { BEGIN as GEMMA4_CALL } from './tools/gemma4.ts';
 
 const THINK = { begins: ['<think>'], ends: ['</think>'] } as const;
@@ -26,6 +27,7 @@ export const REASONING_FORMATS: Readonly<
   }),
   mistral: tagged({ begins: ['[THINK]'], ends: ['[/THINK]'] }),
   seed_oss: tagged({ begins: ['<seed:think>'], ends: ['</seed:think>'] }),
+  apertus: tagged({ begins: ['<|inner_prefix|>'], ends: ['<|inner_suffix|>'], cutBy: APERTUS_CALL }),
 };
 
 /** The first whose mark a template has is that of the template. */
@@ -36,6 +38,7 @@ const MARKS: readonly (readonly [mark: string, name: ReasoningParserName])[] = [
   ['my thought process:', 'granite'],
   ['[THINK]', 'mistral'],
   ['<seed:think>', 'seed_oss'],
+  ['<|inner_prefix|>', 'apertus'],
   ['</think>', 'qwen3'],
 ];
 

@@ -2,6 +2,7 @@
 
 import type { ToolCallParserName } from '../config/engine-config.ts';
 import type { ToolFormat } from './tool-format.ts';
+import { apertus } from './tools/apertus.ts';
 import { deepseekV3, deepseekV31 } from './tools/deepseek.ts';
 import { minimaxM2, qwen3Coder, seedOss } from './tools/function-tags.ts';
 import { gemma4 } from './tools/gemma4.ts';
@@ -42,6 +43,7 @@ const FORMATS: Readonly<
   granite,
   'granite-20b-fc': granite20bFc,
   nemotron_json: nemotronJson,
+  apertus,
   phi4_mini_json: (template) => (template.includes('<|tool_call|>') ? phi4MiniTagged : phi4Mini),
 };
 
@@ -59,6 +61,7 @@ const MARKS: readonly (readonly [name: ToolCallParserName, ...marks: string[]])[
   ['olmo3', '<function_calls>'],
   ['lfm2', '<|tool_call_start|>'],
   ['nemotron_json', '<TOOLCALL>'],
+  ['apertus', '<|tools_prefix|>'],
   ['phi4_mini_json', 'functools'],
   ['phi4_mini_json', '<|/tool_call|>'],
   ['granite', '<|tool_call|>'],

@@ -33,6 +33,8 @@ const SCALES: Readonly<Record<BlockDType, readonly (readonly [at: number, most: 
   iq4_nl: [[0, 127]],
   iq4_xs: [[0, 4064]],
   mxfp4: [],
+  tq1_0: [[52, 1]],
+  tq2_0: [[64, 2]],
 };
 
 export const BLOCK_DTYPES = Object.keys(BLOCKS) as BlockDType[];

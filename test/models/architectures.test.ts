@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Architecture } from '../../src/models/architecture.ts';
 import { afmoe } from '../../src/models/architectures/afmoe.ts';
+import { apertus } from '../../src/models/architectures/apertus.ts';
 import { cohere, cohere2 } from '../../src/models/architectures/cohere.ts';
 import { deepseekV2 } from '../../src/models/architectures/deepseek.ts';
 import { dots1 } from '../../src/models/architectures/dots1.ts';
@@ -572,6 +573,14 @@ describe('readConfig', () => {
       experts: { sharedIntermediateSize: 16, layers: [false, true, true, true], routing: { scale: 1 } },
     });
     expect(read({ mup_enabled: true, hidden_size: 64 }).embeddingScale).toBe(8);
+  });
+
+  it('of Apertus stretches positions as Llama 3 where it does not say how, and learns its activation', () => {
+    const { layerRopes, hasHeadNorms } = reader(apertus)({ hidden_act: 'xielu' });
+    const stretched = { factor: 8, lowFreqFactor: 1, highFreqFactor: 4, original: 8192 };
+    expect(layerRopes[0]).toEqual({ kind: 'llama3', theta: 12_000_000, ...stretched });
+    expect(hasHeadNorms).toBe(true);
+    expect(() => reader(apertus)({ hidden_act: 'relu2' })).toThrow(/config\.json: hidden_act/);
   });
 
   it('of OPT is refused where words have another width, or norms come behind the blocks', () => {

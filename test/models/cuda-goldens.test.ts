@@ -11,6 +11,7 @@ import { ModelSession } from './model-session.ts';
 
 /** Some that differ most: the emulation is slow, and ops have tests of their own. */
 const NAMES = [
+  'apertus',
   'cohere2',
   'falcon-h1-norm',
   'gemma2',

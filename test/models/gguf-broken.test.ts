@@ -285,6 +285,32 @@ describe('a GGUF file', () => {
       /ffn_up_exps\.weight \[1048576, 1, 1\] has too many experts, .* more than 524288 tensors/,
     ],
     [
+      'with rows of I2_S that are not whole blocks',
+      () => file([{ name: 'a', type: 'I2_S', shape: [4, 64] }]),
+      /tensor a \[4, 64\] I2_S must have at least one number, and rows of whole blocks of 128/,
+    ],
+    [
+      'that ends before the scale of I2_S',
+      () => {
+        const path = file([{ name: 'a', type: 'I2_S', shape: [2, 128] }]);
+        return edit(path, (bytes) => bytes.subarray(0, Math.ceil((offsetAt(bytes, 'a') + 8) / 32) * 32 + 64));
+      },
+      /tensor a ends at byte \d+, the file has \d+; it is cut off/,
+    ],
+    [
+      'with a list of factors that are no floats',
+      () => {
+        const own = Object.entries(TINY_KEYS).map(([key, value]) => [key.replace('llama', 'apertus'), value]);
+        return file([matrix('token_embd.weight')], {
+          ...Object.fromEntries(own),
+          'general.architecture': { string: 'apertus' },
+          'apertus.attention.head_count': { u32: 2 },
+          'xielu.beta': { i32s: [1, 2] },
+        });
+      },
+      /xielu\.beta must be a list of f32, one for each layer; convert the model again/,
+    ],
+    [
       'with a billion layers',
       () => tinyGguf({ metadata: { 'llama.block_count': { u32: 10 ** 9 } } }),
       /num_hidden_layers/,

@@ -59,6 +59,8 @@ describe('a GGUF file in the names of the format', () => {
     ['Granite 4 with Mamba-2', 'granite-hybrid-mamba', 'granite-hybrid-mamba', 'float32'],
     ['Granite 4 without experts', 'granite-hybrid-dense', 'granite4', 'float32'],
     ['AFM', 'arcee', 'arcee', 'float32'],
+    ['BitNet', 'bitnet', 'bitnet', 'float32'],
+    ['Apertus', 'apertus', 'apertus', 'float32'],
     ['Ministral 3', 'mistral3', 'mistral3', 'float32'],
     ['Hunyuan with experts', 'hunyuan-moe', 'hunyuan-moe', 'float32'],
     ['Mistral Small 4', 'mistral4', 'mistral4', 'float32'],

@@ -341,6 +341,10 @@ describe('a GGUF file', () => {
     };
     // An ordinary token of that text is none.
     expect(ids(tokens)).toEqual([1, 2]);
+    const apertus = { strings: ['<s>', '</s>', '<|assistant_end|>', '<|tools_suffix|>', 'a'] };
+    expect(
+      ids({ 'tokenizer.ggml.tokens': apertus, 'tokenizer.ggml.token_type': { i32s: [3, 3, 3, 3, 1] } }),
+    ).toEqual([1, 2, 3]);
   });
 
   it('divides the frequencies of its positions by the numbers in rope_freqs', async () => {

@@ -67,6 +67,25 @@ describeEachIsa('ops on single numbers', (isa) => {
       },
     );
 
+    it('xielu is that of its definition, from the smallest numbers to the largest', () => {
+      const random = new Random(8);
+      // Not 0 below 0, where the two summands would cancel.
+      const factors = { positive: 0.7, negative: 0.4, linear: 0.5, least: -1e-6 };
+      const sizes = [1e-30, 1e-7, 1e-6, 0.3, 1, 20, 87, 88, 1e4, 1e18].flatMap((size) => [size, -size]);
+      for (const cols of WIDTHS) {
+        const x = random.floats(ROWS * cols).map((value, i) => value * 10 ** ((i % 9) - 7));
+        x.set(sizes.slice(0, x.length));
+        const [actual, expected] = both((ops) =>
+          ops.read(ops.xielu(ops.tensor(x, ROWS, cols, 'f32'), factors, dtype)),
+        );
+        expectClose(actual, expected, { absolute: 0, relative: dtype === 'bf16' ? BF16_ROUNDING : 2e-6 });
+      }
+      const broken = cpu.scope(() =>
+        cpu.read(cpu.xielu(cpu.tensor(Float32Array.of(NaN), 1, 1, 'f32'), factors, dtype)),
+      );
+      expect(broken).toEqual(Float32Array.of(NaN));
+    });
+
     it('cast widens what it has rounded, and copies what need not be changed', () => {
       const x = new Random(7).floats(ROWS * 37);
       const [actual, expected] = both((ops) => {

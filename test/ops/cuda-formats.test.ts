@@ -5,7 +5,13 @@ import { unpackBlocks } from '../../src/ops/block-formats.ts';
 import { formatName, type KvDType, type WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
-import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
+import {
+  type CodesWeightSource,
+  type LinearPart,
+  plainPart,
+  type TensorSource,
+} from '../../src/ops/weights.ts';
+import { ternaryBlocks } from '../fixtures/ternary-blocks.ts';
 import { describeCuda, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { LaunchedKernels } from '../helpers/launched-kernels.ts';
 import { BLOCK_DTYPES, randomBlocks } from '../helpers/random-blocks.ts';
@@ -83,6 +89,26 @@ describeCuda('the CUDA backend', () => {
     expect(products(cuda, [coded], dtype, x)).toEqual(products(cuda, [plain], 'bf16', x));
     expect(rowsOf(cuda, coded, dtype)).toEqual(rowsOf(reference, plain, 'bf16'));
   });
+
+  it.each(['tq1_0', 'tq2_0', 'i2_s'] as const)(
+    'has in every product of blocks of %s with one scale the bits of their numbers',
+    (dtype) => {
+      const [n, k, rows] = [37, 512, 3];
+      const random = new Random(2);
+      const numbers = Float32Array.from({ length: n * k }, () => random.integer(-1, 1));
+      const scales = folder.write([n, 1], new Float32Array(n).fill(0.375));
+      const partOf = (tensor: TensorSource): LinearPart => ({
+        weight: { kind: 'int8', tensor, scales },
+        bias: null,
+      });
+      const coded = partOf(folder.writeBytes([n, k], ternaryBlocks(dtype, numbers, 0.375), dtype));
+      const bytes = new Uint8Array(Int8Array.from(numbers).buffer);
+      const whole = partOf(folder.writeBytes([n, k], bytes, 'i8'));
+      const x = random.floats(rows * k);
+      expect(products(cuda, [coded], 'int8', x)).toEqual(products(cuda, [whole], 'int8', x));
+      expect(rowsOf(cuda, coded, 'int8')).toEqual(rowsOf(reference, whole, 'int8'));
+    },
+  );
 
   it('brings weights to the GPU that are larger than what is on its way at once, and goes on after one that is not finite', () => {
     const [n, k] = [9000, 512];

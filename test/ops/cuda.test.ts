@@ -79,6 +79,8 @@ describeCuda('the CUDA backend', () => {
     for (const activation of ['silu', 'gelu', 'gelu_tanh', 'relu', 'relu2'] as const) {
       expectSame(tolerance, (ops) => ops.read(ops.activate(tensor(ops), activation, 'bf16')));
     }
+    const factors = { positive: 0.7, negative: 1.3, linear: 0.5, least: -1e-6 };
+    expectSame(tolerance, (ops) => ops.read(ops.xielu(tensor(ops), factors, 'bf16')));
     expectSame(tolerance, (ops) => {
       const sum = tensor(ops);
       ops.addScaled(sum, tensor(ops), 0.5);

@@ -132,6 +132,7 @@ describeEachIsa('bits of a row', (isa) => {
       'rmsNorm of groups': (ops, x) => ops.rmsNorm(x, ops.makeVector(vector), 1e-6, dtype, 9),
       layerNorm: (ops, x) => ops.layerNorm(x, ops.makeVector(vector), ops.makeVector(vector), 1e-6, dtype),
       activate: (ops, x) => ops.activate(x, 'gelu', dtype),
+      xielu: (ops, x) => ops.xielu(x, { positive: 0.7, negative: 1.3, linear: 0.5, least: -1e-6 }, dtype),
     };
     it.each(Object.keys(rowOps))('are the same from %s in any batch', (name) => {
       const x = new Random(5).floats(ROWS * cols);

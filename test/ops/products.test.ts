@@ -4,7 +4,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { ComputeDType, StorageDType } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
-import { type LinearPart, plainPart, wholeTensor } from '../../src/ops/weights.ts';
+import { type LinearPart, narrow, plainPart, type TensorSource, wholeTensor } from '../../src/ops/weights.ts';
+import { ternaryBlocks } from '../fixtures/ternary-blocks.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import {
   BF16_ROUNDING,
@@ -165,6 +166,36 @@ describeEachIsa('matrix products', (isa) => {
       }
       expect(cpu.loadLinear([makeTernary(random, 32, 64)], 'int8').byteLength).toBe((32 * 64) / 4);
     });
+
+    it.each(['tq1_0', 'tq2_0', 'i2_s'] as const)(
+      'those of blocks of %s have the bits of their numbers',
+      (dtype) => {
+        const random = new Random(13);
+        const [n, k] = [52, 512];
+        const numbers = Float32Array.from({ length: n * k }, () => random.integer(-1, 1));
+        const scales = folder.write([n, 1], new Float32Array(n).fill(0.375));
+        const blocks = folder.writeBytes([n, k], ternaryBlocks(dtype, numbers, 0.375), dtype);
+        const whole = folder.writeBytes([n, k], new Uint8Array(Int8Array.from(numbers).buffer), 'i8');
+        const cut = (tensor: TensorSource): TensorSource => narrow(narrow(tensor, 1, 256, 256), 0, 5, 24);
+        const paired = (tensor: TensorSource): TensorSource => ({ ...tensor, pairedRows: 4 });
+        for (const of of [(tensor: TensorSource) => tensor, paired, cut]) {
+          const [x, rows] = [random.floats(3 * of(whole).shape[1]!), of(whole).shape[0]!];
+          const compute = (ops: Ops, tensor: TensorSource): Float32Array => {
+            const part: LinearPart = {
+              weight: { kind: 'int8', tensor, scales: narrow(scales, 0, 0, rows) },
+              bias: null,
+            };
+            const weight = ops.loadLinear([part], 'int8');
+            return ops.read(ops.linear(ops.tensor(x, 3, weight.k, 'bf16'), weight));
+          };
+          const [actual, expected] = both(cpu, (ops) => compute(ops, of(blocks)));
+          expect(actual).toEqual(expected);
+          expect(actual).toEqual(cpu.scope(() => compute(cpu, of(whole))));
+        }
+        const part: LinearPart = { weight: { kind: 'int8', tensor: blocks, scales }, bias: null };
+        expect(cpu.loadLinear([part], 'int8').byteLength).toBe((64 * k) / 4);
+      },
+    );
 
     it('rows of numbers in 2 bits are those that were published', () => {
       const table = makeTernary(new Random(12), 37, 90);

@@ -123,6 +123,17 @@ const CASES: Readonly<Record<string, Case>> = {
     text: '<|channel>thought\nHm.<|tool_call>call:get_weather{city:<|"|>Rome<|"|>}<tool_call|>',
     expected: THOUGHT_AND_CALL,
   },
+  Apertus: {
+    reasoning: 'apertus',
+    text: '<|inner_prefix|>Hm.<|inner_suffix|>4',
+    expected: said('Hm.', '4'),
+  },
+  'a thought of Apertus that a call ends': {
+    reasoning: 'apertus',
+    tools: 'apertus',
+    text: '<|inner_prefix|>Hm.<|tools_prefix|>[{"get_weather": {"city": "Rome"}}]<|tools_suffix|>',
+    expected: THOUGHT_AND_CALL,
+  },
   Mistral: { reasoning: 'mistral', text: '[THINK]Hm.[/THINK]4', expected: said('Hm.', '4') },
   Seed: { reasoning: 'seed_oss', text: '<seed:think>Hm.</seed:think>4', expected: said('Hm.', '4') },
   harmony: {
@@ -183,6 +194,7 @@ const TEMPLATES: Readonly<Record<string, readonly [tools: string | null, reasoni
   'llama.cpp/GLM-4.7-Flash': ['glm45', 'qwen3'],
   'llama.cpp/ibm-granite-granite-3.3-2B-Instruct': ['granite', 'granite'],
   'llama.cpp/LFM2-8B-A1B': ['lfm2', null],
+  'llama.cpp/Apertus-8B-Instruct': ['apertus', 'apertus'],
   'trl/lfm2_2_5': ['lfm2', 'qwen3'],
   'trl/nemotron_3_super': ['qwen3_coder', 'qwen3'],
   'llama.cpp/google-gemma-2-2b-it': [null, null],

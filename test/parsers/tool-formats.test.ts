@@ -365,6 +365,17 @@ describe('what models write besides', () => {
     });
   });
 
+  it('reads calls of Apertus in a text, and leaves tokens without calls in it', () => {
+    const call = '{"f": {"a": 1}}';
+    const calls = Array(2).fill({ name: 'f', arguments: '{"a": 1}' });
+    const text = `Let me see.<|tools_prefix|>[ ${call},\n${call} ] <|tools_suffix|>`;
+    expect(answer('apertus', text)).toEqual({ content: 'Let me see.', reasoning: null, calls });
+    for (const list of ['list', '[]', '["f"]', '[{}]', '[{"f": 1}]', '[{"": {}}]', '{"f": {}}']) {
+      const content = `A <|tools_prefix|>${list}<|tools_suffix|>`;
+      expect(answer('apertus', content)).toEqual({ content, reasoning: null, calls: [] });
+    }
+  });
+
   it('goes on with what is said after calls of Llama 3', () => {
     const text = '{"name": "get_weather", "parameters": {}}; done';
     const calls = [{ name: 'get_weather', arguments: '{}' }];

@@ -94,6 +94,8 @@ export const WRITTEN: Readonly<Record<string, Write>> = {
   granite: (calls) => `<|tool_call|>[${calls.map(asObject).join(', ')}]`,
   'granite-20b-fc': (calls) => calls.map((call) => `<function_call> ${asObject(call)}`).join(' '),
   nemotron_json: (calls) => `<TOOLCALL>[${calls.map(asObject).join(', ')}]</TOOLCALL>`,
+  apertus: (calls) =>
+    `<|tools_prefix|>[${calls.map(({ name, arguments: args }) => `{${json(name)}: ${json(args)}}`).join(', ')}]<|tools_suffix|>`,
   phi4_mini_json: (calls) => `functools[${calls.map(asObject).join(', ')}]`,
 };
 

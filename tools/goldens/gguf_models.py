@@ -679,6 +679,38 @@ def gemma3n(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray
         tensors[f"{name}.weight"] = tensors.pop(name)
 
 
+def bitnet(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    # A key that newer converters write.
+    writer.add_string("bitnet.hidden_activation", config["hidden_act"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+    writer.add_rope_scaling_factor(1.0)
+    for name in [name for name in tensors if "sub_norm" in name]:
+        # In the names of the first models, which the package knows.
+        known = name.replace("attn_sub_norm", "inner_attn_ln").replace("ffn_sub_norm", "ffn_layernorm")
+        tensors[known] = tensors.pop(name)
+
+
+def apertus(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    layers = range(config["num_hidden_layers"])
+    for name, add in (
+        ("alpha_p", writer.add_xielu_alpha_p),
+        ("alpha_n", writer.add_xielu_alpha_n),
+        ("beta", writer.add_xielu_beta),
+        ("eps", writer.add_xielu_eps),
+    ):
+        add([tensors.pop(f"model.layers.{layer}.mlp.act_fn.{name}").item() for layer in layers])
+    rope = config["rope_scaling"]
+    dim = config["hidden_size"] // config["num_attention_heads"]
+    turns = config["rope_theta"] ** (np.arange(0, dim, 2, dtype=np.float64) / dim) * 2 * np.pi
+    low, high = (rope["original_max_position_embeddings"] / rope[f"{end}_freq_factor"] for end in ("low", "high"))
+    share = (rope["original_max_position_embeddings"] / turns - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
+    between = 1 / ((1 - share) / rope["factor"] + share)
+    divisors = np.where(turns < high, 1, np.where(turns > low, rope["factor"], between))
+    writer.add_tensor("rope_freqs.weight", divisors.astype(np.float32))
+
+
 Q4_0, Q5_0, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q8_0
 
 HYBRID_FORMATS = {
@@ -750,6 +782,8 @@ MODELS = {
     "nemotron": ("nemotron", MODEL_ARCH.NEMOTRON, nemotron),
     "nemotron-h": ("nemotron-h", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),
     "nemotron-h-latent": ("nemotron-h-latent", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),
+    "bitnet": ("bitnet", MODEL_ARCH.BITNET, bitnet),
+    "apertus": ("apertus", MODEL_ARCH.APERTUS, apertus),
     "lfm2": ("lfm2", MODEL_ARCH.LFM2, lfm2),
     "lfm2-bias": ("lfm2-bias", MODEL_ARCH.LFM2, lfm2),
     "lfm2-moe": ("lfm2-moe", MODEL_ARCH.LFM2MOE, lfm2),

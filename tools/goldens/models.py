@@ -60,6 +60,9 @@ class Recipe:
         return self.publish({**kept, "architectures": [architecture], "dtype": "bfloat16"})
 
 
+APERTUS_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+
+
 def old_rope(config: dict, **fields: object) -> dict:
     """The fields for rotation of releases before transformers 5."""
     return {key: value for key, value in config.items() if key not in ("rope_parameters", "layer_types")} | fields
@@ -1022,5 +1025,9 @@ MODELS = {
         ),
         spread=0.15,
         embeddings=0.5,
+    ),
+    "apertus": Recipe(
+        t.ApertusConfig(**COMMON, rope_parameters=APERTUS_ROPE | {"rope_theta": 12000000.0}),
+        publish=lambda c: old_rope(c, rope_theta=12000000.0, rope_scaling=APERTUS_ROPE),
     ),
 }

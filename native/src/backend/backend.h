@@ -331,6 +331,7 @@ class Backend {
   virtual StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight,
                                     GatedActivation activation, Rows x, Rows out) = 0;
   virtual StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) = 0;
+  virtual StreamPosition xielu(const Xielu& factors, Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition cast(DType inputDType, Rows x, int64_t cols, DType dtype, Rows out) = 0;
   virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;

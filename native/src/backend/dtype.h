@@ -7,10 +7,11 @@
 
 namespace svc {
 
-/// All after F16 are formats of files only: I8, U8 (bytes that hold codes), and the blocks of GGUF under their names there.
+/// All after F16 are formats of files only: I8, U8 (bytes that hold codes), and the blocks of GGUF under their names there. Those of I2_S
+/// have no scale, but numbers from -1 to 1.
 enum class DType : int {
   F32 = 0, Bf16 = 1, F16 = 2, I8 = 3, U8 = 4,
-  Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Iq4Nl, Iq4Xs, Mxfp4
+  Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Iq4Nl, Iq4Xs, Mxfp4, Tq1_0, Tq2_0, I2_S
 };
 
 /// Rows of bf16 activations are padded with zeros to this many columns: a matrix tile is 16 pairs deep.
@@ -91,6 +92,8 @@ constexpr CodeFormat codesOfBlocks(DType dtype) {
     case DType::Iq4Nl: return {CodeKind::Iq4, 32, CodeOffset::None, false};
     case DType::Iq4Xs: return {CodeKind::Iq4, 32, CodeOffset::None, true};
     case DType::Mxfp4: return {CodeKind::Fp4, 32, CodeOffset::None, false};
+    case DType::Tq1_0:
+    case DType::Tq2_0: return {CodeKind::Uint4, 256, CodeOffset::Minimum, false};
     default: return {CodeKind::Int8, 32, CodeOffset::None, false};
   }
 }
@@ -101,7 +104,9 @@ constexpr CodeKind narrowestKind(DType dtype) {
     case DType::Q5_0: return CodeKind::Int5;
     case DType::Q5_1:
     case DType::Q5_K: return CodeKind::Uint5;
-    case DType::Q2_K: return CodeKind::Uint2;
+    case DType::Q2_K:
+    case DType::Tq1_0:
+    case DType::Tq2_0: return CodeKind::Uint2;
     case DType::Q3_K: return CodeKind::Int3;
     case DType::Q6_K: return CodeKind::Int6;
     default: return codesOfBlocks(dtype).kind;
@@ -152,11 +157,17 @@ constexpr Block blockOf(DType dtype) {
     case DType::Q6_K: return {256, 210};
     case DType::Iq4Xs: return {256, 136};
     case DType::Mxfp4: return {32, 17};
+    case DType::Tq1_0: return {256, 54};
+    case DType::Tq2_0: return {256, 66};
+    case DType::I2_S: return {128, 32};
   }
   return {1, 0};
 }
 
 constexpr bool isBlocks(DType dtype) { return blockOf(dtype).numbers > 1; }
+
+/// Whether blocks hold numbers from -1 to 1, times the scale that a block may have.
+constexpr bool isTernary(DType dtype) { return dtype == DType::Tq1_0 || dtype == DType::Tq2_0 || dtype == DType::I2_S; }
 
 /// Bytes of `count` numbers, whole blocks of them.
 constexpr size_t storedBytes(DType dtype, int64_t count) {

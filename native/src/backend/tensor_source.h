@@ -63,7 +63,11 @@ struct TensorSource {
       isDamaged |= code == 3;
       *bytes = static_cast<char>(code - 1);
     }
-    if (isDamaged) throw std::runtime_error("tensor " + name + " of " + file->path() + " has a code that stands for no number");
+    if (isDamaged) refuseCode();
+  }
+
+  [[noreturn]] void refuseCode() const {
+    throw std::runtime_error("tensor " + name + " of " + file->path() + " has a code that stands for no number");
   }
 };
 
@@ -86,7 +90,7 @@ struct StoredCodes {
 };
 
 /// A published weight [n, k] and its bias [n] if it has one; they may begin at any byte. Whole numbers, I8, have a scale
-/// for each of the n rows.
+/// for each of the n rows; so may blocks of numbers from -1 to 1, whose own scales then mean nothing.
 struct LinearPart {
   TensorSource weight;
   int n;

@@ -93,6 +93,7 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                          InstanceMethod<&BackendObject::call<&BackendObject::qkNorm>>("qkNorm"),
                          InstanceMethod<&BackendObject::call<&BackendObject::headLayerNorm>>("headLayerNorm"),
                          InstanceMethod<&BackendObject::call<&BackendObject::activate>>("activate"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::xielu>>("xielu"),
                          InstanceMethod<&BackendObject::call<&BackendObject::gate>>("gate"),
                          InstanceMethod<&BackendObject::call<&BackendObject::cast>>("cast"),
                          InstanceMethod<&BackendObject::call<&BackendObject::addScaled>>("addScaled"),

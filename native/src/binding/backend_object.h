@@ -113,6 +113,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value qkNorm(const Info&);
   Napi::Value headLayerNorm(const Info&);
   Napi::Value activate(const Info&);
+  Napi::Value xielu(const Info&);
   Napi::Value gate(const Info&);
   Napi::Value cast(const Info&);
   Napi::Value addScaled(const Info&);

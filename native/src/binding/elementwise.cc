@@ -82,6 +82,19 @@ Napi::Value BackendObject::activate(const Info& info) {
   return recorded(info, a, backend().activate(activation, x, cols, dtype, out));
 }
 
+/// xielu(positive, negative, linear, least, isBf16, x[4], out[4])
+Napi::Value BackendObject::xielu(const Info& info) {
+  Args a = args("xielu", info);
+  const auto factor = [&] { return static_cast<float>(a.real()); };
+  const Xielu factors{factor(), factor(), factor(), factor()};
+  const DType dtype = a.dtypeFlag();
+  const int64_t cols = a.peekCols();
+  const Rows x = a.rows(DType::F32, cols);
+  const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
+  a.expectEqual("rows of the output", x.rows, out.rows);
+  return recorded(info, a, backend().xielu(factors, x, cols, dtype, out));
+}
+
 /// gate(opening, isBf16 of x, isBf16, x[4], gate[4], out[4])
 Napi::Value BackendObject::gate(const Info& info) {
   Args a = args("gate", info);

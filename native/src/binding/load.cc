@@ -38,7 +38,7 @@ std::optional<DType> blocksFrom(const std::string& text) {
       {"q4_0", DType::Q4_0},     {"q4_1", DType::Q4_1},     {"q5_0", DType::Q5_0}, {"q5_1", DType::Q5_1},
       {"q8_0", DType::Q8_0},     {"q2_k", DType::Q2_K},     {"q3_k", DType::Q3_K}, {"q4_k", DType::Q4_K},
       {"q5_k", DType::Q5_K},     {"q6_k", DType::Q6_K},     {"mxfp4", DType::Mxfp4}, {"iq4_nl", DType::Iq4Nl},
-      {"iq4_xs", DType::Iq4Xs}};
+      {"iq4_xs", DType::Iq4Xs},  {"tq1_0", DType::Tq1_0},   {"tq2_0", DType::Tq2_0}, {"i2_s", DType::I2_S}};
   const auto found = kBlocks.find(text);
   return found == kBlocks.end() ? std::nullopt : std::optional(found->second);
 }
@@ -199,10 +199,13 @@ bool isQuantizedHere(const CodeFormat& codes) {
   return codes.offset == CodeOffset::None && !codes.hasByteScales && (codes.kind == CodeKind::Int4 || codes.kind == CodeKind::Fp8);
 }
 
+/// Formats of whole numbers that say nothing of their size.
+bool needsScalesBeside(DType dtype) { return dtype == DType::I8 || dtype == DType::I2_S; }
+
 /// Numbers that need no scales.
 TensorSource floatsFrom(const Napi::Value& value, Files& files) {
   TensorSource source = sourceFrom(value, files);
-  if (source.dtype == DType::I8 || source.dtype == DType::U8) {
+  if (needsScalesBeside(source.dtype) || source.dtype == DType::U8) {
     throw ArgumentError("load", "floats in " + source.name, "whole numbers");
   }
   return source;
@@ -273,11 +276,13 @@ LinearPart partFrom(const Napi::Object& object, Files& files, const WeightForm& 
   expectNumbers(part.weight, part.n, k);
   if (part.scales.has_value()) expectNumbers(*part.scales, 1, part.n);
   if (part.bias.has_value()) expectNumbers(*part.bias, 1, part.n);
-  if ((part.weight.dtype == DType::I8) != part.scales.has_value()) {
-    throw ArgumentError("load", "scales for i8, and for nothing else", part.weight.name);
+  const bool hasScales = part.scales.has_value(), needsScales = needsScalesBeside(part.weight.dtype);
+  if (needsScales && !hasScales) throw ArgumentError("load", "scales for i8 and i2_s", part.weight.name);
+  if (hasScales && !needsScales && !isTernary(part.weight.dtype)) {
+    throw ArgumentError("load", "scales for whole numbers alone", part.weight.name);
   }
-  if (part.scales.has_value() && form.format != WeightFormat::Int8) {
-    throw ArgumentError("load", "int8 as the format of i8 numbers", "another");
+  if (hasScales && form.format != WeightFormat::Int8) {
+    throw ArgumentError("load", "int8 as the format of whole numbers", "another");
   }
   return part;
 }

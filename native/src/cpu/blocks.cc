@@ -169,6 +169,47 @@ void widenIq4Xs(Bytes block, float* out) {
   }
 }
 
+/// qs [48] of five numbers, qh [4] of four, d: a byte is a fraction of 256, its digits to the base of 3 are the codes, each a number plus 1.
+template <class Put>
+void eachOfTq1(Bytes block, const Put& put) {
+  const auto eachOfBytes = [&](int at, int bytes, int digits, int first) {
+    for (int i = 0; i < bytes; ++i) {
+      int rest = block[at + i];
+      for (int digit = 0; digit < digits; ++digit) {
+        const int tripled = 3 * rest;
+        put(first + digit * bytes + i, tripled >> 8);
+        rest = tripled & 255;
+      }
+    }
+  };
+  eachOfBytes(0, 32, 5, 0);
+  eachOfBytes(32, 16, 5, 160);
+  eachOfBytes(48, 4, 4, 240);
+}
+
+/// qs [64], d: of 128 numbers each 32 have two bits of 32 bytes, the first ones the lowest.
+template <class Put>
+void eachOfTq2(Bytes block, const Put& put) {
+  for (int i = 0; i < 256; ++i) put(i, block[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3);
+}
+
+/// qs [32]: the same of 128 numbers, the first ones the highest.
+template <class Put>
+void eachOfI2S(Bytes block, const Put& put) {
+  for (int i = 0; i < 128; ++i) put(i, block[i % 32] >> (6 - i / 32 * 2) & 3);
+}
+
+template <class Put>
+void eachTernary(DType dtype, Bytes block, const Put& put) {
+  switch (dtype) {
+    case DType::Tq1_0: return eachOfTq1(block, put);
+    case DType::Tq2_0: return eachOfTq2(block, put);
+    default: return eachOfI2S(block, put);
+  }
+}
+
+float scaleOfTernary(DType dtype, Bytes block) { return half(block + (dtype == DType::Tq1_0 ? 52 : 64)); }
+
 void widenBlock(DType dtype, Bytes block, float* out) {
   const auto nibbles = [block](int at) { return [=](const auto& put) { eachNibble(block + at, put); }; };
   const auto fiveBits = [block](int at) { return [=](const auto& put) { eachOf5Bits(block + at, put); }; };
@@ -201,6 +242,11 @@ void widenBlock(DType dtype, Bytes block, float* out) {
     case DType::Q5_K: return widenQ5K(block, out);
     case DType::Q6_K: return widenQ6K(block, out);
     case DType::Iq4Xs: return widenIq4Xs(block, out);
+    case DType::Tq1_0:
+    case DType::Tq2_0:
+      return widenScaled(scaleOfTernary(dtype, block), out, [&](const auto& put) {
+        eachTernary(dtype, block, [&](int i, int code) { put(i, code - 1); });
+      });
     default: return;
   }
 }
@@ -263,6 +309,10 @@ void codesOfBlock(DType dtype, Bytes block, const BlockCodes& out) {
         eachNibble(block + 8 + group * 16, [&](int i, int code) { put(group * 32 + i, code); });
       }
       return;
+    case DType::Tq1_0:
+    case DType::Tq2_0:
+      *out.scales = *out.minimums = scaleOfTernary(dtype, block);
+      return eachTernary(dtype, block, put);
     default: return;
   }
 }
@@ -288,6 +338,21 @@ void readBlockCodes(DType dtype, const char* row, int k, BlockCodes out) {
     out.scaleBytes += groups;
     out.minimumBytes += groups;
   }
+}
+
+void readWholeRows(const TensorSource& source, int row, int rows, int k, std::vector<char>& blocks, char* to) {
+  if (!isTernary(source.dtype)) return source.read(to, row, rows, k);
+  const Block block = blockOf(source.dtype);
+  blocks.resize(storedBytes(source.dtype, int64_t{rows} * k));
+  source.read(blocks.data(), row, rows, k);
+  bool isDamaged = false;
+  for (const char *from = blocks.data(), *const end = from + blocks.size(); from < end; from += block.bytes, to += block.numbers) {
+    eachTernary(source.dtype, reinterpret_cast<Bytes>(from), [&](int i, int code) {
+      isDamaged |= code > 2;
+      to[i] = static_cast<char>(code - 1);
+    });
+  }
+  if (isDamaged) source.refuseCode();
 }
 
 }  // namespace svc::cpu

@@ -1,6 +1,9 @@
 // The quantised formats of GGUF: numbers of a row in blocks, each with its scales. src/ops/block-formats.ts defines them.
 #pragma once
 
+#include <vector>
+
+#include "backend/tensor_source.h"
 #include "cpu/kernels.h"
 
 namespace svc::cpu {
@@ -19,5 +22,9 @@ struct BlockCodes {
 };
 
 void readBlockCodes(DType, const char* row, int k, BlockCodes);
+
+/// Rows [row, row + rows) of a source of I8, or of blocks of numbers from -1 to 1, whose scales are left out: `k` bytes each. `blocks` is
+/// memory to work in. Throws std::runtime_error where the file ends too early, or a code stands for no number.
+void readWholeRows(const TensorSource&, int row, int rows, int k, std::vector<char>& blocks, char* to);
 
 }  // namespace svc::cpu

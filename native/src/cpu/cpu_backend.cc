@@ -167,6 +167,10 @@ StreamPosition CpuBackend::activate(Activation activation, Rows x, int64_t cols,
       [this, activation, x, cols, dtype, out] { runActivate(pool_, kernels_, activation, x, cols, dtype, out); });
 }
 
+StreamPosition CpuBackend::xielu(const Xielu& factors, Rows x, int64_t cols, DType dtype, Rows out) {
+  return stream_.record([this, factors, x, cols, dtype, out] { runXielu(pool_, kernels_, factors, x, cols, dtype, out); });
+}
+
 StreamPosition CpuBackend::gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) {
   return stream_.record([this, opening, inputDType, x, gate, cols, dtype, out] {
     runGate(pool_, kernels_, opening, inputDType, x, gate, cols, dtype, out);

@@ -84,6 +84,7 @@ class CpuBackend final : public Backend {
   StreamPosition gateUpLora(const Step& step, std::vector<AdapterLora> loras, const Weight& weight, GatedActivation activation,
                             Rows x, Rows out) override;
   StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition xielu(const Xielu& factors, Rows x, int64_t cols, DType dtype, Rows out) override;
   StreamPosition gate(Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType dtype, Rows out) override;
   StreamPosition cast(DType inputDType, Rows x, int64_t cols, DType dtype, Rows out) override;
   StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;

@@ -103,6 +103,16 @@ void runActivate(ThreadPool& pool, const KernelSet& set, Activation activation, 
   });
 }
 
+void runXielu(ThreadPool& pool, const KernelSet& set, const Xielu& factors, Rows x, int64_t cols, DType dtype, Rows out) {
+  const auto kernel = set.xielu[static_cast<int>(dtype)];
+  const int width = static_cast<int>(cols);
+  eachRow(pool, x.rows, cols, [&](int64_t row) {
+    char* to = rowAt(out, row, dtype);
+    kernel(factors, floatsAt(x, row), width, to);
+    clearPadding(to, dtype, cols);
+  });
+}
+
 void runGate(ThreadPool& pool, const KernelSet& set, Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols,
              DType dtype, Rows out) {
   const auto kernel = set.gate[static_cast<int>(inputDType)][static_cast<int>(dtype)];

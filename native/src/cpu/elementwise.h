@@ -24,6 +24,7 @@ void runHeadLayerNorm(ThreadPool&, const KernelSet&, const HostVector& weight, i
 void runRope(ThreadPool&, const KernelSet&, const std::vector<int32_t>& positions, const HostVector& table,
              const RopeHeads&, Rows x, int64_t cols);
 void runActivate(ThreadPool&, const KernelSet&, Activation, Rows x, int64_t cols, DType, Rows out);
+void runXielu(ThreadPool&, const KernelSet&, const Xielu&, Rows x, int64_t cols, DType, Rows out);
 void runGate(ThreadPool&, const KernelSet&, Gate opening, DType inputDType, Rows x, Rows gate, int64_t cols, DType, Rows out);
 void runCast(ThreadPool&, const KernelSet&, DType inputDType, Rows x, int64_t cols, DType, Rows out);
 void runAddScaled(ThreadPool&, const KernelSet&, float factor, Rows x, int64_t cols, Rows residual);

@@ -357,6 +357,7 @@ struct KernelSet {
   void (*ropeInterleaved)(float* head, const float* table, int dims);
   /// By DType of the output, F32 and Bf16.
   void (*activate[2])(Activation, const float* x, int cols, void* out);
+  void (*xielu[2])(const Xielu&, const float* x, int cols, void* out);
   /// By DType of x and of the output, F32 and Bf16: out = x * opening(gate)
   void (*gate[2][2])(Gate opening, const void* x, const float* gate, int cols, void* out);
   /// residual += x * factor

@@ -45,8 +45,12 @@ class PanelRows {
     int lane = 0, row = first;
     for (const auto& [part, scales] : parts) {
       const int count = std::clamp(part.n - row, 0, kLanes - lane);
-      loadRows(set, part.weight, row, count, lane);
-      if (!scales.empty()) std::copy_n(scales.begin() + row, count, scales_.begin() + lane);
+      if (part.scales.has_value()) {
+        loadWholeRows(part.weight, row, count, lane);
+        std::copy_n(scales.begin() + row, count, scales_.begin() + lane);
+      } else {
+        loadRows(set, part.weight, row, count, lane);
+      }
       lane += count;
       row = std::max(0, row - part.n);
     }
@@ -94,10 +98,7 @@ class PanelRows {
     weight.read(to, row, count, k_);
     for (int i = 0; i < count; ++i, words += steps_) {
       const char* stored = stored_.data() + i * rowBytes;
-      if (weight.dtype == DType::I8) {
-        std::memcpy(words, stored, k_);
-        offsets_[lane + i] = offsetOf(words);
-      } else if (format_ == WeightFormat::Int8) {
+      if (format_ == WeightFormat::Int8) {
         widenStored(set, weight.dtype, stored, wide_.data(), k_);
         expectFinite(weight, wide_.data(), DType::F32, k_, row + i);
         quantize(set, lane + i, words);
@@ -105,6 +106,16 @@ class PanelRows {
         if (!isAsPacked) convert(set, stored, weight.dtype, words);
         expectFinite(weight, words, inputDType(format_), k_, row + i);
       }
+    }
+  }
+
+  void loadWholeRows(const TensorSource& weight, int row, int count, int lane) {
+    stored_.resize(static_cast<size_t>(kLanes) * k_);
+    readWholeRows(weight, row, count, k_, blocks_, stored_.data());
+    for (int i = 0; i < count; ++i) {
+      uint32_t* words = words_.data() + static_cast<size_t>(lane + i) * steps_;
+      std::memcpy(words, stored_.data() + static_cast<size_t>(i) * k_, k_);
+      offsets_[lane + i] = offsetOf(words);
     }
   }
 
@@ -143,6 +154,7 @@ class PanelRows {
   std::array<float, kLanes> scales_ = {};
   std::array<int32_t, kLanes> offsets_ = {};
   std::vector<char> stored_;
+  std::vector<char> blocks_;
   std::vector<float> wide_;
 };
 
@@ -182,7 +194,9 @@ PackedWeight pack(ThreadPool& pool, const KernelSet& set, const PanelParts& sour
 /// Whether all are published as numbers from -1 to 1.
 bool areTernary(const std::vector<std::vector<LinearPart>>& sources) {
   return std::all_of(sources.begin(), sources.end(), [](const std::vector<LinearPart>& parts) {
-    return std::all_of(parts.begin(), parts.end(), [](const LinearPart& part) { return part.weight.planeRows != 0; });
+    return std::all_of(parts.begin(), parts.end(), [](const LinearPart& part) {
+      return part.weight.planeRows != 0 || (part.scales.has_value() && isTernary(part.weight.dtype));
+    });
   });
 }
 

@@ -109,6 +109,7 @@ class CudaBackend final : public Backend {
   StreamPosition linear(const Weight& weight, Rows x, Rows out, bool add) override;
   StreamPosition gateUp(const Weight& weight, GatedActivation activation, Rows x, Rows out) override;
   StreamPosition activate(Activation activation, Rows x, int64_t cols, DType dtype, Rows out) override;
+  StreamPosition xielu(const Xielu& factors, Rows x, int64_t cols, DType dtype, Rows out) override;
   StreamPosition cast(DType inputDType, Rows x, int64_t cols, DType dtype, Rows out) override;
   StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
   StreamPosition scale(float factor, Rows x, int64_t cols) override;

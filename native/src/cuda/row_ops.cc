@@ -196,6 +196,12 @@ StreamPosition CudaBackend::activate(Activation activation, Rows x, int64_t cols
   return elementwise(activateLaunch, params, x, cols, out);
 }
 
+StreamPosition CudaBackend::xielu(const Xielu& factors, Rows x, int64_t cols, DType dtype, Rows out) {
+  const XieluParams params{floats(x), x.stride, out.data, out.stride, x.rows, narrowed(cols), formatOf(dtype),
+                           factors.positive, factors.negative, factors.linear, factors.least};
+  return run(launchOf(params), params);
+}
+
 StreamPosition CudaBackend::cast(DType inputDType, Rows x, int64_t cols, DType dtype, Rows out) {
   const CastParams params{x.data, x.stride, out.data, out.stride, x.rows, narrowed(cols), formatOf(inputDType), formatOf(dtype)};
   return run(launchOf(params), params);

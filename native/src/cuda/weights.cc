@@ -34,8 +34,8 @@ class RowReader {
   /// Returns the scale of int8.
   float read(const LinearPart& part, int row, char* to) {
     const TensorSource& source = part.weight;
-    if (source.dtype == DType::I8) {
-      source.read(to, row, 1, k_);
+    if (part.scales.has_value()) {
+      cpu::readWholeRows(source, row, 1, k_, stored_, to);
       return scalesOf(part)[row];
     }
     stored_.resize(storedBytes(source.dtype, k_));

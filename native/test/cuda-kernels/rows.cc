@@ -195,6 +195,13 @@ void checkElementwise(const Kernels& kernels) {
     each([&](int64_t i) { expectNear(out[i], activation(p.activation, x[i]), 1e-6, "svcActivate"); });
     report("svcActivate", out);
   }
+  const XieluParams learned{x.data(), kStride, out.data(), kStride, kRows, kCols, Format::F32, 0.8f, 0.9f, 0.5f, -1e-6f};
+  kernels.run(launchOf(learned), learned);
+  each([&](int64_t i) {
+    const double y = x[i], below = 0.9 * (std::expm1(std::min(y, -1e-6)) - y);
+    expectNear(out[i], (y > 0 ? 0.8 * y * y : below) + 0.5 * y, 1e-6, "svcXielu");
+  });
+  report("svcXielu", out);
   p.out = sum.data();
   kernels.run(addScaledLaunch(p), p);
   each([&](int64_t i) { expectNear(sum[i], residual[i] + x[i] * 0.3f, 1e-6, "svcAddScaled"); });

@@ -3,11 +3,10 @@
 // Source: Ma et al., "The Era of 1-bit LLMs", 2024, and "BitNet b1.58 2B4T", 2025; the releases of Falcon 3 in 1.58 bits.
 
 import * as z from 'zod';
-import { ModelLoadError } from '../../errors.ts';
-import { readTensor } from '../../ops/read-tensor.ts';
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
 import type { Checkpoint } from '../source/checkpoint.ts';
 import type { QuantizationMethod, QuantizedProjection } from './method.ts';
+import { publishedScale, scaleOfRows } from './scale-of-rows.ts';
 
 const NUMBERS_OF_BYTE = 4;
 
@@ -28,7 +27,7 @@ export const bitnet: QuantizationMethod<z.output<typeof schema>> = {
         ? {
             kind: 'int8',
             tensor: ternaryTensor(checkpoint, projection),
-            scales: rowScales(checkpoint, projection, divides),
+            scales: scalesOf(checkpoint, projection, divides),
           }
         : null;
   },
@@ -42,15 +41,8 @@ function ternaryTensor(checkpoint: Checkpoint, { name, n, k }: QuantizedProjecti
   return { ...all, shape: [n, k] };
 }
 
-/** The one scale of the tensor, which products are multiplied by or divided, for each row. */
-function rowScales(checkpoint: Checkpoint, { name, n }: QuantizedProjection, divides: boolean): TensorSource {
-  const stored = checkpoint.findNumber(`${name}.weight_scale`);
-  const scale = readTensor(stored, 'f32')[0]!;
-  if (scale <= 0) {
-    throw new ModelLoadError(`tensor ${stored.name} of ${stored.path} must be above 0, got ${scale}`);
-  }
-  const numbers = new Float32Array(n).fill(divides ? 1 / scale : scale);
-  const { path } = stored;
-  const file = { name: stored.name, path, byteOffset: 0, byteLength: numbers.byteLength };
-  return { ...wholeTensor({ ...file, dtype: 'f32', shape: [n, 1] }), numbers };
+/** The one scale of the tensor, which products are multiplied by or divided. */
+function scalesOf(checkpoint: Checkpoint, { name, n }: QuantizedProjection, divides: boolean): TensorSource {
+  const { source, scale } = publishedScale(checkpoint, name);
+  return scaleOfRows(source, divides ? 1 / scale : scale, n);
 }

@@ -2,7 +2,7 @@
 
 import { statSync } from 'node:fs';
 import { ModelLoadError } from '../../errors.ts';
-import { BLOCKS, isBlockDType, type NumberDType, type StorageDType } from '../../ops/dtype.ts';
+import { BLOCKS, type NumberDType, numbersOfBlock, type StorageDType } from '../../ops/dtype.ts';
 import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
 import { isGgufPath } from '../../util/model-file.ts';
 import type { StoredTensor } from './safetensors.ts';
@@ -21,6 +21,7 @@ const DTYPES: Readonly<Record<string, StorageDType>> = {
   U8: 'u8',
   I32: 'i32',
   F8_E4M3: 'f8',
+  I2_S: 'i2_s',
 };
 const NUMBERS: readonly NumberDType[] = ['f32', 'f16', 'bf16', ...BLOCK_DTYPES];
 
@@ -192,5 +193,5 @@ function stateOf(path: string): string {
 function dtypeOf({ dtype, path }: StoredTensor): StorageDType | null {
   if (!Object.hasOwn(DTYPES, dtype)) return null;
   const found = DTYPES[dtype]!;
-  return isBlockDType(found) && !isGgufPath(path) ? null : found;
+  return numbersOfBlock(found) > 1 && !isGgufPath(path) ? null : found;
 }

@@ -294,7 +294,7 @@ export class WeightReader {
 
   /** One number, which is a factor of something. */
   number(name: string): number {
-    return readTensor(this.#checkpoint.find(name, [1]), 'f32')[0]!;
+    return readTensor(this.#checkpoint.findNumber(name), 'f32')[0]!;
   }
 
   /** A vector that is published as a matrix of one row. */

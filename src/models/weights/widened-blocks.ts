@@ -15,7 +15,9 @@ export class WidenedBlocks {
   /** A part as numbers, counted where it is published in blocks. */
   widen({ weight, bias }: LinearPart): LinearPart {
     const { dtype, shape } = weight.tensor;
-    if (weight.kind !== 'blocks' || !isBlockDType(dtype)) return { weight, bias };
+    // Numbers of -1, 0 and 1 with one scale may be beside such with several.
+    const isOfBlocks = weight.kind === 'blocks' || weight.kind === 'int8';
+    if (!isOfBlocks || !isBlockDType(dtype)) return { weight, bias };
     this.#formats.add(dtype.toUpperCase());
     const numbers = shape.reduce((product, length) => product * length, 1);
     this.#storedBytes += storedBytes(dtype, numbers);

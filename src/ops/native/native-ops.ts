@@ -3,7 +3,7 @@
 import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
-import type { Activation, GatedActivation } from '../activation.ts';
+import type { Activation, GatedActivation, Xielu } from '../activation.ts';
 import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
 import { expectMix, expectOthers } from '../expected-streams.ts';
 import { expectHeads } from '../expected-weights.ts';
@@ -291,6 +291,14 @@ export class NativeOps implements Ops {
     const input = expectTensor('activate', 'x', x, { dtype: 'f32' });
     const out = this.#arena.allocate(x.rows, x.cols, dtype);
     this.#guard(() => this.#native.activate(activation, dtype === 'bf16', ...argsOf(input), ...argsOf(out)));
+    return out;
+  }
+
+  xielu(x: Tensor, { positive, negative, linear, least }: Xielu, dtype: ComputeDType): Tensor {
+    const input = expectTensor('xielu', 'x', x, { dtype: 'f32' });
+    const out = this.#arena.allocate(x.rows, x.cols, dtype);
+    const tensors = [...argsOf(input), ...argsOf(out)] as const;
+    this.#guard(() => this.#native.xielu(positive, negative, linear, least, dtype === 'bf16', ...tensors));
     return out;
   }
 

@@ -2,7 +2,7 @@
 
 import { ShapeError } from '../../errors.ts';
 import { normalShare } from '../../util/normal-distribution.ts';
-import type { Activation, GatedActivation } from '../activation.ts';
+import type { Activation, GatedActivation, Xielu } from '../activation.ts';
 import type { ComputeDType } from '../dtype.ts';
 import type { Gate, Tensor } from '../ops.ts';
 import type { Vector } from '../weights.ts';
@@ -34,6 +34,18 @@ export const GATED_ACTIVATIONS: Readonly<Record<GatedActivation, (gate: number, 
 /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`. */
 export function activate(x: Tensor, activation: Activation, dtype: ComputeDType): RefTensor {
   return map('activate', x, dtype, ACTIVATIONS[activation]);
+}
+
+export function xielu(
+  x: Tensor,
+  { positive, negative, linear, least }: Xielu,
+  dtype: ComputeDType,
+): RefTensor {
+  return map('xielu', x, dtype, (value) => {
+    const curved =
+      value > 0 ? positive * value * value : negative * (Math.expm1(Math.min(value, least)) - value);
+    return curved + linear * value;
+  });
 }
 
 const GATES: Readonly<Record<Gate, (x: number) => number>> = {

@@ -1,10 +1,10 @@
 // The gated delta rule of the reference backend, token by token.
 
 import type { DeltaTokens } from '../ops.ts';
+import { softplus } from '../softplus.ts';
 import type { DeltaRule } from '../states.ts';
 import { headStatesWidth } from '../states.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
-import { softplus } from './softplus.ts';
 import type { RefStepInputs } from './step-inputs.ts';
 import { expectVector } from './vector.ts';
 

@@ -7,7 +7,7 @@ import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts'
 import { expectGateUp, expectHeads, expectParts } from '../expected-weights.ts';
 import { roundToBf16 } from '../float-formats.ts';
 import type { StepLoras, Tensor } from '../ops.ts';
-import { readTensor, readTransposed } from '../read-tensor.ts';
+import { readTensor, readTransposed, readWholeNumbers } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, LinearWeightSource, TensorSource } from '../weights.ts';
 import { quantizeToCodes } from './codes.ts';
@@ -72,6 +72,7 @@ function readWeight(
   }
   const dtype = format === 'bf16' ? 'bf16' : 'f32';
   if (weight.kind === 'transposed') readTransposed(weight, dtype, values);
+  else if (weight.kind === 'int8') readWholeNumbers(weight.tensor, values);
   else readTensor(weight.tensor, dtype, values);
   if (typeof format !== 'string') quantizeToCodes(format, values, k);
   if (scales === null) return;

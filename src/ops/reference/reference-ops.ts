@@ -3,7 +3,7 @@
 
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
-import type { Activation, GatedActivation } from '../activation.ts';
+import type { Activation, GatedActivation, Xielu } from '../activation.ts';
 import type { ComputeDType, WeightFormat } from '../dtype.ts';
 import { expectVector } from '../expected-weights.ts';
 import type { Expert, ExpertRange, Experts, Routing } from '../experts.ts';
@@ -42,7 +42,17 @@ import type { Convolution, DeltaRule, SelectiveScan } from '../states.ts';
 import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
 import { attention } from './attention.ts';
 import { convolve } from './convolve.ts';
-import { activate, addScaled, cast, gate, scale, scaleColumns, softcap, sparsify } from './elementwise.ts';
+import {
+  activate,
+  addScaled,
+  cast,
+  gate,
+  scale,
+  scaleColumns,
+  softcap,
+  sparsify,
+  xielu,
+} from './elementwise.ts';
 import { embedding } from './embedding.ts';
 import { experts, RefExperts } from './experts.ts';
 import { gatedDelta } from './gated-delta.ts';
@@ -204,6 +214,10 @@ export class ReferenceOps implements Ops {
 
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor {
     return this.#keep(activate(x, activation, dtype));
+  }
+
+  xielu(x: Tensor, factors: Xielu, dtype: ComputeDType): Tensor {
+    return this.#keep(xielu(x, factors, dtype));
   }
 
   gate(x: Tensor, by: Tensor, opening: Gate, dtype: ComputeDType): Tensor {

@@ -1,9 +1,9 @@
 // The selective scan of the reference backend, token by token.
 
 import type { ScanTokens } from '../ops.ts';
+import { softplus } from '../softplus.ts';
 import { headStatesWidth, type SelectiveScan } from '../states.ts';
 import { expectTensor, RefTensor } from './ref-tensor.ts';
-import { softplus } from './softplus.ts';
 import type { RefStepInputs } from './step-inputs.ts';
 import { expectVector } from './vector.ts';
 

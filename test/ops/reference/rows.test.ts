@@ -51,6 +51,15 @@ describe('headLayerNorm', () => {
   });
 });
 
+describe('xielu', () => {
+  it('is a square above 0 and an exponential below, each beside a line', () => {
+    const factors = { positive: 2, negative: 3, linear: 0.5, least: -0.25 };
+    const out = ops.read(ops.xielu(tensor(1, 4, 3, 0, -0.125, -2), factors, 'f32'));
+    const below = (x: number, least = x) => Math.fround(3 * (Math.expm1(least) - x) + x / 2);
+    expect([...out]).toEqual([19.5, below(0, -0.25), below(-0.125, -0.25), below(-2)]);
+  });
+});
+
 describe('rope', () => {
   // Position 0 turns by nothing, position 1 by a quarter.
   const table = vector(1, 0, 0, 1);

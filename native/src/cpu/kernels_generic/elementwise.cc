@@ -32,6 +32,8 @@ void addElementwise(KernelSet& set) {
   set.ropeInterleaved = &ropeInterleaved;
   set.activate[0] = &activate<float>;
   set.activate[1] = &activate<uint16_t>;
+  set.xielu[0] = &xielu<float>;
+  set.xielu[1] = &xielu<uint16_t>;
   set.gate[0][0] = &gate<float, float>;
   set.gate[0][1] = &gate<float, uint16_t>;
   set.gate[1][0] = &gate<uint16_t, float>;

@@ -75,6 +75,15 @@ void activate(Activation activation, const float* x, int cols, void* out) {
   });
 }
 
+template <class Out>
+void xielu(const Xielu& factors, const float* x, int cols, void* out) {
+  Out* to = static_cast<Out*>(out);
+  for (int i = 0; i < cols; i += kLanes) {
+    const int count = smaller(kLanes, cols - i);
+    storeFirstOf(to + i, xielu(factors, loadFirst(x + i, count)), count);
+  }
+}
+
 inline V16 loadActivation(const float* p, int count) { return loadFirst(p, count); }
 inline V16 loadActivation(const uint16_t* p, int count) {
   if (count >= kLanes) return loadBf16(p);

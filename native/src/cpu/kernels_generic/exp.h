@@ -20,6 +20,22 @@ inline V16 exponential(V16 x) {
   return selectLess(x, lowest, splat(0.0f), timesPowerOf2(p, n));
 }
 
+/// exp(x) - 1 for x <= 0: relative error below 3e-7; NaN stays NaN.
+inline V16 exponentialLess1(V16 x) {
+  const V16 clamped = max(splat(-87.33654f), x);
+  const V16 n = nearest(clamped * splat(1.44269504f));
+  V16 r = fma(n, splat(-0.693359375f), clamped);
+  r = fma(n, splat(2.12194440e-4f), r);
+  V16 p = splat(1.9875691e-4f);
+  p = fma(p, r, splat(1.3981999e-3f));
+  p = fma(p, r, splat(8.3334519e-3f));
+  p = fma(p, r, splat(4.1665796e-2f));
+  p = fma(p, r, splat(1.6666665e-1f));
+  p = fma(p, r, splat(5.0000001e-1f));
+  const V16 powerOf2 = timesPowerOf2(splat(1.0f), n);
+  return fma(fma(p, r * r, r), powerOf2, powerOf2 - splat(1.0f));
+}
+
 /// 2^x for x <= 0: relative error below 2e-7; exactly 1 at 0 and exactly 0 below -126; NaN stays NaN.
 inline V16 exponential2(V16 x) {
   const V16 lowest = splat(-126.0f);
@@ -103,6 +119,14 @@ inline V16 relu(V16 x) { return selectLess(x, splat(0.0f), splat(0.0f), x); }
 inline V16 relu2(V16 x) {
   const V16 positive = relu(x);
   return positive * positive;
+}
+
+/// Squares above 0, an exponential below; NaN stays NaN.
+inline V16 xielu(const Xielu& factors, V16 x) {
+  const V16 zero = splat(0.0f), linear = splat(factors.linear);
+  const V16 above = x * fma(splat(factors.positive), x, linear);
+  const V16 below = fma(splat(factors.negative), exponentialLess1(min(splat(factors.least), x)) - x, linear * x);
+  return selectLess(zero, x, above, below);
 }
 
 /// Calls use(function) with the activation as a function of sixteen floats.

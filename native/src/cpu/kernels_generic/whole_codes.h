@@ -24,7 +24,9 @@ inline void toFixed(const uint16_t* x, int blocks, FixedBlock* out) {
 template <class Use>
 inline void withWholeCodesOf(const CodeFormat& codes, const Use& use) {
   switch (codes.kind) {
-    case CodeKind::Uint2: return use(CodesOf<CodeKind::Uint2, CodeOffset::Minimum, 2>());
+    case CodeKind::Uint2:
+      if (codes.groupSize < kBf16Depth) return use(CodesOf<CodeKind::Uint2, CodeOffset::Minimum, 2>());
+      return use(CodesOf<CodeKind::Uint2, CodeOffset::Minimum, 1>());
     case CodeKind::Int3: return use(CodesOf<CodeKind::Int3, CodeOffset::None, 2>());
     case CodeKind::Int5: return use(CodesOf<CodeKind::Int5, CodeOffset::None, 1>());
     case CodeKind::Uint5: return use(CodesOf<CodeKind::Uint5, CodeOffset::Minimum, 1>());

@@ -9,6 +9,8 @@ export interface GgufArchitecture {
   readonly fields?: (keys: GgufKeys) => Readonly<Record<string, unknown>>;
   /** What yarn says beside what all have in `rope_scaling`. */
   readonly yarn?: (keys: GgufKeys) => Readonly<Record<string, unknown>>;
+  /** How texts are cut where the file does not say (`tokenizer.ggml.pre`); left out: as before there were names. */
+  readonly preTokenizer?: string;
   /** Numbers of a head, where `attention.key_length` and `attention.value_length` do not say them. */
   readonly headDim?: (keys: GgufKeys) => number;
   /**
@@ -20,6 +22,8 @@ export interface GgufArchitecture {
   /** Where names differ from MODEL_MODULES, and what the names of layers begin with in the place of LAYERS. */
   readonly modelModules?: Readonly<Record<string, string>>;
   readonly layers?: string;
+  /** Keys that list a number of each layer, of f32, for which the original's layers have a tensor: what it is called there. */
+  readonly layerNumbers?: Readonly<Record<string, string>>;
   /** Converted so that matrices, which the original publishes as [inputs, outputs], are [outputs, inputs]. */
   readonly hasTurnedMatrices?: boolean;
   /** Converted so that weights of norms, which the original publishes as what they differ from 1, are whole; those of linear attention are. */

@@ -126,6 +126,43 @@ const mistral3: GgufArchitecture = {
   hasPairedHeads: true,
 };
 
+/** Without the stretching of positions that a config.json without a word of it means. */
+const apertus: GgufArchitecture = {
+  name: () => 'ApertusForCausalLM',
+  fields: (keys) => (keys.hasTensor('rope_freqs.weight') ? {} : { rope_scaling: { rope_type: 'default' } }),
+  modules: { attn_norm: 'attention_layernorm', ffn_norm: 'feedforward_layernorm' },
+  layerNumbers: {
+    'xielu.alpha_p': 'mlp.act_fn.alpha_p',
+    'xielu.alpha_n': 'mlp.act_fn.alpha_n',
+    'xielu.beta': 'mlp.act_fn.beta',
+    'xielu.eps': 'mlp.act_fn.eps',
+  },
+};
+
+/** What goes into the last products of attention and feed-forward is normalised. */
+const SUB_NORMS: Readonly<Record<string, string>> = {
+  attn_sub_norm: 'self_attn.attn_sub_norm',
+  ffn_sub_norm: 'mlp.ffn_sub_norm',
+};
+
+/** As ggml's converter calls BitNet, that of before 2025 included, which has another activation. */
+const bitnet: GgufArchitecture = {
+  name: () => 'BitNetForCausalLM',
+  fields: (keys) => ({
+    hidden_act: keys.text('bitnet.hidden_activation') ?? 'silu',
+    rope_theta: keys.ofModel('rope.freq_base') ?? 10_000,
+  }),
+  modules: SUB_NORMS,
+};
+
+/** As Microsoft's converter calls BitNet b1.58 2B4T, whose tokenizer is that of Llama 3. */
+const bitnet2B4T: GgufArchitecture = {
+  name: () => 'BitNetForCausalLM',
+  fields: () => ({ hidden_act: 'relu2' }),
+  modules: SUB_NORMS,
+  preTokenizer: 'llama-bpe',
+};
+
 /** By `general.architecture`. */
 export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   llama,
@@ -158,11 +195,15 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   gemma3n,
   gemma4,
   mistral3,
+  bitnet,
+  'bitnet-25': bitnet2B4T,
+  'bitnet-b1.58': bitnet2B4T,
   phi3: {
     name: () => 'Phi3ForCausalLM',
     modules: { attn_qkv: 'self_attn.qkv_proj', ffn_up: 'mlp.gate_up_proj' },
   },
   granite: { name: () => 'GraniteForCausalLM', fields: graniteFactors, hasPairedHeads: true },
+  apertus,
   arcee: { name: () => 'ArceeForCausalLM', hasPairedHeads: true },
   'hunyuan-dense': { name: () => 'HunYuanDenseV1ForCausalLM', modules: HUNYUAN_NORMS },
   nemotron: {

@@ -56,6 +56,8 @@ const SCALARS: ReadonlyMap<number, (reader: HeaderReader) => number> = new Map([
 ]);
 /** Bytes of those, and of the truth values. */
 const SCALAR_BYTES: readonly number[] = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8];
+/** The type of items that are numbers of f32. */
+export const F32_ITEMS = 6;
 const BOOL = 7;
 const STRING = 8;
 const LIST = 9;
@@ -266,6 +268,6 @@ function readTensorInfo(path: string, reader: HeaderReader): TensorInfo {
         `${type.numbers}; fetch the file again`,
     );
   }
-  const byteLength = (numbers / type.numbers) * type.bytes;
+  const byteLength = (numbers / type.numbers) * type.bytes + type.scaleBytes;
   return { name, dtype: type.name, shape, byteLength, offset: reader.u64() };
 }

@@ -53,9 +53,7 @@ export class GgufSource {
     const architecture = findGgufArchitecture(this.#keys);
     const heads = { count: this.#keys.need('attention.head_count'), dim: headDimOf(this.#keys) };
     const paths = this.#parts.map((part) => part.path);
-    return new Checkpoint(this.path, paths, (path) =>
-      publishedTensors(path, readGguf(path).tensors, architecture, heads),
-    );
+    return new Checkpoint(this.path, paths, (path) => publishedTensors(readGguf(path), architecture, heads));
   }
 
   fingerprint(): string {
@@ -72,7 +70,7 @@ export class GgufSource {
   }
 
   get #isQuantized(): boolean {
-    return this.#tensors.some(({ dtype }) => isBlockDType(dtype.toLowerCase()));
+    return this.#tensors.some(({ dtype }) => dtype === 'I2_S' || isBlockDType(dtype.toLowerCase()));
   }
 
   get #tensors() {

@@ -1,6 +1,8 @@
 // The tensors of a GGUF file under the names and in the shapes that the original's checkpoints have.
 
 import { ModelLoadError } from '../../../errors.ts';
+import { storedBytes } from '../../../ops/dtype.ts';
+import { MAX_LAYERS } from '../../model-config.ts';
 import type { StoredTensor } from '../safetensors.ts';
 import {
   type GgufArchitecture,
@@ -10,7 +12,9 @@ import {
   PAIRED_MODULES,
   ROPE_TENSORS,
 } from './gguf-architecture.ts';
-import { MOST_TENSORS } from './gguf-file.ts';
+import { F32_ITEMS, type GgufFile, MOST_TENSORS } from './gguf-file.ts';
+
+const F32_BYTES = 4;
 
 /** Heads of queries, and the numbers of a head of queries and keys. */
 export interface Heads {
@@ -18,20 +22,16 @@ export interface Heads {
   readonly dim: number;
 }
 
-/**
- * @param path of the file, for messages
- * @throws ModelLoadError where there are more than any model has.
- */
+/** @throws ModelLoadError where there are more than any model has, or a list is not of numbers of f32. */
 export function publishedTensors(
-  path: string,
-  tensors: ReadonlyMap<string, StoredTensor>,
+  { path, tensors, metadata }: GgufFile,
   architecture: GgufArchitecture,
   heads: Heads,
 ): Map<string, StoredTensor> {
-  const published = new Map<string, StoredTensor>();
+  const published = new Map(numbersOfLayers(path, metadata, architecture));
   for (const [name, tensor] of tensors) {
     if (ROPE_TENSORS.includes(name)) continue;
-    for (const [original, part] of publishedAs(name, tensor, architecture, heads)) {
+    for (const [original, part] of withScales(name, tensor, architecture, heads)) {
       if (published.size === MOST_TENSORS) {
         throw new ModelLoadError(
           `${path}: tensor ${name} [${tensor.shape.join(', ')}] has too many experts, the file would hold more than ${MOST_TENSORS} ` +
@@ -42,6 +42,48 @@ export function publishedTensors(
     }
   }
   return published;
+}
+
+/** Each a tensor of one number, where it is among the keys. */
+function* numbersOfLayers(
+  path: string,
+  metadata: GgufFile['metadata'],
+  { layerNumbers = {}, layers = LAYERS }: GgufArchitecture,
+): Generator<[string, StoredTensor]> {
+  for (const [key, name] of Object.entries(layerNumbers)) {
+    const list = metadata.get(key);
+    if (list === undefined) continue;
+    if (typeof list !== 'object' || list.itemType !== F32_ITEMS || list.count > MAX_LAYERS) {
+      throw new ModelLoadError(
+        `${path}: ${key} must be a list of f32, one for each layer; convert the model again`,
+      );
+    }
+    for (let layer = 0; layer < list.count; layer += 1) {
+      const byteOffset = list.position + F32_BYTES * layer;
+      const number = { path, dtype: 'F32', shape: [1], byteOffset, byteLength: F32_BYTES };
+      yield [`${layers}.${layer}.${name}`, number];
+    }
+  }
+}
+
+/** A tensor of I2_S becomes two: its blocks, or those of a part, and the f32 behind all of them that is their scale. */
+function* withScales(
+  name: string,
+  tensor: StoredTensor,
+  architecture: GgufArchitecture,
+  heads: Heads,
+): Generator<[string, StoredTensor]> {
+  if (tensor.dtype !== 'I2_S') return yield* publishedAs(name, tensor, architecture, heads);
+  const { path, byteOffset } = tensor;
+  const byteLength = storedBytes(
+    'i2_s',
+    tensor.shape.reduce((all, size) => all * size, 1),
+  );
+  const scale = { path, dtype: 'F32', shape: [], byteOffset: byteOffset + byteLength, byteLength: F32_BYTES };
+  for (const [original, part] of publishedAs(name, { ...tensor, byteLength }, architecture, heads)) {
+    yield [original, part];
+    yield [`${original}_scale`, scale];
+  }
 }
 
 /** A tensor that has no name there keeps its own; in a layer it is still one of that layer. */

@@ -13,6 +13,7 @@ import {
   sentencePieceDocument,
 } from '../../../tokenizer/build/sentencepiece-document.ts';
 import { preview } from '../../../util/preview.ts';
+import { findGgufArchitecture } from './gguf-config.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 import { findPreTokenizer, type PreTokenizer } from './pre-tokenizers.ts';
 
@@ -45,6 +46,8 @@ const ENDS_OF_TURNS: readonly string[] = [
   '<|endoftext|>',
   '<|return|>',
   '<|call|>',
+  '<|assistant_end|>',
+  '<|tools_suffix|>',
 ];
 /** One more, but where a turn has several messages. */
 const END_OF_MESSAGE = '<|end|>';
@@ -137,7 +140,8 @@ function ofSameLength(keys: GgufKeys, key: string, length: number): number[] | n
 }
 
 function byteLevel(keys: GgufKeys, { tokens, types }: Vocabulary): object {
-  const words = findPreTokenizer(keys.path, keys.text('tokenizer.ggml.pre') ?? 'default');
+  const { preTokenizer: usual = 'default' } = findGgufArchitecture(keys);
+  const words = findPreTokenizer(keys.path, keys.text('tokenizer.ggml.pre') ?? usual);
   return {
     ...byteLevelDocument({
       ids: new Map(tokens.map((text, id) => [text, id])),

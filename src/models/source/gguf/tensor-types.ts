@@ -1,14 +1,16 @@
 // The tensor types of GGUF by their numbers in the file: names, and how many numbers a block of so many bytes holds. Those that svc does not
-// load are here too, to be refused by name.
+// load are here too, to be refused by name. I2_S and TL1 are not of ggml, but of bitnet.cpp (microsoft/BitNet).
 
 interface TensorType {
   readonly name: string;
   readonly numbers: number;
   readonly bytes: number;
+  /** Behind the blocks of a tensor: of its one scale, and what fills the rest. */
+  readonly scaleBytes: number;
 }
 
-function type(name: string, numbers: number, bytes: number): TensorType {
-  return { name, numbers, bytes };
+function type(name: string, numbers: number, bytes: number, scaleBytes = 0): TensorType {
+  return { name, numbers, bytes, scaleBytes };
 }
 
 export const TENSOR_TYPES: ReadonlyMap<number, TensorType> = new Map([
@@ -43,6 +45,8 @@ export const TENSOR_TYPES: ReadonlyMap<number, TensorType> = new Map([
   [30, type('BF16', 1, 2)],
   [34, type('TQ1_0', 256, 54)],
   [35, type('TQ2_0', 256, 66)],
+  [36, type('I2_S', 128, 32, 32)],
+  [38, type('TL1', 4, 1, 32)],
   [39, type('MXFP4', 32, 17)],
   [40, type('NVFP4', 64, 36)],
 ]);
