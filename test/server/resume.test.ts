@@ -122,6 +122,13 @@ describe('a stream that is resumed', () => {
     expect(await response.text()).not.toMatch(/^: \d/m);
   });
 
+  it('may have more tokens than a body may hold other numbers', async () => {
+    const choices = [Array.from({ length: 1_000_000 }, () => 5)];
+    const body = { ...COMPLETION, stream: true, max_tokens: 2, svc_resume: { created: 1, choices } };
+    const response = await server.post('/v1/completions', body, JOURNAL);
+    expect(await response.text()).toContain('at most 2 tokens, one with 1000000 cannot be resumed');
+  });
+
   it.each([
     [{ ...COMPLETION, svc_resume: { created: 1, choices: [[]] } }, /header x-svc-journal/],
     [
