@@ -11,11 +11,14 @@ export class UpstreamFailure extends Error {}
 
 /** A request to an instance that is under way, as the instance sees it. */
 export interface OpenRequest {
-  /** When bytes last came, by Date.now(). */
+  /** When bytes last came, by performance.now(). */
   movedAt: number;
   fail(failure: UpstreamFailure): void;
   checkSilence(now: number): void;
 }
+
+/** @param isNews whether nothing was wrong with it before. */
+type InstanceFailed = (instance: Instance, why: string, isNews: boolean) => void;
 
 interface InstanceIdentity {
   readonly ordinal: number;
@@ -46,18 +49,18 @@ export class Instance {
   load: InstanceLoad | null;
   /** It is gone because nothing was heard of it; it has not said goodbye. */
   isMissed = false;
-  /** When it was last heard of, by Date.now(). */
+  /** When it was last heard of, by performance.now(). */
   seenAt: number;
   readonly #earlierEpochs: readonly string[];
   /** Requests of ours that its last heartbeat may have counted. */
   #ownAtHeartbeat = 0;
-  readonly #failed: (instance: Instance) => void;
+  readonly #failed: InstanceFailed;
 
   constructor(
     message: RegistrationMessage,
     identity: InstanceIdentity,
     connectMs: number,
-    failed: (instance: Instance) => void,
+    failed: InstanceFailed,
   ) {
     this.registration = message;
     this.type = message.type;
@@ -69,7 +72,7 @@ export class Instance {
     this.#earlierEpochs = identity.earlierEpochs;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
-    this.seenAt = Date.now();
+    this.seenAt = performance.now();
     this.#failed = failed;
     this.pool = new Pool(`http://${message.http_address}`, {
       connections: MAX_CONNECTIONS,
@@ -116,7 +119,7 @@ export class Instance {
 
   /** Bytes of an answer have come: a heartbeat may be late where its processors are busy. */
   heard(): void {
-    this.seenAt = Date.now();
+    this.seenAt = performance.now();
   }
 
   heartbeat(message: RegistrationMessage): void {
@@ -128,9 +131,11 @@ export class Instance {
     this.#ownAtHeartbeat = this.openRequests.size;
   }
 
-  noteFailure(): void {
+  /** @param why for a person */
+  noteFailure(why: string): void {
+    const isNews = !this.isSuspect;
     this.isSuspect = true;
-    this.#failed(this);
+    this.#failed(this, why, isNews);
   }
 
   /** Requests that it has: our own now, and those of others at its last heartbeat. */

@@ -58,7 +58,11 @@ export class ProxyContext {
           { type, address: httpAddress, ...(model !== null && { model }) },
           `instance is ${state}`,
         ),
-      failed: ({ httpAddress: instance }) => this.metrics.failures.inc({ instance }),
+      failed: ({ httpAddress: instance }, why, isNews) => {
+        this.metrics.failures.inc({ instance });
+        // Whoever is gone fails all of its requests at once.
+        if (isNews) logger?.warn({ address: instance, why }, 'a request to an instance has failed');
+      },
       forgotten: (instance) => this.metrics.forget(instance),
     });
     this.metrics = new ProxyMetrics(

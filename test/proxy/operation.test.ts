@@ -337,6 +337,30 @@ describe('what any instance answers alike', () => {
     }
   });
 
+  it('is asked of another one where one is full or about to leave', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DD');
+    const [d1, d2] = all;
+    d1?.troubles.push({ at: 'request', does: 503 });
+    expect((await proxy.post('/tokenize', { prompt: 'Hello' })).status).toBe(200);
+    for (const d of all) d.troubles.push({ at: 'request', does: 429 });
+    const refused = await proxy.post('/tokenize', { prompt: 'Hello' });
+    expect([refused.status, refused.headers.get('x-refused')]).toEqual([429, 'yes']);
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([2, 2]);
+  });
+
+  it('is asked of the one that has least to do', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 'request', does: 'stall' });
+    const stuck = proxy.post('/tokenize', { prompt: 'Hello' }).catch(() => null);
+    await until(() => d1?.requests.length === 1);
+    await proxy.post('/tokenize', { prompt: 'Hello' });
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 1]);
+    await proxy.server.close();
+    await stuck;
+  });
+
   it('ends there with its client, and no other one is asked', async () => {
     const errors: string[] = [];
     const logger = createLogger('error', (line) => errors.push(line));

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { createLogger } from '../../src/observability/log.ts';
 import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
 import type { Trouble } from '../helpers/fake-instance.ts';
 import { until } from '../helpers/until.ts';
@@ -131,6 +132,37 @@ describe('a stream whose instance fails in the middle', () => {
     expect(`cmpl-${resumed}`).toBe(id);
   });
 
+  it('goes on at an instance that has lost the connection as it was asked to', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 4, does: 'die' });
+    d2?.troubles.push({ at: 'request', does: 'reset' });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect(d2?.requests).toHaveLength(2);
+  });
+
+  it('hears comments while it waits for another one to have room', async () => {
+    const proxy = await TestProxy.start({ deadlines: { silence: 50, pause: 200 } });
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 4, does: 'die' });
+    d2?.troubles.push({ at: 'request', does: 429 }, { at: 'request', does: 429 });
+    const { text } = await stream(proxy, BODY);
+    const parts = text.split(/(?:: waiting\n\n)+/);
+    expect(parts.map((part) => eventsOf(part, 0).length)).toEqual([4, NUM_TOKENS - 4]);
+  });
+
+  it('is told of in the log, and counted as one failure', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('warn', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ logger });
+    const [d1] = await proxy.join('DD', { heartbeatMs: 60_000 });
+    d1?.troubles.push({ at: 4, does: 'reset' }, { at: 4, does: 'reset' });
+    for (let round = 0; round < 3; round += 1) await stream(proxy, BODY);
+    expect(await proxy.metric('instance_failures_total', d1?.httpAddress)).toBe(1);
+    expect(lines.filter((line) => line.includes(`address=${d1?.httpAddress} why=`))).toHaveLength(1);
+  });
+
   it.each([429, 503])(
     'waits for the only other instance, which has no room just then (%i)',
     async (status) => {
@@ -165,6 +197,7 @@ describe('a stream whose instance fails in the middle', () => {
     expect(raw).toContain('"message":"fake: 500"');
     expect(all.map(({ requests }) => requests.length).toSorted()).toEqual([0, 1, 1]);
     expect((await proxy.instances()).some(({ is_suspect }) => is_suspect)).toBe(false);
+    await until(async () => (await proxy.metric('requests_total', 'status="500"')) === 1);
   });
 
   it('goes on where the proxy itself stood still for longer than an instance may be silent', async () => {
@@ -249,6 +282,23 @@ describe('a stream whose instance fails in the middle', () => {
     expect(d2?.requests[0]?.body.svc_resume).toBeUndefined();
   });
 
+  it.each([
+    ['that could not be repeated', { prompt: ['one', 'two'], temperature: 1 }, {}],
+    ['of an instance without a journal', {}, { isPlain: true }],
+  ])('%s starts anew over P where nothing of it has come', async (_, more, instance) => {
+    const proxy = await TestProxy.start();
+    const [p] = await proxy.join('P');
+    const [d1, d2] = await proxy.join('DD', instance);
+    d1?.troubles.push({ at: 'head', does: 'die' });
+    const raw = await (await proxy.post('/v1/completions', { ...BODY, ...more })).text();
+    expect(eventsOf(raw, 0)).toHaveLength(NUM_TOKENS);
+    expect(raw).not.toContain('"error"');
+    const ids = p?.requests.map(({ headers }) => headers['x-request-id']);
+    expect(ids).toEqual([d1, d2].map((d) => d?.requests[0]?.headers['x-request-id']));
+    await until(() => p?.cancelled.length === 1);
+    expect(p?.cancelled).toEqual([ids?.[0]]);
+  });
+
   it('without a word is given up when nothing has come for too long', async () => {
     const proxy = await TestProxy.start({ deadlines: { streamSilence: 1500 } });
     const [d1] = await proxy.join('DD');
@@ -266,6 +316,19 @@ describe('a stream whose instance fails in the middle', () => {
     expect(events).toHaveLength(5);
     expect(JSON.parse(events[3]!.slice('data: '.length))).toMatchObject({ error: { code: 503 } });
     expect(events[4]).toBe('data: [DONE]');
+  });
+
+  it('and ends so is counted by the status of that, and named in the log', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('warn', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ logger });
+    const [d] = await proxy.join('D');
+    d?.troubles.push({ at: 3, does: 'die' });
+    const headers = { 'x-request-id': 'the-lost-one' };
+    await (await proxy.post('/v1/completions', BODY, headers)).text();
+    await until(async () => (await proxy.metric('requests_total')) === 1);
+    expect(await proxy.metric('requests_total', 'status="503"')).toBe(1);
+    expect(lines.filter((line) => line.includes('cut off id=the-lost-one why='))).toHaveLength(1);
   });
 
   it('is continued by instances of the same model and adapter alone, and clients do not hear of it', async () => {
