@@ -248,7 +248,7 @@ export class Forwarder {
   /**
    * Another D writes the stream from its beginning; the events that the client has are dropped on the way. It may be the same D: the id
    * of the transfer is being cancelled there, so the request goes without one. Of a stream that has not begun a P computes the prompt
-   * again, and any D may write it.
+   * again, but for a D that has had no room before, and any D may write it.
    */
   async #goOn(request: ClientRequest, broken: StreamWriter): Promise<StreamWriter> {
     const { progress, attempts } = request;
@@ -258,6 +258,7 @@ export class Forwarder {
     attempts.add(broken.upstream.instance);
     this.#cancelTransfer(request);
     const body = bodyToGoOn(request);
+    let asksPrefill = !hasBegun;
     const deadline = performance.now() + this.#parts.deadlines.room;
     for (;;) {
       const decode = await this.#pickDecode(request, hasBegun ? broken.upstream.instance : null);
@@ -267,9 +268,10 @@ export class Forwarder {
         if (performance.now() > deadline) throw new CutOffError('no other instance has had room for it');
         await sleep(this.#parts.deadlines.pause);
         attempts.forgetFull();
+        asksPrefill = false;
         continue;
       }
-      const { id } = hasBegun ? { id: request.options.id } : await this.#prefill(request, decode);
+      const { id } = asksPrefill ? await this.#prefill(request, decode) : { id: request.options.id };
       const upstream = this.#send(request, decode, 'decode', body, id);
       const head = await headOf(upstream);
       const contents = head?.headers[CONTENTS_HEADER];

@@ -282,6 +282,16 @@ describe('a stream whose instance fails in the middle', () => {
     expect(d2?.requests[0]?.body.svc_resume).toBeUndefined();
   });
 
+  it('asks P no more while it waits for room', async () => {
+    const proxy = await TestProxy.start({ deadlines: { pause: 20 } });
+    const [p, d1, d2] = await proxy.join('PDD');
+    d1?.troubles.push({ at: 'head', does: 'die' });
+    for (let times = 0; times < 5; times += 1) d2?.troubles.push({ at: 'request', does: 429 });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect([p?.requests.length, d2?.requests.length]).toEqual([2, 6]);
+  });
+
   it.each([
     ['that could not be repeated', { prompt: ['one', 'two'], temperature: 1 }, {}],
     ['of an instance without a journal', {}, { isPlain: true }],
