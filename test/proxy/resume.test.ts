@@ -80,6 +80,15 @@ describe('a stream of which nothing has come', () => {
     expect([d?.requests.length, other?.requests.length]).toEqual([1, 1]);
   });
 
+  it('tells a fault that two instances have in their own words once comments have come', async () => {
+    const { proxy, d } = await slowStart(100);
+    const [other] = await proxy.join('D');
+    for (const each of [d, other]) each?.troubles.push({ at: 'request', does: 500 });
+    const text = await (await proxy.post('/v1/completions', BODY)).text();
+    expect(text).toContain('"message":"fake: 500"');
+    await until(async () => (await proxy.metric('requests_total', 'status="500"')) === 1);
+  });
+
   it('has a status where it is refused before', async () => {
     const { proxy, d } = await slowStart(60_000);
     d?.troubles.push({ at: 'request', does: 429 });
