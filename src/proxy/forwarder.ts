@@ -57,7 +57,8 @@ const MAX_PREFILL_ATTEMPTS = 3;
 const MAX_DECODE_FAILURES = 8;
 /** Seconds; the next heartbeats have come by then. */
 const RETRY_AFTER = 3;
-const LEAVING = 'it takes no requests just now (503)';
+/** An instance that answers so is about to leave, or cannot serve. */
+const LEAVING = 503;
 /** It may be the fault of the request: only one more instance is asked. */
 const FAULTS = new Set([500, 502]);
 
@@ -153,9 +154,9 @@ export class Forwarder {
       }
       this.#cancelTransfer(request);
       // What P finds wrong with the request, D says in its own words.
-      if (status !== null && status < 500 && status !== 429) return alone;
+      if (status !== null && status < 500 && status !== 429) break;
     }
-    if (attempts.numFailures === 0) metrics.prefillSkips.inc();
+    metrics.prefillSkips.inc();
     return alone;
   }
 
@@ -167,7 +168,7 @@ export class Forwarder {
     try {
       const { status } = await upstream.head;
       await upstream.whole();
-      if (status === 503) prefill.noteFailure(LEAVING);
+      noteStatus(prefill, status);
       this.#parts.instanceKey.isRefused(prefill, status);
       this.#parts.metrics.phaseTimes.observe({ leg: 'prefill' }, secondsSince(upstream.openedAt));
       return status;
@@ -180,9 +181,9 @@ export class Forwarder {
   async #isRefused(request: ClientRequest, upstream: UpstreamRequest, head: ResponseHead): Promise<boolean> {
     const { status } = head;
     const isSecondFault = FAULTS.has(status) && FAULTS.has(request.refusal?.head.status ?? 0);
+    noteStatus(upstream.instance, status);
     if (!(NO_ROOM.has(status) || FAULTS.has(status)) || isSecondFault) return false;
     request.refusal = { head, body: await upstream.whole() };
-    if (status === 503) upstream.instance.noteFailure(LEAVING);
     request.attempts.exclude(upstream.instance);
     this.#cancelTransfer(request);
     return true;
@@ -223,7 +224,8 @@ export class Forwarder {
     error: unknown,
   ): void {
     if (error instanceof BrokenStreamError) {
-      if (!FAULTS.has(error.status ?? 0)) instance.noteFailure(error.message);
+      if (FAULTS.has(error.status ?? 0)) instance.noteFault(error.message);
+      else instance.noteFailure(error.message);
     } else if (!(error instanceof UpstreamFailure)) {
       throw error;
     }
@@ -288,6 +290,7 @@ export class Forwarder {
   #noteRefused(request: ClientRequest, upstream: UpstreamRequest, head: ResponseHead | null): void {
     const { attempts } = request;
     const { instance } = upstream;
+    if (head !== null) noteStatus(instance, head.status);
     upstream.cancel(new UpstreamFailure('the instance does not continue the stream'));
     this.#cancelTransfer(request);
     if (NO_ROOM.has(head?.status ?? 0)) {
@@ -366,6 +369,11 @@ async function headOf(upstream: UpstreamRequest): Promise<ResponseHead | null> {
 function bodyToGoOn({ progress, options: { endpoint, body } }: ClientRequest): Buffer {
   const fields = progress.hasBegun ? endpoint.resumeFields(progress, body.numChoices) : null;
   return fields === null ? body.bytes : withFields(body.bytes, fields);
+}
+
+function noteStatus(instance: Instance, status: number): void {
+  if (status === LEAVING) instance.noteFailure(`it takes no requests just now (${status})`);
+  else if (FAULTS.has(status)) instance.noteFault(`it has answered with a fault (${status})`);
 }
 
 function isEventStream({ headers }: ResponseHead): boolean {

@@ -17,8 +17,8 @@ export interface OpenRequest {
   checkSilence(now: number): void;
 }
 
-/** @param isNews whether nothing was wrong with it before. */
-type InstanceFailed = (instance: Instance, why: string, isNews: boolean) => void;
+/** @param isNews whether it is the first failure since it was last heard of. */
+export type InstanceFailed = (instance: Instance, why: string, isNews: boolean) => void;
 
 interface InstanceIdentity {
   readonly ordinal: number;
@@ -55,6 +55,7 @@ export class Instance {
   /** Requests of ours that its last heartbeat may have counted. */
   #ownAtHeartbeat = 0;
   readonly #failed: InstanceFailed;
+  #hasToldFailure = false;
 
   constructor(
     message: RegistrationMessage,
@@ -125,6 +126,7 @@ export class Instance {
   heartbeat(message: RegistrationMessage): void {
     this.heard();
     this.isSuspect = false;
+    this.#hasToldFailure = false;
     this.isMissed = false;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
@@ -133,8 +135,18 @@ export class Instance {
 
   /** @param why for a person */
   noteFailure(why: string): void {
-    const isNews = !this.isSuspect;
     this.isSuspect = true;
+    this.#tellFailure(why);
+  }
+
+  /** The same where it may be the fault of the request. */
+  noteFault(why: string): void {
+    this.#tellFailure(why);
+  }
+
+  #tellFailure(why: string): void {
+    const isNews = !this.#hasToldFailure;
+    this.#hasToldFailure = true;
     this.#failed(this, why, isNews);
   }
 

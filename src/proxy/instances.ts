@@ -2,11 +2,11 @@
 
 import type { RegistrationMessage } from '../cluster/discovery-message.ts';
 import { MAX_INSTANCES, type ProxyDeadlines } from './deadlines.ts';
-import { Instance, type InstanceState, UpstreamFailure } from './instance.ts';
+import { Instance, type InstanceFailed, type InstanceState, UpstreamFailure } from './instance.ts';
 
 interface InstanceEvents {
   readonly changed: (instance: Instance, state: InstanceState) => void;
-  readonly failed: (instance: Instance, why: string, isNews: boolean) => void;
+  readonly failed: InstanceFailed;
   readonly forgotten: (instance: Instance) => void;
 }
 

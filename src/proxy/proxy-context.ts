@@ -53,10 +53,10 @@ export class ProxyContext {
     this.version = version ?? '';
     this.deadlines = deadlines ?? PROXY_DEADLINES;
     this.instances = new Instances(this.deadlines, {
-      changed: ({ type, httpAddress, model }, state) =>
-        logger?.info(
+      changed: ({ type, httpAddress, model, isMissed }, state) =>
+        logger?.[isMissed ? 'warn' : 'info'](
           { type, address: httpAddress, ...(model !== null && { model }) },
-          `instance is ${state}`,
+          `instance is ${state}${isMissed ? ', and has not said goodbye' : ''}`,
         ),
       failed: ({ httpAddress: instance }, why, isNews) => {
         this.metrics.failures.inc({ instance });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { createLogger } from '../../src/observability/log.ts';
 import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
 import type { Trouble } from '../helpers/fake-instance.ts';
 import { until } from '../helpers/until.ts';
@@ -42,6 +43,21 @@ describe('a prefill instance that fails', () => {
     p?.troubles.push({ at: 'request', does: 500 });
     expect(await answerOf(proxy)).toBe(TEXT);
     expect(d?.requests[0]?.headers['x-request-id']).not.toContain('prefill_addr');
+    expect(await proxy.metric('prefill_skipped_total')).toBe(1);
+  });
+
+  it('with a fault is named in the log once until it is heard of, and not suspected', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('warn', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ logger });
+    const [p] = await proxy.join('PD', { heartbeatMs: 60_000 });
+    for (let round = 0; round < 3; round += 1) {
+      p?.troubles.push({ at: 'request', does: 500 });
+      await answerOf(proxy);
+    }
+    expect(lines.filter((line) => line.includes(`address=${p?.httpAddress} why=`))).toHaveLength(1);
+    expect(await proxy.metric('instance_failures_total', p?.httpAddress)).toBe(3);
+    expect((await proxy.instances()).some(({ is_suspect }) => is_suspect)).toBe(false);
   });
 
   it('and is out of reach is asked no more until it says that it is there', async () => {
