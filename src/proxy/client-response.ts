@@ -35,7 +35,8 @@ export class ClientResponse {
   readonly #own: Headers;
   readonly #writer: PacedWriter;
   #hasBegun = false;
-  #hasWholeEvents = true;
+  /** Of a stream: whether each write ends with an event, so that something may be written between two. */
+  hasWholeEvents = true;
   /** The head of a stream has left before there was anything to tell. */
   #isWaiting = false;
   /** Something has left since the silence was last looked at. */
@@ -82,15 +83,13 @@ export class ClientResponse {
       this.#writeHead(200, { ...STREAM_HEADERS });
       this.#isWaiting = true;
     }
-    if (this.#hasWholeEvents) this.#writer.write(WAITING);
+    if (this.hasWholeEvents) this.#writer.write(WAITING);
   }
 
-  /** @param hasWholeEvents whether each write ends with an event, so that comments may be written between two. */
-  begin({ status, headers }: ResponseHead, hasWholeEvents: boolean): void {
+  begin({ status, headers }: ResponseHead): void {
     this.#hasBegun = true;
-    this.#hasWholeEvents = hasWholeEvents;
     if (!this.#isWaiting) this.#writeHead(status, passedOn(headers));
-    if (hasWholeEvents) whileHalfClosed(this.#response, () => this.#writer.write(WAITING));
+    whileHalfClosed(this.#response, () => this.#comment());
   }
 
   #writeHead(status: number, headers: Headers): void {
@@ -133,7 +132,7 @@ export class ClientResponse {
     clearInterval(this.#silence);
     if (this.hasHead) {
       const failure = endpoint.failure(error, numEvents);
-      this.#writer.end(this.#hasWholeEvents ? failure : `\n\n${failure}`);
+      this.#writer.end(this.hasWholeEvents ? failure : `\n\n${failure}`);
       return;
     }
     const type = { 'content-type': 'application/json; charset=utf-8' };

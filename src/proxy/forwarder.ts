@@ -202,7 +202,7 @@ export class Forwarder {
 
   async #stream(request: ClientRequest, upstream: UpstreamRequest, head: ResponseHead): Promise<void> {
     const { response } = request.options;
-    response.begin(head, upstream.instance.supportsResume);
+    response.begin(head);
     let writer: StreamWriter = { upstream, contents: head.headers[CONTENTS_HEADER] };
     for (;;) {
       try {
@@ -236,7 +236,9 @@ export class Forwarder {
   }
 
   async #relay(request: ClientRequest, upstream: UpstreamRequest): Promise<void> {
-    if (upstream.instance.supportsResume) {
+    const { supportsResume } = upstream.instance;
+    request.options.response.hasWholeEvents = supportsResume;
+    if (supportsResume) {
       upstream.maxSilence = this.#parts.deadlines.streamSilence;
       await relayEvents(upstream, request, () => this.#noteFirstByte(request));
     } else {

@@ -229,6 +229,19 @@ describe('a stream whose instance fails in the middle', () => {
     expect(JSON.parse(error!.slice('data: '.length))).toMatchObject({ error: { code: 503 } });
   });
 
+  it('that begins anew at an instance without a journal ends as one of such an instance', async () => {
+    const proxy = await TestProxy.start({ deadlines: { silence: 20 } });
+    const [d] = await proxy.join('D');
+    const [plain] = await proxy.join('D', { isPlain: true, tokenMs: 60 });
+    d?.troubles.push({ at: 'head', does: 'die' });
+    plain?.troubles.push({ at: 3, does: 'half' });
+    const raw = await (await proxy.post('/v1/completions', { ...BODY, model: undefined })).text();
+    expect(plain?.requests).toHaveLength(1);
+    const [, , , half, error] = raw.split('\n\n').filter((event) => !event.startsWith(':'));
+    expect(half).toBe('data: {"id":');
+    expect(JSON.parse(error!.slice('data: '.length))).toMatchObject({ error: { code: 503 } });
+  });
+
   it('waits for room no longer than it may', async () => {
     const proxy = await TestProxy.start({ deadlines: { room: 100, pause: 20 } });
     const [d1, d2] = await proxy.join('DD');
