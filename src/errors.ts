@@ -110,7 +110,7 @@ export class OverloadedError extends ComeAgainError {
   override readonly type = 'OverloadedError';
 }
 
-/** An instance does not let the proxy in: its clients can do nothing about that. */
+/** An instance does not let the proxy in, or instances end: the proxy's clients can do nothing about that. */
 export class BadGatewayError extends SvcError {
   override readonly status = 502;
   override readonly type = 'BadGatewayError';

@@ -9,7 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { makeRequestId } from '../cluster/request-id.ts';
-import { NotReadyError, type SvcError } from '../errors.ts';
+import { BadGatewayError, NotReadyError, type SvcError } from '../errors.ts';
 import { toSvcError } from '../http/errors.ts';
 import { ClientGoneError } from '../http/in-flight.ts';
 import { Attempts } from './attempts.ts';
@@ -55,6 +55,8 @@ interface Prefilled {
 const MAX_PREFILL_ATTEMPTS = 3;
 /** Of decode instances, for one answer, while none of them gets anywhere. */
 const MAX_DECODE_FAILURES = 8;
+/** Instances that have ended with a request, one after the other: it may be what ends them. */
+const MAX_LOSSES = 3;
 /** Seconds; the next heartbeats have come by then. */
 const RETRY_AFTER = 3;
 /** An instance that answers so is about to leave, or cannot serve. */
@@ -109,6 +111,7 @@ export class Forwarder {
     } catch (error) {
       if (!(error instanceof UpstreamFailure) || response.hasBegun) throw error;
       request.attempts.add(decode);
+      this.#noteLoss(request, upstream);
       this.#cancelTransfer(request);
       return false;
     }
@@ -173,9 +176,24 @@ export class Forwarder {
       this.#parts.metrics.phaseTimes.observe({ leg: 'prefill' }, secondsSince(upstream.openedAt));
       return status;
     } catch (error) {
-      if (error instanceof UpstreamFailure) return null;
-      throw error;
+      if (!(error instanceof UpstreamFailure)) throw error;
+      this.#noteLoss(request, upstream);
+      return null;
     }
+  }
+
+  /** @throws BadGatewayError where it is one loss too many. */
+  #noteLoss({ losses, options: { id } }: ClientRequest, { wasSent, instance }: UpstreamRequest): void {
+    if (wasSent) losses.add(instance.httpAddress);
+    if (losses.size < MAX_LOSSES) return;
+    this.#parts.logger?.error(
+      { id, instances: [...losses] },
+      'these instances ended with a request: it is sent to no other',
+    );
+    throw new BadGatewayError(
+      `${MAX_LOSSES} instances, one after the other, have ended or lost the connection with this request: it is sent to no ` +
+        'other, since it may be what ends them; the log of the proxy names it',
+    );
   }
 
   async #isRefused(request: ClientRequest, upstream: UpstreamRequest, head: ResponseHead): Promise<boolean> {
@@ -218,19 +236,16 @@ export class Forwarder {
   }
 
   /** @throws what no other instance can mend. */
-  #expectToGoOn(
-    { progress, options: { body } }: ClientRequest,
-    { instance }: UpstreamRequest,
-    error: unknown,
-  ): void {
-    if (error instanceof BrokenStreamError) {
-      if (FAULTS.has(error.status ?? 0)) instance.noteFault(error.message);
-      else instance.noteFailure(error.message);
-    } else if (!(error instanceof UpstreamFailure)) {
-      throw error;
-    }
+  #expectToGoOn(request: ClientRequest, upstream: UpstreamRequest, error: unknown): void {
+    const { progress, options } = request;
+    const { instance } = upstream;
+    if (progress.numEvents > request.resumedAt) request.losses.clear();
+    if (error instanceof UpstreamFailure) this.#noteLoss(request, upstream);
+    else if (!(error instanceof BrokenStreamError)) throw error;
+    else if (FAULTS.has(error.status ?? 0)) instance.noteFault(error.message);
+    else instance.noteFailure(error.message);
     if (progress.isBroken) throw new CutOffError('its tokens are not known, or too many');
-    if (progress.hasBegun && !body.isRepeatable) {
+    if (progress.hasBegun && !options.body.isRepeatable) {
       throw new CutOffError('it samples without a seed: another instance would write another answer');
     }
   }
@@ -299,6 +314,7 @@ export class Forwarder {
       attempts.addFull(instance);
       return;
     }
+    if (head === null) this.#noteLoss(request, upstream);
     attempts.add(instance);
     // One that has only lost the connection may be asked again.
     if (head !== null) attempts.exclude(instance);

@@ -33,6 +33,8 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
   readonly openedAt = performance.now();
   /** When bytes last came, by performance.now(). */
   movedAt = performance.now();
+  /** There was a connection: the instance may have read it. */
+  wasSent = false;
   /** Milliseconds without a byte after which it is given up. */
   maxSilence = Number.POSITIVE_INFINITY;
   readonly #onEnd: (error: Error | null) => void;
@@ -115,6 +117,7 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
+    this.wasSent = true;
     if (this.#result?.error) controller.abort(this.#result.error);
   }
 

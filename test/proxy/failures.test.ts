@@ -152,6 +152,38 @@ describe('a decode instance that fails before the first byte', () => {
   });
 });
 
+describe('a request that ends the instances that get it', () => {
+  it('is sent to three of them, prefill instances included, and named in the log', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('error', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ logger });
+    const all = await proxy.join('PPDDDD');
+    for (const instance of all) instance.troubles.push({ at: 'request', does: 'die' });
+    const answered = await proxy.post('/v1/completions', BODY, { 'x-request-id': 'the-poison' });
+    expect(answered.status).toBe(502);
+    expect(await answered.text()).toContain('have ended or lost the connection with this request');
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0, 0, 0]);
+    expect(lines).toEqual([expect.stringMatching(/ERROR .* id=the-poison /)]);
+  });
+
+  it('within a stream, too, unless it has got on', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDDDDD');
+    for (const [index, at] of [1, 2, 3, 3, 3, 3].entries()) all[index]?.troubles.push({ at, does: 'die' });
+    const text = await (await proxy.post('/v1/completions', { ...BODY, stream: true })).text();
+    expect(text).toContain('"code":502');
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 1, 1, 0]);
+  });
+
+  it('is not one that instances never got', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2, d3, d4] = await proxy.join('DDDD');
+    for (const d of [d1, d2, d3]) d?.die();
+    expect(await answerOf(proxy)).toBe(TEXT);
+    expect(d4?.requests).toHaveLength(1);
+  });
+});
+
 describe('without a decode instance', () => {
   it('a request gets 503 with Retry-After and the error body of the protocol', async () => {
     const proxy = await TestProxy.start();

@@ -129,6 +129,14 @@ describe('a stream whose instance fails in the middle', () => {
     expect(all[5]?.requests[0]?.body.svc_resume?.choices).toEqual([ids.slice(0, 10)]);
   });
 
+  it('goes on over many that shut down before it gets on', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDDDDD');
+    for (const d of all.slice(0, 5)) d.troubles.push({ at: 'head', does: 'shutdown' });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+  });
+
   it('goes on at the only instance there is, under another id than the one that is cancelled', async () => {
     const proxy = await TestProxy.start();
     const [, d] = await proxy.join('PD');
