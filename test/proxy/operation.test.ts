@@ -44,6 +44,20 @@ describe('a client that hangs up', () => {
     if (type === 'P') expect(joined[1]?.requests).toHaveLength(0);
   });
 
+  it('lets an instance know that has been missed meanwhile, for it may live', async () => {
+    const proxy = await TestProxy.start({ deadlines: { late: 60_000, expiry: 500 } });
+    const [p, d] = await proxy.join('PD');
+    d?.troubles.push({ at: 'request', does: 'stall' });
+    const controller = new AbortController();
+    const asked = proxy.client.completions.create(BODY, { signal: controller.signal });
+    await until(() => d?.requests.length === 1);
+    p?.fallSilent();
+    await proxy.untilState(p!, 'gone');
+    controller.abort();
+    await expect(asked).rejects.toThrow('aborted');
+    await until(() => p?.cancelled.length === 1);
+  });
+
   it('by its socket alone is noticed', async () => {
     const proxy = await TestProxy.start();
     const [d] = await proxy.join('D', { tokenMs: 5 });
