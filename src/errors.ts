@@ -22,6 +22,11 @@ export class SvcError extends Error {
     this.name = new.target.name;
     this.param = options.param ?? null;
   }
+
+  /** Whether clients may read the message: one of the server's own side may name files or addresses. */
+  get isPublic(): boolean {
+    return this.status !== 500;
+  }
 }
 
 /** The message of whatever was thrown. */
@@ -105,7 +110,7 @@ export class OverloadedError extends ComeAgainError {
   override readonly type = 'OverloadedError';
 }
 
-/** An instance does not let the proxy in: its clients can do nothing about that. */
+/** An instance does not let the proxy in, or instances end: the proxy's clients can do nothing about that. */
 export class BadGatewayError extends SvcError {
   override readonly status = 502;
   override readonly type = 'BadGatewayError';
@@ -136,7 +141,11 @@ export class RequestTimeoutError extends SvcError {
 }
 
 /** The model computed something that no token can be sampled from; other requests go on. */
-export class ModelOutputError extends SvcError {}
+export class ModelOutputError extends SvcError {
+  override get isPublic(): boolean {
+    return true;
+  }
+}
 
 /** The engine thread has ended; nothing that it held will be answered. */
 export class EngineDeadError extends SvcError {}

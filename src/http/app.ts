@@ -33,7 +33,8 @@ import { JsonParser } from './json-parser.ts';
 import { lingering, wouldReset } from './lingering-close.ts';
 import { DEFAULT_WRITE_TIMEOUT_MS } from './paced-writer.ts';
 
-const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
+/** Bytes. */
+export const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 const RECEIVE_TIMEOUT_MS = 300_000;
 const HEADERS_TIMEOUT_MS = 60_000;
 /** Interval at which requests that take too long are looked for. */

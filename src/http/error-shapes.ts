@@ -22,6 +22,8 @@ const MESSAGE_TYPES: ReadonlyMap<number, string> = new Map([
   [504, 'timeout_error'],
 ]);
 const OTHER_TYPE = 'invalid_request_error';
+/** From this status on an error is none of the client. */
+const OF_SERVER = 500;
 
 /** The body of an error in the shape of the protocol that `url` belongs to. */
 export function errorBodyAt(url: string, error: SvcError): object {
@@ -31,7 +33,8 @@ export function errorBodyAt(url: string, error: SvcError): object {
 /** The last event but one of a stream of /v1/responses that fails, or the last. */
 export function responsesErrorEvent(error: SvcError, sequenceNumber: number): string {
   const { message, param } = errorBody(error).error;
-  const code = RESPONSE_CODES.get(error.status) ?? 'invalid_prompt';
+  const code =
+    RESPONSE_CODES.get(error.status) ?? (error.status < OF_SERVER ? 'invalid_prompt' : 'server_error');
   const event = { type: 'error', sequence_number: sequenceNumber, code, message, param };
   return `event: error\ndata: ${JSON.stringify(event)}\n\n`;
 }
@@ -42,7 +45,7 @@ export function statusOfResponseCode(code: string): number {
 }
 
 function messagesErrorBody(error: SvcError) {
-  const type = MESSAGE_TYPES.get(error.status) ?? OTHER_TYPE;
+  const type = MESSAGE_TYPES.get(error.status) ?? (error.status < OF_SERVER ? OTHER_TYPE : 'api_error');
   return { type: 'error', error: { type, message: errorBody(error).error.message } };
 }
 

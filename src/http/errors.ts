@@ -5,7 +5,6 @@ import {
   EngineDeadError,
   InvalidRequestError,
   MalformedRequestError,
-  ModelOutputError,
   NotReadyError,
   OverloadedError,
   SvcError,
@@ -74,11 +73,10 @@ export function rawErrorResponse(status: 400 | 408 | 431, message: string): stri
   );
 }
 
-/** A message of the server's own side may name files or addresses, so it stays in the log. */
+/** A message that is not for clients stays in the log. */
 function publicMessage(error: SvcError): string {
   if (error instanceof EngineDeadError) return ENGINE_DEAD;
-  const isPublic = error.status !== 500 || error instanceof ModelOutputError;
-  return isPublic ? error.message : INTERNAL;
+  return error.isPublic ? error.message : INTERNAL;
 }
 
 /** Fastify's own errors carry a code and a status. */

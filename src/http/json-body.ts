@@ -10,12 +10,14 @@ import { shortened } from '../util/preview.ts';
 const MAX_DEPTH = 128;
 /** Texts, lists, objects and names of fields together: handing more over to the main thread would hold it up. */
 const MAX_PARTS = 45_000;
-/** Numbers, true, false and null, token ids in `prompt` and `input` left out. */
+/** Numbers, true, false and null, lists of token ids left out. */
 const MAX_SCALARS = 300_000;
 /** Of one object: each name is a text of its own, and schemas and templates look at every one. */
 const MAX_FIELDS = 4096;
 /** The fields whose lists may have millions of token ids: those of completions, and of embeddings. */
 const TOKEN_IDS = ['prompt', 'input'];
+/** The field in whose `choices` a proxy sends the tokens of streams that are to go on. */
+const RESUMED = 'svc_resume';
 /** The fields that chat templates print. */
 const TEMPLATE_FIELDS = ['messages', 'tools', 'functions', 'documents', 'chat_template_kwargs'];
 /** A number that JSON.parse may not give as it was written: a whole float, or one of many digits. */
@@ -36,7 +38,8 @@ const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /**
- * What JSON.parse gives, but that lists of token ids in `prompt` and `input` are Int32Arrays: they pass between threads at no cost.
+ * What JSON.parse gives, but that lists of token ids in `prompt`, `input` and `svc_resume` are Int32Arrays: they pass between threads at no
+ * cost, or at little.
  * @param isForTemplates numbers in the fields that chat templates print are as of `parseExactJson`.
  * @throws MalformedRequestError where the bytes are not JSON.
  * @throws InvalidRequestError where there are too many values, an object has too many fields, or a text holds half a
@@ -131,15 +134,22 @@ function packTokenIds(body: unknown): unknown {
   const lists = TOKEN_IDS.filter(
     (name) => Object.hasOwn(body, name) && Array.isArray(Reflect.get(body, name)),
   );
-  if (lists.length === 0) return body;
+  const resumed: unknown = Object.hasOwn(body, RESUMED) ? Reflect.get(body, RESUMED) : null;
+  const holdsResumed = isObject(resumed) && 'choices' in resumed;
+  if (lists.length === 0 && !holdsResumed) return body;
   return {
     ...body,
     ...Object.fromEntries(lists.map((name) => [name, packedLists(Reflect.get(body, name))])),
+    ...(holdsResumed && { [RESUMED]: { ...resumed, choices: eachPacked(resumed.choices) } }),
   };
 }
 
+function eachPacked(lists: unknown): unknown {
+  return Array.isArray(lists) ? lists.map(packed) : lists;
+}
+
 function packedLists(lists: unknown): unknown {
-  return Array.isArray(lists) && Array.isArray(lists[0]) ? lists.map(packed) : packed(lists);
+  return Array.isArray(lists) && Array.isArray(lists[0]) ? eachPacked(lists) : packed(lists);
 }
 
 /** An empty list stays a list: nobody knows of what. */

@@ -17,7 +17,8 @@ export class CancelNotifier {
   }
 
   notify(instance: Instance, requestId: string, authorization: string | undefined): void {
-    if (instance.state === 'gone') return;
+    // One that is only missed may live, and hold what nobody will ask for.
+    if (instance.state === 'gone' && !instance.isMissed) return;
     if (this.#numUnderWay >= MAX_UNDER_WAY) {
       this.#metrics.cancels.inc({ outcome: 'dropped' });
       return;

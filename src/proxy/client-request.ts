@@ -38,6 +38,8 @@ export class ClientRequest implements Abortable {
   readonly attempts = new Attempts();
   /** The last answer of an instance that would not take it. */
   refusal: { readonly head: ResponseHead; readonly body: Buffer } | null = null;
+  /** Addresses of the instances that had it when they ended or lost the connection, since it last got anywhere. */
+  readonly losses = new Set<string>();
   transfer: OpenTransfer | null = null;
   /** It has computed the prompt, and has it in its cache where another D wants it. */
   prefilledBy: Instance | null = null;

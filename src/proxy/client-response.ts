@@ -35,9 +35,12 @@ export class ClientResponse {
   readonly #own: Headers;
   readonly #writer: PacedWriter;
   #hasBegun = false;
-  #hasWholeEvents = true;
+  /** Of a stream: whether each write ends with an event, so that something may be written between two. */
+  hasWholeEvents = true;
   /** The head of a stream has left before there was anything to tell. */
   #isWaiting = false;
+  /** Something has left since the silence was last looked at. */
+  #hasWritten = false;
   #silence: NodeJS.Timeout | undefined;
 
   /**
@@ -56,28 +59,37 @@ export class ClientResponse {
     return this.#hasBegun;
   }
 
+  /** The status has left. */
+  get hasHead(): boolean {
+    return this.#hasBegun || this.#isWaiting;
+  }
+
   /** The status has left, and nothing of the answer. */
   get isWaiting(): boolean {
     return this.#isWaiting && !this.#hasBegun;
   }
 
-  /** Of a stream: comments break the silence before its first event, each time it has lasted so long. */
+  /** Of a stream: comments break the silence before its first event and between two, each time it has lasted so long. */
   breakSilence(afterMs: number): void {
     this.#silence = setInterval(() => {
-      if (!this.#isWaiting) this.#writeHead(200, { ...STREAM_HEADERS });
-      this.#isWaiting = true;
-      this.#writer.write(WAITING);
+      if (!this.#hasWritten) this.#comment();
+      this.#hasWritten = false;
     }, afterMs).unref();
     this.#response.once('close', () => clearInterval(this.#silence));
   }
 
-  /** @param hasWholeEvents whether each write ends with an event, so that comments may be written between two. */
-  begin({ status, headers }: ResponseHead, hasWholeEvents: boolean): void {
+  #comment(): void {
+    if (!this.hasHead) {
+      this.#writeHead(200, { ...STREAM_HEADERS });
+      this.#isWaiting = true;
+    }
+    if (this.hasWholeEvents) this.#writer.write(WAITING);
+  }
+
+  begin({ status, headers }: ResponseHead): void {
     this.#hasBegun = true;
-    this.#hasWholeEvents = hasWholeEvents;
-    clearInterval(this.#silence);
     if (!this.#isWaiting) this.#writeHead(status, passedOn(headers));
-    if (hasWholeEvents) whileHalfClosed(this.#response, () => this.#writer.write(WAITING));
+    whileHalfClosed(this.#response, () => this.#comment());
   }
 
   #writeHead(status: number, headers: Headers): void {
@@ -88,6 +100,7 @@ export class ClientResponse {
 
   /** False: wait for `drained` before the next bytes. */
   write(bytes: Buffer): boolean {
+    this.#hasWritten = true;
     return this.#writer.write(bytes);
   }
 
@@ -96,6 +109,7 @@ export class ClientResponse {
   }
 
   end(): void {
+    clearInterval(this.#silence);
     this.#writer.end();
   }
 
@@ -116,9 +130,9 @@ export class ClientResponse {
   async fail(error: SvcError, endpoint: EndpointAdapter, numEvents: number): Promise<void> {
     if (!this.#writer.isOpen) return;
     clearInterval(this.#silence);
-    if (this.#hasBegun || this.#isWaiting) {
+    if (this.hasHead) {
       const failure = endpoint.failure(error, numEvents);
-      this.#writer.end(this.#hasWholeEvents ? failure : `\n\n${failure}`);
+      this.#writer.end(this.hasWholeEvents ? failure : `\n\n${failure}`);
       return;
     }
     const type = { 'content-type': 'application/json; charset=utf-8' };

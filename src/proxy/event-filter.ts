@@ -106,14 +106,12 @@ export class EventFilter {
       return false;
     }
     // An instance that puts other numbers of tokens into its events cannot go on where the one before stopped.
-    if (seen.numTokens !== sent.tokenIds.length) this.#fail('the instance cuts the text otherwise');
+    if (seen.numTokens !== sent.numTokens) this.#fail('the instance cuts the text otherwise');
     if (this.failure !== null) return false;
     seen.numTokens += tokenIds.length;
     // All events of an answer name the same time.
     progress.created ??= this.#endpoint.createdAt(bytes.subarray(start, end));
-    sent.numEvents += 1;
-    progress.numEvents += 1;
-    for (const id of tokenIds) sent.tokenIds.push(id);
+    progress.add(sent, tokenIds);
     return true;
   }
 
@@ -142,6 +140,7 @@ export class EventFilter {
     if (!INSTANCE_FAULTS.has(status) || isSecondFault) {
       // Nothing of the answer comes after it.
       progress.isDone = true;
+      progress.errorStatus = status === 0 ? FAULT : status;
       return true;
     }
     this.failure ??= new BrokenStreamError(`the instance ended the stream with an error (${status})`, status);

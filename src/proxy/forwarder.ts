@@ -9,7 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { makeRequestId } from '../cluster/request-id.ts';
-import { NotReadyError, type SvcError } from '../errors.ts';
+import { BadGatewayError, NotReadyError, type SvcError } from '../errors.ts';
 import { toSvcError } from '../http/errors.ts';
 import { ClientGoneError } from '../http/in-flight.ts';
 import { Attempts } from './attempts.ts';
@@ -25,7 +25,7 @@ import type { RecentTransfers } from './recent-transfers.ts';
 import { Refusal } from './refusal.ts';
 import { withFields } from './request-body.ts';
 import { relayBytes, relayEvents } from './stream-relay.ts';
-import { CONTENTS_HEADER, type ResponseHead, UpstreamRequest } from './upstream-request.ts';
+import { CONTENTS_HEADER, NO_ROOM, type ResponseHead, UpstreamRequest } from './upstream-request.ts';
 
 interface ForwarderParts {
   readonly picker: InstancePicker;
@@ -39,6 +39,12 @@ interface ForwarderParts {
 
 type HeaderValue = ResponseHead['headers'][string];
 
+/** An instance that writes a stream, and the contents of the model and the adapter that it writes it with. */
+interface StreamWriter {
+  readonly upstream: UpstreamRequest;
+  readonly contents: HeaderValue;
+}
+
 /** Under which id D gets a request, and who has computed its prompt. */
 interface Prefilled {
   readonly id: string;
@@ -49,10 +55,12 @@ interface Prefilled {
 const MAX_PREFILL_ATTEMPTS = 3;
 /** Of decode instances, for one answer, while none of them gets anywhere. */
 const MAX_DECODE_FAILURES = 8;
+/** Instances that have ended with a request, one after the other: it may be what ends them. */
+const MAX_LOSSES = 3;
 /** Seconds; the next heartbeats have come by then. */
 const RETRY_AFTER = 3;
-/** An instance that answers so is full or about to leave. */
-const NO_ROOM = new Set([429, 503]);
+/** An instance that answers so is about to leave, or cannot serve. */
+const LEAVING = 503;
 /** It may be the fault of the request: only one more instance is asked. */
 const FAULTS = new Set([500, 502]);
 
@@ -64,7 +72,7 @@ export class Forwarder {
   }
 
   async answer(request: ClientRequest): Promise<void> {
-    const { endpoint, response, body } = request.options;
+    const { endpoint, response, body, id } = request.options;
     if (body.isStream) response.breakSilence(this.#parts.deadlines.silence);
     try {
       while (!(await this.#attempt(request))) this.#parts.metrics.retries.inc({ leg: 'decode' });
@@ -72,6 +80,9 @@ export class Forwarder {
       if (thrown instanceof ClientGoneError) return;
       const error = toSvcError(thrown);
       if (error.status === 500) this.#parts.logger?.error({ err: thrown }, 'request failed');
+      if (thrown instanceof CutOffError)
+        this.#parts.logger?.warn({ id, why: thrown.why }, 'a stream was cut off');
+      if (response.hasHead) request.progress.errorStatus = error.status;
       await response.fail(error, endpoint, request.progress.numEvents);
     } finally {
       this.#cancelTransfer(request);
@@ -100,6 +111,7 @@ export class Forwarder {
     } catch (error) {
       if (!(error instanceof UpstreamFailure) || response.hasBegun) throw error;
       request.attempts.add(decode);
+      this.#noteLoss(request, upstream);
       this.#cancelTransfer(request);
       return false;
     }
@@ -145,9 +157,9 @@ export class Forwarder {
       }
       this.#cancelTransfer(request);
       // What P finds wrong with the request, D says in its own words.
-      if (status !== null && status < 500 && status !== 429) return alone;
+      if (status !== null && status < 500 && status !== 429) break;
     }
-    if (attempts.numFailures === 0) metrics.prefillSkips.inc();
+    metrics.prefillSkips.inc();
     return alone;
   }
 
@@ -159,22 +171,37 @@ export class Forwarder {
     try {
       const { status } = await upstream.head;
       await upstream.whole();
-      if (status === 503) prefill.noteFailure();
+      noteStatus(prefill, status);
       this.#parts.instanceKey.isRefused(prefill, status);
       this.#parts.metrics.phaseTimes.observe({ leg: 'prefill' }, secondsSince(upstream.openedAt));
       return status;
     } catch (error) {
-      if (error instanceof UpstreamFailure) return null;
-      throw error;
+      if (!(error instanceof UpstreamFailure)) throw error;
+      this.#noteLoss(request, upstream);
+      return null;
     }
+  }
+
+  /** @throws BadGatewayError where it is one loss too many. */
+  #noteLoss({ losses, options: { id } }: ClientRequest, { wasSent, instance }: UpstreamRequest): void {
+    if (wasSent) losses.add(instance.httpAddress);
+    if (losses.size < MAX_LOSSES) return;
+    this.#parts.logger?.error(
+      { id, instances: [...losses] },
+      'these instances ended with a request: it is sent to no other',
+    );
+    throw new BadGatewayError(
+      `${MAX_LOSSES} instances, one after the other, have ended or lost the connection with this request: it is sent to no ` +
+        'other, since it may be what ends them; the log of the proxy names it',
+    );
   }
 
   async #isRefused(request: ClientRequest, upstream: UpstreamRequest, head: ResponseHead): Promise<boolean> {
     const { status } = head;
     const isSecondFault = FAULTS.has(status) && FAULTS.has(request.refusal?.head.status ?? 0);
+    noteStatus(upstream.instance, status);
     if (!(NO_ROOM.has(status) || FAULTS.has(status)) || isSecondFault) return false;
     request.refusal = { head, body: await upstream.whole() };
-    if (status === 503) upstream.instance.noteFailure();
     request.attempts.exclude(upstream.instance);
     this.#cancelTransfer(request);
     return true;
@@ -182,84 +209,115 @@ export class Forwarder {
 
   async #sendWhole(request: ClientRequest, head: ResponseHead, body: Buffer): Promise<void> {
     const { response, endpoint } = request.options;
-    if (response.isWaiting) return response.fail(new Refusal(head, body), endpoint, 0);
+    if (response.isWaiting) {
+      request.progress.errorStatus = head.status;
+      return response.fail(new Refusal(head, body), endpoint, 0);
+    }
     if (head.status === 200) request.transfer = null;
     this.#noteFirstByte(request);
     await response.send(head, body);
   }
 
-  async #stream(request: ClientRequest, first: UpstreamRequest, head: ResponseHead): Promise<void> {
-    const { body, response } = request.options;
-    response.begin(head, first.instance.supportsResume);
-    const contents = head.headers[CONTENTS_HEADER];
-    for (let upstream = first; ; upstream = await this.#resume(request, upstream, contents)) {
+  async #stream(request: ClientRequest, upstream: UpstreamRequest, head: ResponseHead): Promise<void> {
+    const { response } = request.options;
+    response.begin(head);
+    let writer: StreamWriter = { upstream, contents: head.headers[CONTENTS_HEADER] };
+    for (;;) {
       try {
-        await this.#relay(request, upstream);
+        await this.#relay(request, writer.upstream);
         request.transfer = null;
         response.end();
         return;
       } catch (error) {
-        if (!(error instanceof UpstreamFailure || error instanceof BrokenStreamError)) throw error;
-        const isFaultOfRequest = error instanceof BrokenStreamError && FAULTS.has(error.status ?? 0);
-        if (!isFaultOfRequest) upstream.instance.noteFailure();
-        if (request.progress.isBroken || !body.isRepeatable) throw cutOff();
+        this.#expectToGoOn(request, writer.upstream, error);
+        writer = await this.#goOn(request, writer);
       }
     }
   }
 
+  /** @throws what no other instance can mend. */
+  #expectToGoOn(request: ClientRequest, upstream: UpstreamRequest, error: unknown): void {
+    const { progress, options } = request;
+    const { instance } = upstream;
+    if (progress.numEvents > request.resumedAt) request.losses.clear();
+    if (error instanceof UpstreamFailure) this.#noteLoss(request, upstream);
+    else if (!(error instanceof BrokenStreamError)) throw error;
+    else if (FAULTS.has(error.status ?? 0)) instance.noteFault(error.message);
+    else instance.noteFailure(error.message);
+    if (progress.isBroken) throw new CutOffError('its tokens are not known, or too many');
+    if (progress.hasBegun && !options.body.isRepeatable) {
+      throw new CutOffError('it samples without a seed: another instance would write another answer');
+    }
+  }
+
   async #relay(request: ClientRequest, upstream: UpstreamRequest): Promise<void> {
-    const onBytes = (): void => this.#noteFirstByte(request);
-    if (upstream.instance.supportsResume) {
+    const { supportsResume } = upstream.instance;
+    request.options.response.hasWholeEvents = supportsResume;
+    if (supportsResume) {
       upstream.maxSilence = this.#parts.deadlines.streamSilence;
-      await relayEvents(upstream, request, onBytes);
+      await relayEvents(upstream, request, () => this.#noteFirstByte(request));
     } else {
-      request.progress.isBroken = true;
-      await relayBytes(upstream, request, onBytes);
+      await relayBytes(upstream, request, () => {
+        request.progress.isBroken = true;
+        this.#noteFirstByte(request);
+      });
     }
   }
 
   /**
    * Another D writes the stream from its beginning; the events that the client has are dropped on the way. It may be the same D: the id
-   * of the transfer is being cancelled there, so the request goes without one.
-   * @param contents of the model and the adapter that the stream is of: they may have changed under their names.
+   * of the transfer is being cancelled there, so the request goes without one. Of a stream that has not begun a P computes the prompt
+   * again, but for a D that has had no room before, and any D may write it.
    */
-  async #resume(
-    request: ClientRequest,
-    broken: UpstreamRequest,
-    contents: HeaderValue,
-  ): Promise<UpstreamRequest> {
+  async #goOn(request: ClientRequest, broken: StreamWriter): Promise<StreamWriter> {
     const { progress, attempts } = request;
-    const { endpoint, body, id } = request.options;
+    const { hasBegun } = progress;
     if (progress.numEvents > request.resumedAt) attempts.clear();
     request.resumedAt = progress.numEvents;
-    attempts.add(broken.instance);
+    attempts.add(broken.upstream.instance);
     this.#cancelTransfer(request);
-    const fields = endpoint.resumeFields(progress, body.numChoices);
-    const bytes = fields === null ? body.bytes : withFields(body.bytes, fields);
+    const body = bodyToGoOn(request);
+    let asksPrefill = !hasBegun;
     const deadline = performance.now() + this.#parts.deadlines.room;
     for (;;) {
-      const decode = await this.#pickDecode(request, broken.instance);
-      if (decode === null) throw cutOff();
+      const decode = await this.#pickDecode(request, hasBegun ? broken.upstream.instance : null);
+      if (decode === null) throw new CutOffError('no other instance can go on with it');
       // All streams of an instance that is gone come to the others at once, and room is soon there.
       if (attempts.isFull(decode)) {
-        if (performance.now() > deadline) throw cutOff();
+        if (performance.now() > deadline) throw new CutOffError('no other instance has had room for it');
         await sleep(this.#parts.deadlines.pause);
         attempts.forgetFull();
+        asksPrefill = false;
         continue;
       }
-      const upstream = this.#send(request, decode, 'decode', bytes, id);
-      const status = await statusOf(upstream, contents);
-      if (status === 200) {
+      const { id } = asksPrefill ? await this.#prefill(request, decode) : { id: request.options.id };
+      const upstream = this.#send(request, decode, 'decode', body, id);
+      const head = await headOf(upstream);
+      const contents = head?.headers[CONTENTS_HEADER];
+      const isSame = !hasBegun || contents === broken.contents;
+      if (head?.status === 200 && isEventStream(head) && isSame) {
         this.#parts.metrics.resumes.inc();
-        return upstream;
+        return { upstream, contents };
       }
-      if (NO_ROOM.has(status ?? 0)) {
-        attempts.addFull(decode);
-      } else {
-        attempts.add(decode);
-        attempts.exclude(decode);
-      }
+      this.#noteRefused(request, upstream, head);
     }
+  }
+
+  /** @param head null where there is none. */
+  #noteRefused(request: ClientRequest, upstream: UpstreamRequest, head: ResponseHead | null): void {
+    const { attempts } = request;
+    const { instance } = upstream;
+    if (head !== null) noteStatus(instance, head.status);
+    upstream.cancel(new UpstreamFailure('the instance does not continue the stream'));
+    this.#cancelTransfer(request);
+    if (NO_ROOM.has(head?.status ?? 0)) {
+      attempts.addFull(instance);
+      return;
+    }
+    if (head === null) this.#noteLoss(request, upstream);
+    attempts.add(instance);
+    // One that has only lost the connection may be asked again.
+    if (head !== null) attempts.exclude(instance);
   }
 
   #send(request: ClientRequest, instance: Instance, phase: Phase, body: Buffer, id: string): UpstreamRequest {
@@ -316,18 +374,24 @@ function secondsSince(milliseconds: number): number {
   return (performance.now() - milliseconds) / 1000;
 }
 
-/** 200 where it writes events of these contents, which go on; else its answer is dropped. Null where it gives none. */
-async function statusOf(upstream: UpstreamRequest, contents: HeaderValue): Promise<number | null> {
+/** Null where the instance gives none. */
+async function headOf(upstream: UpstreamRequest): Promise<ResponseHead | null> {
   try {
-    const head = await upstream.head;
-    const isSame = head.headers[CONTENTS_HEADER] === contents;
-    if (head.status === 200 && isEventStream(head) && isSame) return 200;
-    upstream.cancel(new UpstreamFailure('the instance does not continue the stream'));
-    return head.status === 200 ? null : head.status;
+    return await upstream.head;
   } catch (error) {
     if (error instanceof UpstreamFailure) return null;
     throw error;
   }
+}
+
+function bodyToGoOn({ progress, options: { endpoint, body } }: ClientRequest): Buffer {
+  const fields = progress.hasBegun ? endpoint.resumeFields(progress, body.numChoices) : null;
+  return fields === null ? body.bytes : withFields(body.bytes, fields);
+}
+
+function noteStatus(instance: Instance, status: number): void {
+  if (status === LEAVING) instance.noteFailure(`it takes no requests just now (${status})`);
+  else if (FAULTS.has(status)) instance.noteFault(`it has answered with a fault (${status})`);
 }
 
 function isEventStream({ headers }: ResponseHead): boolean {
@@ -341,9 +405,16 @@ function noInstance(): SvcError {
   });
 }
 
-function cutOff(): SvcError {
-  return new NotReadyError(
-    'The instance that wrote this answer is gone, and no other one can continue it: send the request again',
-    { retryAfter: RETRY_AFTER },
-  );
+/** No other instance goes on with a stream. */
+class CutOffError extends NotReadyError {
+  /** For whoever runs the proxy. */
+  readonly why: string;
+
+  constructor(why: string) {
+    super(
+      'The instance that wrote this answer is gone, and no other one can continue it: send the request again',
+      { retryAfter: RETRY_AFTER },
+    );
+    this.why = why;
+  }
 }

@@ -11,11 +11,14 @@ export class UpstreamFailure extends Error {}
 
 /** A request to an instance that is under way, as the instance sees it. */
 export interface OpenRequest {
-  /** When bytes last came, by Date.now(). */
+  /** When bytes last came, by performance.now(). */
   movedAt: number;
   fail(failure: UpstreamFailure): void;
   checkSilence(now: number): void;
 }
+
+/** @param isNews whether it is the first failure since it was last heard of. */
+export type InstanceFailed = (instance: Instance, why: string, isNews: boolean) => void;
 
 interface InstanceIdentity {
   readonly ordinal: number;
@@ -46,18 +49,19 @@ export class Instance {
   load: InstanceLoad | null;
   /** It is gone because nothing was heard of it; it has not said goodbye. */
   isMissed = false;
-  /** When it was last heard of, by Date.now(). */
+  /** When it was last heard of, by performance.now(). */
   seenAt: number;
   readonly #earlierEpochs: readonly string[];
   /** Requests of ours that its last heartbeat may have counted. */
   #ownAtHeartbeat = 0;
-  readonly #failed: (instance: Instance) => void;
+  readonly #failed: InstanceFailed;
+  #hasToldFailure = false;
 
   constructor(
     message: RegistrationMessage,
     identity: InstanceIdentity,
     connectMs: number,
-    failed: (instance: Instance) => void,
+    failed: InstanceFailed,
   ) {
     this.registration = message;
     this.type = message.type;
@@ -69,7 +73,7 @@ export class Instance {
     this.#earlierEpochs = identity.earlierEpochs;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
-    this.seenAt = Date.now();
+    this.seenAt = performance.now();
     this.#failed = failed;
     this.pool = new Pool(`http://${message.http_address}`, {
       connections: MAX_CONNECTIONS,
@@ -116,21 +120,34 @@ export class Instance {
 
   /** Bytes of an answer have come: a heartbeat may be late where its processors are busy. */
   heard(): void {
-    this.seenAt = Date.now();
+    this.seenAt = performance.now();
   }
 
   heartbeat(message: RegistrationMessage): void {
     this.heard();
     this.isSuspect = false;
+    this.#hasToldFailure = false;
     this.isMissed = false;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
     this.#ownAtHeartbeat = this.openRequests.size;
   }
 
-  noteFailure(): void {
+  /** @param why for a person */
+  noteFailure(why: string): void {
     this.isSuspect = true;
-    this.#failed(this);
+    this.#tellFailure(why);
+  }
+
+  /** The same where it may be the fault of the request. */
+  noteFault(why: string): void {
+    this.#tellFailure(why);
+  }
+
+  #tellFailure(why: string): void {
+    const isNews = !this.#hasToldFailure;
+    this.#hasToldFailure = true;
+    this.#failed(this, why, isNews);
   }
 
   /** Requests that it has: our own now, and those of others at its last heartbeat. */

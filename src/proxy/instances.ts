@@ -2,11 +2,11 @@
 
 import type { RegistrationMessage } from '../cluster/discovery-message.ts';
 import { MAX_INSTANCES, type ProxyDeadlines } from './deadlines.ts';
-import { Instance, type InstanceState, UpstreamFailure } from './instance.ts';
+import { Instance, type InstanceFailed, type InstanceState, UpstreamFailure } from './instance.ts';
 
 interface InstanceEvents {
   readonly changed: (instance: Instance, state: InstanceState) => void;
-  readonly failed: (instance: Instance) => void;
+  readonly failed: InstanceFailed;
   readonly forgotten: (instance: Instance) => void;
 }
 
@@ -16,7 +16,7 @@ export class Instances {
   /** By HTTP address, in the order in which they first came. */
   readonly #known = new Map<string, Instance>();
   readonly #timer: NodeJS.Timeout;
-  #sweptAt = Date.now();
+  #sweptAt = performance.now();
   #numRuns = 0;
   #numOrdinals = 0;
 
@@ -43,7 +43,7 @@ export class Instances {
   /** Those that were given up so recently that they may only have been late. */
   missed(isWanted: (instance: Instance) => boolean): Instance[] {
     const { expiry, late } = this.#deadlines;
-    const since = Date.now() - expiry - late;
+    const since = performance.now() - expiry - late;
     return this.all.filter((instance) => instance.isMissed && instance.seenAt > since && isWanted(instance));
   }
 
@@ -104,14 +104,15 @@ export class Instances {
 
   #sweep(): void {
     const { late, expiry, sweep, remember } = this.#deadlines;
-    const now = Date.now();
-    // Time for which this process itself was suspended does not count as silence of the instances.
+    const now = performance.now();
+    // Time for which this process itself was suspended does not count as silence of the instances, but for those that were heard
+    // before this.
     const stall = Math.max(0, now - this.#sweptAt - 4 * sweep);
     this.#sweptAt = now;
     for (const [address, instance] of this.#known) {
-      instance.seenAt += stall;
+      instance.seenAt = Math.min(now, instance.seenAt + stall);
       for (const request of instance.openRequests) {
-        request.movedAt += stall;
+        request.movedAt = Math.min(now, request.movedAt + stall);
         request.checkSilence(now);
       }
       const silence = now - instance.seenAt;

@@ -13,7 +13,11 @@ const CANCEL_OUTCOMES = ['told', 'failed', 'dropped'] as const;
 
 export class ProxyMetrics {
   readonly registry = new Registry();
-  readonly requests = this.#counter('requests', 'Answers by status; 499: the client left', ['status']);
+  readonly requests = this.#counter(
+    'requests',
+    'Answers by status, errors within streams by theirs; 499: the client left',
+    ['status'],
+  );
   readonly upstream = this.#counter('instance_requests', 'Requests to instances', ['instance', 'leg']);
   readonly failures = this.#counter('instance_failures', 'Requests to instances that failed', ['instance']);
   readonly retries = this.#counter('retries', 'Requests tried again on another instance', ['leg']);

@@ -53,12 +53,16 @@ export class ProxyContext {
     this.version = version ?? '';
     this.deadlines = deadlines ?? PROXY_DEADLINES;
     this.instances = new Instances(this.deadlines, {
-      changed: ({ type, httpAddress, model }, state) =>
-        logger?.info(
+      changed: ({ type, httpAddress, model, isMissed }, state) =>
+        logger?.[isMissed ? 'warn' : 'info'](
           { type, address: httpAddress, ...(model !== null && { model }) },
-          `instance is ${state}`,
+          `instance is ${state}${isMissed ? ', and has not said goodbye' : ''}`,
         ),
-      failed: ({ httpAddress: instance }) => this.metrics.failures.inc({ instance }),
+      failed: ({ httpAddress: instance }, why, isNews) => {
+        this.metrics.failures.inc({ instance });
+        // Whoever is gone fails all of its requests at once.
+        if (isNews) logger?.warn({ address: instance, why }, 'a request to an instance has failed');
+      },
       forgotten: (instance) => this.metrics.forget(instance),
     });
     this.metrics = new ProxyMetrics(

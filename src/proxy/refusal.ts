@@ -22,4 +22,9 @@ export class Refusal extends SvcError {
     this.status = status;
     this.type = data?.error.type ?? 'InternalServerError';
   }
+
+  /** The instance has told it to a client. */
+  override get isPublic(): boolean {
+    return true;
+  }
 }

@@ -20,6 +20,8 @@ export interface ResponseHead {
 
 /** Of a stream with a journal: the contents of the model and the adapter that write it. */
 export const CONTENTS_HEADER = 'x-svc-contents';
+/** An instance that answers so is full or about to leave: another one may not be. */
+export const NO_ROOM: ReadonlySet<number> = new Set([429, 503]);
 /** Of an answer that is held back until it is complete. */
 const MAX_WHOLE_BYTES = 64 * 1024 * 1024;
 
@@ -29,8 +31,10 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
   readonly head: Promise<ResponseHead>;
   /** By performance.now(). */
   readonly openedAt = performance.now();
-  /** When bytes last came, by Date.now(). */
-  movedAt = Date.now();
+  /** When bytes last came, by performance.now(). */
+  movedAt = performance.now();
+  /** There was a connection: the instance may have read it. */
+  wasSent = false;
   /** Milliseconds without a byte after which it is given up. */
   maxSilence = Number.POSITIVE_INFINITY;
   readonly #onEnd: (error: Error | null) => void;
@@ -88,7 +92,7 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
   resume(): void {
     if (!this.#isPaused || this.#result !== null) return;
     this.#isPaused = false;
-    this.movedAt = Date.now();
+    this.movedAt = performance.now();
     this.#controller?.resume();
   }
 
@@ -101,7 +105,7 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
 
   /** Closes the connection: the instance is at fault. */
   fail(failure: UpstreamFailure): void {
-    if (this.#result === null) this.instance.noteFailure();
+    if (this.#result === null) this.instance.noteFailure(failure.message);
     this.cancel(failure);
   }
 
@@ -113,6 +117,7 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
+    this.wasSent = true;
     if (this.#result?.error) controller.abort(this.#result.error);
   }
 
@@ -134,12 +139,12 @@ export class UpstreamRequest implements Dispatcher.DispatchHandler, OpenRequest 
 
   onResponseError(_: unknown, error: Error): void {
     if (this.#result !== null) return;
-    this.instance.noteFailure();
+    this.instance.noteFailure(error.message);
     this.#end(new UpstreamFailure(error.message));
   }
 
   #moved(): void {
-    this.movedAt = Date.now();
+    this.movedAt = performance.now();
     this.instance.heard();
   }
 

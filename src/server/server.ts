@@ -4,7 +4,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { ShuttingDownError } from '../errors.ts';
-import { createHttpApp } from '../http/app.ts';
+import { createHttpApp, DEFAULT_BODY_LIMIT } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
 import { pageRoute } from '../http/page.ts';
 import { describeRoutes } from './openapi.ts';
@@ -29,6 +29,9 @@ import { tokenizeRoutes, tokenizerInfoRoute } from './routes/tokenize.ts';
 import { ServerContext, type ServerOptions } from './server-context.ts';
 import { logStats } from './stats-log.ts';
 
+/** What a proxy adds to the longest body of a client: some fields, and the tokens of a stream that is to go on. */
+const MAX_ADDED_BYTES = 8 * 1024 * 1024;
+
 export class Server {
   readonly #app: FastifyInstance;
   readonly #context: ServerContext;
@@ -47,7 +50,8 @@ export class Server {
    */
   static async listen(options: ServerOptions): Promise<Server> {
     const context = new ServerContext(options);
-    const app = createHttpApp({ ...options, metrics: context.httpMetrics });
+    const bodyLimit = DEFAULT_BODY_LIMIT + (options.exchangesKv ? MAX_ADDED_BYTES : 0);
+    const app = createHttpApp({ bodyLimit, ...options, metrics: context.httpMetrics });
     const document = describeRoutes(app, options.version);
     modelsRoute(app, context);
     for (const endpoint of [completions, chatCompletions, responses, messages])

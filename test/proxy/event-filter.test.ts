@@ -141,6 +141,25 @@ describe.each([completions, chatCompletions])('the filter of a stream of $path',
     expect([filter.failure === null, progress.isDone]).toEqual([isPassed, isPassed]);
   });
 
+  it('keeps the tokens of a stream as long as another instance can be given them all', () => {
+    const progress = new StreamProgress();
+    const filter = filterOf(progress);
+    const ids = Array.from({ length: 1000 }, (_, index) => index);
+    const feedEvents = (count: number): void => {
+      for (let round = 0; round < count; round += 1) {
+        const choice = round % 2;
+        const passed = Buffer.concat(filter.take(Buffer.from(event(choice, ids, 'a'))));
+        expect(passed.toString()).toBe(withoutJournal(event(choice, ids, 'a')));
+      }
+    };
+    feedEvents(1000);
+    expect(progress.isBroken).toBe(false);
+    expect(progress.tokenIds(2).flat()).toHaveLength(1_000_000);
+    feedEvents(3);
+    expect(progress).toMatchObject({ isBroken: true, numEvents: 1003 });
+    expect(progress.tokenIds(2)).toEqual([[], []]);
+  });
+
   it('knows a stream without a journal, which cannot be continued', () => {
     const progress = new StreamProgress();
     const plain = withoutJournal(STREAM.join(''));
@@ -157,6 +176,13 @@ describe.each([completions, chatCompletions])('the filter of a stream of $path',
   ])('passes what only looks like a journal (%j) as it is', (text) => {
     expect(feed(filterOf(new StreamProgress()), text, 1)).toBe(text);
   });
+});
+
+it('the tokens of a message are those of its one choice, whatever else its request names', () => {
+  const progress = new StreamProgress();
+  new EventFilter(messages, progress).take(Buffer.from(': 0 7\nevent: content_block_delta\ndata: {}\n\n'));
+  const { numChoices } = messages.readRequest({ messages: [], n: 3 });
+  expect(messages.resumeFields(progress, numChoices)).toMatchObject({ svc_resume: { choices: [[7]] } });
 });
 
 describe('the filter of a stream of an endpoint with named events and an end of its own', () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { createLogger } from '../../src/observability/log.ts';
 import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
 import type { Trouble } from '../helpers/fake-instance.ts';
 import { until } from '../helpers/until.ts';
@@ -42,6 +43,21 @@ describe('a prefill instance that fails', () => {
     p?.troubles.push({ at: 'request', does: 500 });
     expect(await answerOf(proxy)).toBe(TEXT);
     expect(d?.requests[0]?.headers['x-request-id']).not.toContain('prefill_addr');
+    expect(await proxy.metric('prefill_skipped_total')).toBe(1);
+  });
+
+  it('with a fault is named in the log once until it is heard of, and not suspected', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('warn', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ logger });
+    const [p] = await proxy.join('PD', { heartbeatMs: 60_000 });
+    for (let round = 0; round < 3; round += 1) {
+      p?.troubles.push({ at: 'request', does: 500 });
+      await answerOf(proxy);
+    }
+    expect(lines.filter((line) => line.includes(`address=${p?.httpAddress} why=`))).toHaveLength(1);
+    expect(await proxy.metric('instance_failures_total', p?.httpAddress)).toBe(3);
+    expect((await proxy.instances()).some(({ is_suspect }) => is_suspect)).toBe(false);
   });
 
   it('and is out of reach is asked no more until it says that it is there', async () => {
@@ -133,6 +149,38 @@ describe('a decode instance that fails before the first byte', () => {
     d1?.fallSilent();
     expect(await asked).toBe(TEXT);
     expect(d2?.requests).toHaveLength(1);
+  });
+});
+
+describe('a request that ends the instances that get it', () => {
+  it('is sent to three of them, prefill instances included, and named in the log', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('error', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ logger });
+    const all = await proxy.join('PPDDDD');
+    for (const instance of all) instance.troubles.push({ at: 'request', does: 'die' });
+    const answered = await proxy.post('/v1/completions', BODY, { 'x-request-id': 'the-poison' });
+    expect(answered.status).toBe(502);
+    expect(await answered.text()).toContain('have ended or lost the connection with this request');
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0, 0, 0]);
+    expect(lines).toEqual([expect.stringMatching(/ERROR .* id=the-poison /)]);
+  });
+
+  it('within a stream, too, unless it has got on', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDDDDD');
+    for (const [index, at] of [1, 2, 3, 3, 3, 3].entries()) all[index]?.troubles.push({ at, does: 'die' });
+    const text = await (await proxy.post('/v1/completions', { ...BODY, stream: true })).text();
+    expect(text).toContain('"code":502');
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 1, 1, 0]);
+  });
+
+  it('is not one that instances never got', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2, d3, d4] = await proxy.join('DDDD');
+    for (const d of [d1, d2, d3]) d?.die();
+    expect(await answerOf(proxy)).toBe(TEXT);
+    expect(d4?.requests).toHaveLength(1);
   });
 });
 

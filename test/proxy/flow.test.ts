@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { makeRequestId, parseRequestId } from '../../src/cluster/request-id.ts';
+import { chatCompletions } from '../../src/proxy/endpoints/chat-completions.ts';
+import { completions } from '../../src/proxy/endpoints/completions.ts';
+import { messages } from '../../src/proxy/endpoints/messages.ts';
+import { responses } from '../../src/proxy/endpoints/responses.ts';
 import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
 import { until } from '../helpers/until.ts';
 import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
@@ -53,6 +57,26 @@ describe('a request', () => {
       logprob_token_ids: null,
     });
     expect(d?.requests[0]?.body).toMatchObject(chat);
+  });
+
+  it.each([
+    [chatCompletions, { response_format: { type: 'json_object' } }, { response_format: null }],
+    [completions, { structured_outputs: { regex: 'a+' } }, { structured_outputs: null }],
+    [
+      responses,
+      { text: { verbosity: 'low', format: { type: 'json_object' } } },
+      { text: { verbosity: 'low', format: null } },
+    ],
+    [
+      messages,
+      { output_config: { effort: 'low', format: { type: 'json_schema', schema: {} } } },
+      { output_config: { effort: 'low', format: null } },
+    ],
+    [responses, { text: { verbosity: 'low' } }, {}],
+  ])('has no constraint at P, which would compile it in vain: %#', (endpoint, asked, atP) => {
+    const { prefillFields } = endpoint.readRequest(asked);
+    const { max_tokens: _, max_output_tokens: __, ...others } = prefillFields ?? {};
+    expect(others).toEqual(atP);
   });
 
   it('streams as D writes it, without the journal', async () => {

@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
 import { zmqContext } from '../../src/cluster/zmq.ts';
 import { ConfigError } from '../../src/errors.ts';
+import { createLogger } from '../../src/observability/log.ts';
 import { PROXY_DEADLINES } from '../../src/proxy/deadlines.ts';
 import { FakeInstance } from '../helpers/fake-instance.ts';
 import { until } from '../helpers/until.ts';
@@ -89,13 +90,16 @@ describe('an instance', () => {
 
   it('that falls silent is gone when it is missed', async () => {
     const expiry = 1500;
-    const proxy = await TestProxy.start({ deadlines: { late: 500, expiry, remember: 2 * expiry } });
+    const lines: string[] = [];
+    const logger = createLogger('warn', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ deadlines: { late: 500, expiry, remember: 2 * expiry }, logger });
     const [d] = await proxy.join('D');
     const silentAt = performance.now();
     d?.fallSilent();
     await proxy.untilState(d!, 'gone');
     expect(performance.now() - silentAt).toBeGreaterThan(expiry / 3);
     expect((await fetch(`${proxy.url}/health`)).status).toBe(503);
+    expect(lines).toEqual([expect.stringContaining('instance is gone, and has not said goodbye')]);
     await until(async () => (await proxy.instances()).length === 0);
   });
 

@@ -44,6 +44,20 @@ describe('a client that hangs up', () => {
     if (type === 'P') expect(joined[1]?.requests).toHaveLength(0);
   });
 
+  it('lets an instance know that has been missed meanwhile, for it may live', async () => {
+    const proxy = await TestProxy.start({ deadlines: { late: 60_000, expiry: 500 } });
+    const [p, d] = await proxy.join('PD');
+    d?.troubles.push({ at: 'request', does: 'stall' });
+    const controller = new AbortController();
+    const asked = proxy.client.completions.create(BODY, { signal: controller.signal });
+    await until(() => d?.requests.length === 1);
+    p?.fallSilent();
+    await proxy.untilState(p!, 'gone');
+    controller.abort();
+    await expect(asked).rejects.toThrow('aborted');
+    await until(() => p?.cancelled.length === 1);
+  });
+
   it('by its socket alone is noticed', async () => {
     const proxy = await TestProxy.start();
     const [d] = await proxy.join('D', { tokenMs: 5 });
@@ -335,6 +349,30 @@ describe('what any instance answers alike', () => {
     for (const path of ['/openapi.json', '/docs', '/tokenizer_info', '/v1/models/a/b']) {
       expect((await fetch(`${proxy.url}${path}`)).headers.get('x-refused')).toBe('yes');
     }
+  });
+
+  it('is asked of another one where one is full or about to leave', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DD');
+    const [d1, d2] = all;
+    d1?.troubles.push({ at: 'request', does: 503 });
+    expect((await proxy.post('/tokenize', { prompt: 'Hello' })).status).toBe(200);
+    for (const d of all) d.troubles.push({ at: 'request', does: 429 });
+    const refused = await proxy.post('/tokenize', { prompt: 'Hello' });
+    expect([refused.status, refused.headers.get('x-refused')]).toEqual([429, 'yes']);
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([2, 2]);
+  });
+
+  it('is asked of the one that has least to do', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 'request', does: 'stall' });
+    const stuck = proxy.post('/tokenize', { prompt: 'Hello' }).catch(() => null);
+    await until(() => d1?.requests.length === 1);
+    await proxy.post('/tokenize', { prompt: 'Hello' });
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 1]);
+    await proxy.server.close();
+    await stuck;
   });
 
   it('ends there with its client, and no other one is asked', async () => {

@@ -3,7 +3,9 @@ import { POLICIES } from '../../src/config/proxy-options.ts';
 import { chatCompletions } from '../../src/proxy/endpoints/chat-completions.ts';
 import { completions } from '../../src/proxy/endpoints/completions.ts';
 import type { JsonObject } from '../../src/proxy/endpoints/endpoint.ts';
+import { countTokens } from '../../src/proxy/endpoints/messages.ts';
 import { BLOCK_TOKENS, Prompt, type PromptShape } from '../../src/proxy/endpoints/prompt.ts';
+import { inputTokens } from '../../src/proxy/endpoints/responses.ts';
 import { makePolicy } from '../../src/proxy/policies/make-policy.ts';
 import { PrefixAware } from '../../src/proxy/policies/prefix-aware.ts';
 import { PrefixTrie } from '../../src/proxy/policies/prefix-trie.ts';
@@ -178,6 +180,14 @@ describe('the prompt of a request', () => {
     });
     expect(laterMessages.blockHashes.slice(0, 2)).toEqual(withTools.blockHashes.slice(0, 2));
     expect(chatPrompt({ messages: 5 }).blockHashes).toEqual([]);
+  });
+
+  it('of a request that only counts it is nobody’s to know', () => {
+    const messages = [{ role: 'user', content: 'x'.repeat(1000) }];
+    for (const endpoint of [countTokens, inputTokens]) {
+      const { prompt } = endpoint.readRequest({ messages, input: messages });
+      expect(prompt).toEqual({ count: 1, numTokens: 0, blockHashes: [] });
+    }
   });
 
   it('is remembered by short digests, whatever is in it', () => {

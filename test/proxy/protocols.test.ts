@@ -218,6 +218,14 @@ describe('through the proxy', () => {
     expect((await fetch(`${server!.url}/v1/responses/${made.id}`)).status).toBe(404);
   });
 
+  it('no client is blamed where an instance does not let the proxy in', async () => {
+    const proxy = await TestProxy.start({ config: { apiKey: ['a-key'] }, instanceKey: 'wrong' });
+    await proxy.join('D', { apiKey: 'right' });
+    const response = await proxy.post('/v1/messages', MESSAGE, { authorization: 'Bearer a-key' });
+    expect(response.status).toBe(502);
+    expect(await bodyOf(response)).toMatchObject({ type: 'error', error: { type: 'api_error' } });
+  });
+
   it('errors of the proxy itself have the shape of the protocol', async () => {
     const proxy = await startProxy(0);
     const response = await proxy.post('/v1/messages', MESSAGE);

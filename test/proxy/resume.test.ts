@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { createLogger } from '../../src/observability/log.ts';
 import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
 import type { Trouble } from '../helpers/fake-instance.ts';
 import { until } from '../helpers/until.ts';
@@ -79,6 +80,15 @@ describe('a stream of which nothing has come', () => {
     expect([d?.requests.length, other?.requests.length]).toEqual([1, 1]);
   });
 
+  it('tells a fault that two instances have in their own words once comments have come', async () => {
+    const { proxy, d } = await slowStart(100);
+    const [other] = await proxy.join('D');
+    for (const each of [d, other]) each?.troubles.push({ at: 'request', does: 500 });
+    const text = await (await proxy.post('/v1/completions', BODY)).text();
+    expect(text).toContain('"message":"fake: 500"');
+    await until(async () => (await proxy.metric('requests_total', 'status="500"')) === 1);
+  });
+
   it('has a status where it is refused before', async () => {
     const { proxy, d } = await slowStart(60_000);
     d?.troubles.push({ at: 'request', does: 429 });
@@ -119,6 +129,14 @@ describe('a stream whose instance fails in the middle', () => {
     expect(all[5]?.requests[0]?.body.svc_resume?.choices).toEqual([ids.slice(0, 10)]);
   });
 
+  it('goes on over many that shut down before it gets on', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDDDDD');
+    for (const d of all.slice(0, 5)) d.troubles.push({ at: 'head', does: 'shutdown' });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+  });
+
   it('goes on at the only instance there is, under another id than the one that is cancelled', async () => {
     const proxy = await TestProxy.start();
     const [, d] = await proxy.join('PD');
@@ -129,6 +147,37 @@ describe('a stream whose instance fails in the middle', () => {
     await until(() => d!.cancelled.length > 0);
     expect(d?.cancelled).toEqual([first]);
     expect(`cmpl-${resumed}`).toBe(id);
+  });
+
+  it('goes on at an instance that has lost the connection as it was asked to', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 4, does: 'die' });
+    d2?.troubles.push({ at: 'request', does: 'reset' });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect(d2?.requests).toHaveLength(2);
+  });
+
+  it('hears comments while it waits for another one to have room', async () => {
+    const proxy = await TestProxy.start({ deadlines: { silence: 50, pause: 200 } });
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 4, does: 'die' });
+    d2?.troubles.push({ at: 'request', does: 429 }, { at: 'request', does: 429 });
+    const { text } = await stream(proxy, BODY);
+    const parts = text.split(/(?:: waiting\n\n)+/);
+    expect(parts.map((part) => eventsOf(part, 0).length)).toEqual([4, NUM_TOKENS - 4]);
+  });
+
+  it('is told of in the log, and counted as one failure', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('warn', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ logger });
+    const [d1] = await proxy.join('DD', { heartbeatMs: 60_000 });
+    d1?.troubles.push({ at: 4, does: 'reset' }, { at: 4, does: 'reset' });
+    for (let round = 0; round < 3; round += 1) await stream(proxy, BODY);
+    expect(await proxy.metric('instance_failures_total', d1?.httpAddress)).toBe(1);
+    expect(lines.filter((line) => line.includes(`address=${d1?.httpAddress} why=`))).toHaveLength(1);
   });
 
   it.each([429, 503])(
@@ -165,6 +214,7 @@ describe('a stream whose instance fails in the middle', () => {
     expect(raw).toContain('"message":"fake: 500"');
     expect(all.map(({ requests }) => requests.length).toSorted()).toEqual([0, 1, 1]);
     expect((await proxy.instances()).some(({ is_suspect }) => is_suspect)).toBe(false);
+    await until(async () => (await proxy.metric('requests_total', 'status="500"')) === 1);
   });
 
   it('goes on where the proxy itself stood still for longer than an instance may be silent', async () => {
@@ -184,6 +234,19 @@ describe('a stream whose instance fails in the middle', () => {
     d?.troubles.push({ at: 3, does: 'half' });
     const raw = await (await proxy.post('/v1/completions', BODY)).text();
     const error = raw.split('\n\n').find((event) => event.includes('"error"'));
+    expect(JSON.parse(error!.slice('data: '.length))).toMatchObject({ error: { code: 503 } });
+  });
+
+  it('that begins anew at an instance without a journal ends as one of such an instance', async () => {
+    const proxy = await TestProxy.start({ deadlines: { silence: 20 } });
+    const [d] = await proxy.join('D');
+    const [plain] = await proxy.join('D', { isPlain: true, tokenMs: 60 });
+    d?.troubles.push({ at: 'head', does: 'die' });
+    plain?.troubles.push({ at: 3, does: 'half' });
+    const raw = await (await proxy.post('/v1/completions', { ...BODY, model: undefined })).text();
+    expect(plain?.requests).toHaveLength(1);
+    const [, , , half, error] = raw.split('\n\n').filter((event) => !event.startsWith(':'));
+    expect(half).toBe('data: {"id":');
     expect(JSON.parse(error!.slice('data: '.length))).toMatchObject({ error: { code: 503 } });
   });
 
@@ -249,6 +312,33 @@ describe('a stream whose instance fails in the middle', () => {
     expect(d2?.requests[0]?.body.svc_resume).toBeUndefined();
   });
 
+  it('asks P no more while it waits for room', async () => {
+    const proxy = await TestProxy.start({ deadlines: { pause: 20 } });
+    const [p, d1, d2] = await proxy.join('PDD');
+    d1?.troubles.push({ at: 'head', does: 'die' });
+    for (let times = 0; times < 5; times += 1) d2?.troubles.push({ at: 'request', does: 429 });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect([p?.requests.length, d2?.requests.length]).toEqual([2, 6]);
+  });
+
+  it.each([
+    ['that could not be repeated', { prompt: ['one', 'two'], temperature: 1 }, {}],
+    ['of an instance without a journal', {}, { isPlain: true }],
+  ])('%s starts anew over P where nothing of it has come', async (_, more, instance) => {
+    const proxy = await TestProxy.start();
+    const [p] = await proxy.join('P');
+    const [d1, d2] = await proxy.join('DD', instance);
+    d1?.troubles.push({ at: 'head', does: 'die' });
+    const raw = await (await proxy.post('/v1/completions', { ...BODY, ...more })).text();
+    expect(eventsOf(raw, 0)).toHaveLength(NUM_TOKENS);
+    expect(raw).not.toContain('"error"');
+    const ids = p?.requests.map(({ headers }) => headers['x-request-id']);
+    expect(ids).toEqual([d1, d2].map((d) => d?.requests[0]?.headers['x-request-id']));
+    await until(() => p?.cancelled.length === 1);
+    expect(p?.cancelled).toEqual([ids?.[0]]);
+  });
+
   it('without a word is given up when nothing has come for too long', async () => {
     const proxy = await TestProxy.start({ deadlines: { streamSilence: 1500 } });
     const [d1] = await proxy.join('DD');
@@ -266,6 +356,19 @@ describe('a stream whose instance fails in the middle', () => {
     expect(events).toHaveLength(5);
     expect(JSON.parse(events[3]!.slice('data: '.length))).toMatchObject({ error: { code: 503 } });
     expect(events[4]).toBe('data: [DONE]');
+  });
+
+  it('and ends so is counted by the status of that, and named in the log', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('warn', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ logger });
+    const [d] = await proxy.join('D');
+    d?.troubles.push({ at: 3, does: 'die' });
+    const headers = { 'x-request-id': 'the-lost-one' };
+    await (await proxy.post('/v1/completions', BODY, headers)).text();
+    await until(async () => (await proxy.metric('requests_total')) === 1);
+    expect(await proxy.metric('requests_total', 'status="503"')).toBe(1);
+    expect(lines.filter((line) => line.includes('cut off id=the-lost-one why='))).toHaveLength(1);
   });
 
   it('is continued by instances of the same model and adapter alone, and clients do not hear of it', async () => {

@@ -84,6 +84,12 @@ describe('parseJsonBody', () => {
     expect(read(`{"prompt":${list('7', 1_000_000)}}`)).toEqual({ prompt: new Int32Array(1_000_000).fill(7) });
     expect(read(`{"a":${list('7', 300_000)}}`)).toBeDefined();
     expect(() => read(`{"a":${list('7', 300_001)}}`)).toThrow('more than 300000 numbers');
+    expect(read(`{"svc_resume":{"choices":[${list('7', 200_000)},${list('8', 200_000)}]}}`)).toMatchObject({
+      svc_resume: { choices: [expect.any(Int32Array), expect.any(Int32Array)] },
+    });
+    expect(() => read(`{"svc_resume":{"choices":${list('7', 300_001)}}}`)).toThrow(
+      'more than 300000 numbers',
+    );
     expect(() => read(`{"prompt":${list('-7', 300_001)}}`)).toThrow('more than 300000 numbers');
     for (const element of ['""', '{}', '[]']) {
       expect(read(`{"a":${list(element, 44_990)}}`)).toBeDefined();

@@ -1,4 +1,4 @@
-// POST /kv_transfer/cancel: which requests it ends.
+// What instances do for their proxy: POST /kv_transfer/cancel, and bodies with what it adds to them.
 
 import { expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
@@ -31,3 +31,17 @@ it('a request is cancelled by the id that its proxy has made, which nobody else 
   await svc.server.close();
   await directEnd;
 });
+
+it.each([
+  [true, 400],
+  [false, 413],
+])(
+  'a body may be longer than one of a client where a proxy may have added to it (%s)',
+  async (exchangesKv, status) => {
+    const svc = opened(await startTestServer({ server: { exchangesKv } }));
+    const longest = 8 * 1024 * 1024;
+    const body = `{"prompt":"${'a'.repeat(longest)}","seed":1}`;
+    expect((await svc.post('/v1/completions', body)).status).toBe(status);
+    expect((await svc.post('/v1/completions', 'a'.repeat(2 * longest + 1))).status).toBe(413);
+  },
+);

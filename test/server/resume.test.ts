@@ -48,6 +48,15 @@ const BODIES: Readonly<Record<string, readonly [path: string, body: object]>> = 
     '/v1/completions',
     { ...COMPLETION, stream_options: { include_usage: true, continuous_usage_stats: true } },
   ],
+  'a completion of several tokens an event': ['/v1/completions', { ...COMPLETION, n: 2, stream_interval: 4 }],
+  'a completion with structure': [
+    '/v1/completions',
+    { ...COMPLETION, ignore_eos: false, structured_outputs: { regex: '[a-c]{4,30}' } },
+  ],
+  'a completion of which the prompt is cut': [
+    '/v1/completions',
+    { ...COMPLETION, truncate_prompt_tokens: 3 },
+  ],
   'a chat': ['/v1/chat/completions', CHAT],
   'a response': ['/v1/responses', { ...RESPONSE, instructions: 'be brief' }],
   'a response with logprobs': ['/v1/responses', { ...RESPONSE, include: ['message.output_text.logprobs'] }],
@@ -120,6 +129,13 @@ describe('a stream that is resumed', () => {
   it('keeps no journal where nobody asks', async () => {
     const response = await server.post('/v1/completions', { ...COMPLETION, stream: true });
     expect(await response.text()).not.toMatch(/^: \d/m);
+  });
+
+  it('may have more tokens than a body may hold other numbers', async () => {
+    const choices = [Array.from({ length: 1_000_000 }, () => 5)];
+    const body = { ...COMPLETION, stream: true, max_tokens: 2, svc_resume: { created: 1, choices } };
+    const response = await server.post('/v1/completions', body, JOURNAL);
+    expect(await response.text()).toContain('at most 2 tokens, one with 1000000 cannot be resumed');
   });
 
   it.each([

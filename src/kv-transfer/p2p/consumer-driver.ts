@@ -98,7 +98,7 @@ export class KvConsumer {
       this.discard(about.key, about.address);
       return null;
     }
-    const entry = known ?? { transfer: pulledTransfer(about, Date.now()), peer: null };
+    const entry = known ?? { transfer: pulledTransfer(about, performance.now()), peer: null };
     this.transfers.add(entry);
     for (const transferId of transferIds) this.#byTransferId.set(transferId, entry);
     this.transfers.push(entry, { kind: 'claimed', transferIds });
@@ -132,7 +132,7 @@ export class KvConsumer {
     if (slots === null) return { type: 'full' };
     const buffer = { slots, ticket: freshTicket(), firstBlock: 0, isClosing: false };
     const about = { key, hash, address: peer.address, numTokens: num_tokens };
-    const entry: Receipt = { transfer: pushedTransfer(about, buffer, Date.now()), peer: null };
+    const entry: Receipt = { transfer: pushedTransfer(about, buffer, performance.now()), peer: null };
     this.transfers.add(entry);
     this.#openBuffer(entry, { kind: 'openBuffer', buffer });
     this.transfers.pin(entry, peer);
@@ -179,7 +179,7 @@ export class KvConsumer {
   }
 
   #handle(entry: Receipt, event: ConsumerEvent): void {
-    const [transfer, effects] = reduceConsumer(entry.transfer, event, Date.now(), this.#options);
+    const [transfer, effects] = reduceConsumer(entry.transfer, event, performance.now(), this.#options);
     entry.transfer = transfer;
     for (const effect of effects) this.#run(entry, effect);
     if (transfer.phase === 'waiting') this.#waiting.add(entry);

@@ -36,8 +36,8 @@ export class Notices {
 
   async #tellUntilHeard(address: string, notice: Notice): Promise<void> {
     const { notice: deadline, noticeRetry } = this.#deadlines;
-    const end = Date.now() + deadline;
-    while (!(await this.#isHeard(address, notice)) && Date.now() < end && !this.#isClosed) {
+    const end = performance.now() + deadline;
+    while (!(await this.#isHeard(address, notice)) && performance.now() < end && !this.#isClosed) {
       await sleep(noticeRetry, undefined, { ref: false });
     }
   }

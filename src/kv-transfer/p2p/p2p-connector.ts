@@ -193,7 +193,7 @@ export class P2pConnector {
   #sweep(): void {
     this.producer.sweep();
     this.consumer.sweep();
-    this.#peers.sweep(Date.now());
+    this.#peers.sweep(performance.now());
   }
 
   #peersHandlers(warn: (message: string) => void): PeersHandlers {

@@ -132,7 +132,7 @@ export class Peers {
 
   #reconnect(peer: Peer): void {
     if (this.#byAddress.get(peer.address) !== peer) return;
-    peer.lastPing = Date.now();
+    peer.lastPing = performance.now();
     peer.ready().catch(() => this.#giveUp(peer));
   }
 
@@ -262,8 +262,8 @@ export class Peer {
   readonly address: string;
   /** Transfers that are open with it: it is pinged meanwhile, and not evicted. */
   readonly pins = new Set<unknown>();
-  /** Milliseconds: when something was last sent or received, and when it was last pinged. */
-  lastUsed = Date.now();
+  /** By performance.now(): when something was last sent or received, and when it was last pinged. */
+  lastUsed = performance.now();
   lastPing = 0;
   missedPings = 0;
   readonly #own: Identity;
@@ -314,7 +314,7 @@ export class Peer {
 
   /** A message of it has come. */
   markAlive(): void {
-    this.lastUsed = Date.now();
+    this.lastUsed = performance.now();
     this.missedPings = 0;
   }
 
@@ -357,7 +357,7 @@ export class Peer {
 
   /** Asks whether it lives, where there is a connection. */
   ping(): void {
-    this.lastPing = Date.now();
+    this.lastPing = performance.now();
     if (this.route !== null) this.#request(this.route, { type: 'ping' }).catch(() => {});
   }
 
@@ -387,7 +387,7 @@ export class Peer {
 
   /** Null where the connection turns out to be dead. */
   async #request(route: Route, request: Request): Promise<Answer | null> {
-    this.lastUsed = Date.now();
+    this.lastUsed = performance.now();
     try {
       const answer = await this.#channel.request(route, request);
       this.markAlive();

@@ -90,7 +90,7 @@ export class KvProducer {
       this.transfers.markOver(key);
       return null;
     }
-    const entry: Send = { transfer: newSend(about, sendType, Date.now()), peer: null, answers: [] };
+    const entry: Send = { transfer: newSend(about, sendType, performance.now()), peer: null, answers: [] };
     const blockGroups = transferGroups(groups, numTokens);
     mover.openSend(transferId, numBlocks, (kind) => this.transfers.push(entry, { kind }), blockGroups);
     this.#numHeldBlocks += heldBlocks(entry.transfer);
@@ -146,7 +146,7 @@ export class KvProducer {
   }
 
   #handle(entry: Send, event: ProducerEvent): void {
-    const [transfer, effects] = reduceProducer(entry.transfer, event, Date.now(), this.#options);
+    const [transfer, effects] = reduceProducer(entry.transfer, event, performance.now(), this.#options);
     this.#numHeldBlocks += heldBlocks(transfer) - heldBlocks(entry.transfer);
     entry.transfer = transfer;
     for (const effect of effects) this.#run(entry, effect);

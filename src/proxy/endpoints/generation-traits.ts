@@ -42,7 +42,7 @@ function mayPrefillElsewhere(body: JsonObject): boolean {
   return !(body.echo === true && body.logprobs != null);
 }
 
-/** A prefill instance makes one token and reports nothing, whatever the client asks for in these fields. */
+/** A prefill instance makes one token, whatever it is, and reports nothing: it would compile a constraint in vain. */
 const PREFILL_FIELDS: JsonObject = {
   max_completion_tokens: 1,
   min_tokens: 0,
@@ -55,9 +55,18 @@ const PREFILL_FIELDS: JsonObject = {
   top_logprobs: null,
   logprob_token_ids: null,
   include: null,
+  response_format: null,
+  structured_outputs: null,
 };
+/** Fields with the `format` of the answer among others. */
+const HOLDING_FORMATS = ['text', 'output_config'];
 
 function prefillFields(body: JsonObject, lengthField: string): JsonObject {
   const given = Object.entries(PREFILL_FIELDS).filter(([name]) => body[name] != null);
-  return { [lengthField]: 1, ...Object.fromEntries(given) };
+  const holding = HOLDING_FORMATS.flatMap((name) => {
+    const field = body[name];
+    const holds = typeof field === 'object' && field !== null && 'format' in field;
+    return holds ? [[name, { ...field, format: null }] as const] : [];
+  });
+  return { [lengthField]: 1, ...Object.fromEntries([...given, ...holding]) };
 }

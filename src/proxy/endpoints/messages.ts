@@ -18,8 +18,8 @@ export const messages: EndpointAdapter = {
 
   readRequest: (body) => generationTraits(body, conversationPrompt(body.tools, body.system, body.messages)),
 
-  resumeFields: (progress, numChoices) => ({
-    svc_resume: { created: progress.created ?? 0, choices: progress.tokenIds(numChoices) },
+  resumeFields: (progress) => ({
+    svc_resume: { created: progress.created ?? 0, choices: progress.tokenIds(1) },
   }),
 
   isLastEvent: (event) => startsWith(event, LAST),

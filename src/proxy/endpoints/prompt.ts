@@ -18,6 +18,9 @@ export interface PromptShape {
   readonly blockHashes: readonly string[];
 }
 
+/** Of a request that computes none. */
+export const NO_PROMPT: PromptShape = { count: 1, numTokens: 0, blockHashes: [] };
+
 export class Prompt implements PromptShape {
   readonly count: number;
   readonly numTokens: number;

@@ -8,10 +8,10 @@ import type { ApiRoute } from '../../http/api-paths.ts';
 import { ClientGoneError } from '../../http/in-flight.ts';
 import { parseJson } from '../../util/parse-json.ts';
 import { ClientResponse } from '../client-response.ts';
-import { UpstreamFailure } from '../instance.ts';
+import { type Instance, UpstreamFailure } from '../instance.ts';
 import { keyRefused } from '../instance-key.ts';
 import type { ProxyContext } from '../proxy-context.ts';
-import { type ResponseHead, UpstreamRequest } from '../upstream-request.ts';
+import { NO_ROOM, type ResponseHead, UpstreamRequest } from '../upstream-request.ts';
 
 const MAX_INSTANCES_ASKED = 3;
 /** Milliseconds without a byte after which an instance is given up. */
@@ -97,8 +97,9 @@ async function ask(
     ...(authorization !== undefined && { authorization }),
     ...(body !== null && { 'content-type': 'application/json' }),
   };
-  const instances = context.instances.ready(({ mayDecode }) => mayDecode);
-  for (const instance of instances.toSorted(bySuspicion).slice(0, MAX_INSTANCES_ASKED)) {
+  const instances = context.instances.ready(({ mayDecode }) => mayDecode).toSorted(byTrust);
+  let refusal: Answer | null = null;
+  for (const instance of instances.slice(0, MAX_INSTANCES_ASKED)) {
     signal.throwIfAborted();
     try {
       const upstream = new UpstreamRequest(instance, { method, path: request.url, headers, body });
@@ -107,16 +108,19 @@ async function ask(
       const head = await upstream.head;
       const answer = { head, body: await upstream.whole() };
       if (context.instanceKey.isRefused(instance, head.status)) throw keyRefused(instance);
-      return answer;
+      if (!NO_ROOM.has(head.status)) return answer;
+      refusal = answer;
     } catch (error) {
       if (!(error instanceof UpstreamFailure)) throw error;
     }
   }
+  if (refusal !== null) return refusal;
   throw new NotReadyError(`No instance is there to answer ${request.url}: come again in a few seconds`, {
     retryAfter: 3,
   });
 }
 
-function bySuspicion(a: { isSuspect: boolean }, b: { isSuspect: boolean }): number {
-  return Number(a.isSuspect) - Number(b.isSuspect);
+/** Sound ones first, and of them those that have least to do. */
+function byTrust(a: Instance, b: Instance): number {
+  return Number(a.isSuspect) - Number(b.isSuspect) || a.numRequests - b.numRequests;
 }

@@ -40,7 +40,7 @@ async function answer(
     requestId: id,
     timeoutMs: context.config.requestTimeout * 1000,
     onClosed: (isComplete) => {
-      const status = isComplete ? reply.raw.statusCode : CLIENT_LEFT;
+      const status = isComplete ? (forwarded.progress.errorStatus ?? reply.raw.statusCode) : CLIENT_LEFT;
       context.metrics.requests.inc({ status });
       span?.set({ 'http.response.status_code': status });
       span?.end();

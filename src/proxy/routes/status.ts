@@ -42,6 +42,6 @@ function described(instance: Instance): object {
     model: instance.model,
     load: instance.load,
     in_flight: instance.openRequests.size,
-    seconds_since_heartbeat: Math.max(0, Date.now() - instance.seenAt) / 1000,
+    seconds_since_heartbeat: Math.max(0, performance.now() - instance.seenAt) / 1000,
   };
 }

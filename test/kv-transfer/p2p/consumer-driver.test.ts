@@ -1,7 +1,7 @@
 // The consumer's half over real control connections, with blocks that move in memory; the other end is a loopback instance
 // that says and sends what a test wants.
 
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { makeRequestId, type PairedRequestId, parseRequestId } from '../../../src/cluster/request-id.ts';
 import type { KvTransferCommand, RequestTransfer } from '../../../src/kv-transfer/connector.ts';
 import { KvConsumer } from '../../../src/kv-transfer/p2p/consumer-driver.ts';
@@ -16,8 +16,12 @@ const NUM_BLOCKS = 3;
 const SLOT_BYTES = 100;
 const BLOCKS = [40, 41, 42, 43];
 const SENT = ['block 0', 'block 1', 'block 2'];
+const HOUR_MS = 3_600_000;
 
 closeLoopbacksAfterEach();
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 interface Options {
   readonly bufferSlots?: number;
@@ -204,6 +208,24 @@ describe('a consumer that P pushes to', () => {
     await d.reserve(d.newKey());
     d.consumer.sweep();
     await until(() => d.isIdle);
+  });
+
+  it.each([
+    ['back', -HOUR_MS],
+    ['forward', HOUR_MS],
+  ])('frees what no request comes for in time, where the clock is set %s meanwhile', async (_, change) => {
+    const unclaimed = 1000;
+    const d = await Consumer.start({ deadlines: { unclaimed } });
+    vi.useFakeTimers({ toFake: ['Date'] });
+    await d.reserve(d.newKey());
+    vi.setSystemTime(Date.now() + change);
+    const changedAt = performance.now();
+    await until(() => {
+      d.consumer.sweep();
+      return d.isIdle || performance.now() - changedAt > 2 * unclaimed;
+    });
+    expect(d.isIdle).toBe(true);
+    expect(performance.now() - changedAt).toBeGreaterThan(unclaimed / 2);
   });
 
   it('frees what a request that computes its prompt itself has no use for, and tells P', async () => {

@@ -131,7 +131,7 @@ describe('a request to a peer', () => {
   it('is made again over a new connection where the peer does not know the old one any more', async () => {
     const { near, far } = await startPair();
     await near.peer.ready();
-    far.peers.sweep(Date.now() + far.deadlines.idlePeer);
+    far.peers.sweep(performance.now() + far.deadlines.idlePeer);
     expect(far.peers.size).toBe(0);
     expect(await near.peer.request(RESERVE)).toMatchObject({ type: 'full' });
     expect(near.routes).toHaveLength(2);
@@ -491,7 +491,7 @@ describe('a peer with open transfers', () => {
       else await b.peers.get(a.address).ready();
       const asked = peer.request(RESERVE);
       const askedAt = performance.now();
-      b.peers.sweep(Date.now() + b.deadlines.idlePeer);
+      b.peers.sweep(performance.now() + b.deadlines.idlePeer);
       expect((await asked).type).toBe('full');
       expect(performance.now() - askedAt).toBeLessThan(a.deadlines.answer / 2);
     }
@@ -608,7 +608,7 @@ describe('a peer without open transfers', () => {
   it('is not pinged', async () => {
     const { a, b } = await startTwo();
     await a.peers.get(b.address).ready();
-    a.peers.sweep(Date.now() + a.deadlines.ping);
+    a.peers.sweep(performance.now() + a.deadlines.ping);
     expect(a.peers.get(b.address)).toMatchObject({ lastPing: 0, missedPings: 0 });
   });
 });
