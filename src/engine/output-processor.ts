@@ -32,7 +32,7 @@ export interface OutputDelta {
   /** Null until the last delta of this sample. */
   readonly finish_reason: FinishReason | null;
   readonly stop_reason: number | string | null;
-  /** Whether a stop text has cut off the call that the answer ends with. */
+  /** Whether something else than the model ended the answer within a call. */
   readonly isCallCut: boolean;
 }
 
@@ -55,6 +55,12 @@ interface Added {
   parts: AnswerPart[] | null;
   numTokens: number;
   numReasoningTokens: number;
+}
+
+interface Ending {
+  readonly isLast: boolean;
+  /** Something else than the model ended the answer. */
+  readonly isCut: boolean;
 }
 
 export class OutputProcessor {
@@ -101,20 +107,28 @@ export class OutputProcessor {
       this.#numTokens += 1;
       const finishHere = index === tokenIds.length - 1 ? finish : null;
       const scan = this.#scan(this.#decode(tokenId, finishHere), finishHere !== null);
-      this.#add(added, scan.text, scan.stop !== null || finishHere !== null);
+      const isCut = scan.stop !== null || this.#isCutBy(finishHere);
+      this.#add(added, scan.text, { isLast: isCut || finishHere !== null, isCut });
       if (scan.stop !== null) return this.#delta(added, output, 'stop', scan.stop);
     }
     return this.#delta(added, output, reason, finish?.stopTokenId ?? null);
   }
 
+  /** Bounds of the request do, and stop tokens that it names; the model's own end tokens end an answer. */
+  #isCutBy(finish: TokenOutput['finish']): boolean {
+    if (finish === null) return false;
+    const { reason, stopTokenId } = finish;
+    return reason !== 'stop' || (stopTokenId !== null && this.#params.stop_token_ids.includes(stopTokenId));
+  }
+
   /** A token belongs to a thought that it begins, goes on with, or ends. */
-  #add(added: Added, text: string, isLast: boolean): void {
+  #add(added: Added, text: string, { isLast, isCut }: Ending): void {
     added.text += text;
     added.numTokens += 1;
     if (this.#parser === null) return;
     const isReasoning = this.#parser.isReasoning;
     added.parts?.push(...this.#parser.push(text));
-    if (isLast) added.parts?.push(...this.#parser.finish());
+    if (isLast) added.parts?.push(...this.#parser.finish(isCut));
     if (isReasoning || this.#parser.isReasoning) added.numReasoningTokens += 1;
   }
 
@@ -200,7 +214,7 @@ export class OutputProcessor {
       promptLogprobs: prompt === null ? null : [null, ...prompt.flatMap(describe)],
       finish_reason,
       stop_reason,
-      isCallCut: typeof stop_reason === 'string' && (this.#parser?.endsWithinCall ?? false),
+      isCallCut: this.#parser?.isCallCut ?? false,
     };
   }
 }

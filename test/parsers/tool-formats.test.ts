@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { answerOf, type FunctionTool } from '../../src/parsers/answer-parts.ts';
 import { reasoningParserOf } from '../../src/parsers/reasoning-formats.ts';
 import { toolCallParserOf } from '../../src/parsers/tool-formats.ts';
+import { parseJson } from '../../src/util/parse-json.ts';
 import { formatsOf, parse } from './parse.ts';
 import { CLOCK, parserOf, type SampleCall, WEATHER, WRITTEN } from './written-calls.ts';
 
@@ -126,6 +127,19 @@ describe.each(Object.keys(WRITTEN))('calls as %s', (format) => {
     const { calls } = answerOf(whole(cut));
     expect(calls).toHaveLength(1);
     expect(calls[0]!.arguments).toContain('Paris');
+  });
+
+  it('leaves a call open where the answer is cut off in it', () => {
+    const text = write(CALLS.slice(0, 1));
+    const [call] = answerOf(whole(text)).calls;
+    for (let cut = 1; cut < text.length; cut++) {
+      const { calls } = answerOf(parse(formats, [text.slice(0, cut)], { tools: TOOLS, isCut: true }));
+      if (calls.length === 0) continue;
+      const { arguments: args } = calls[0]!;
+      expect(call!.arguments.startsWith(args), `cut at ${cut}: ${args}`).toBe(true);
+      const isWhole = args === call!.arguments;
+      expect(parseJson(args) !== undefined, `cut at ${cut}: ${args}`).toBe(isWhole);
+    }
   });
 
   it('leaves out further calls where one is allowed', () => {
@@ -290,6 +304,12 @@ describe('what models write besides', () => {
       isExact: true,
       other: 'free text',
     });
+  });
+
+  it('ends a call of Qwen3-Coder whose end the model forgets', () => {
+    const text = '<tool_call>\n<function=get_weather>\n<parameter=city>\nRome';
+    for (const end of ['', '\n</parameter>\n'])
+      expect(answer('qwen3_coder', text + end).calls[0]!.arguments).toBe('{"city": "Rome"}');
   });
 
   it('reads the tag of Llama 3', () => {
