@@ -419,4 +419,16 @@ describe('what models write besides', () => {
     const text = `<tool_call>{"id": "${'x'.repeat(20_000)}"`;
     expect(answer('hermes', text).content).toBe(text);
   });
+
+  it.each([
+    ['qwen3_coder', `<function=${'f'.repeat(20_000)}>\n</function>`],
+    ['deepseek_v31', `<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>${'f'.repeat(20_000)}<｜tool▁sep｜>{}`],
+    ['gemma4', `<|tool_call>call:f{a:${'long, '.repeat(4000)}end<|"|>}<tool_call|>`],
+  ])('gives up the same wherever the stream is cut: %s', (format, text) => {
+    const expected = answer(format, text);
+    for (const cut of [15_000, 16_384, 16_500, 19_000]) {
+      const pieces = cutAt(text, cut);
+      expect(answerOf(parse(formatsOf(format), pieces, { tools: TOOLS })), `cut at ${cut}`).toEqual(expected);
+    }
+  });
 });
