@@ -241,7 +241,11 @@ describe('calls that are written in other ways', () => {
 
 describe('a value between tags', () => {
   const readAs = (schema: object, text: string): unknown => {
-    const tool = { name: 'f', parameters: { type: 'object', properties: { value: schema } } };
+    const $defs = {
+      Code: { type: 'string' },
+      Either: { anyOf: [{ $ref: '#/$defs/Code' }, { type: 'null' }] },
+    };
+    const tool = { name: 'f', parameters: { type: 'object', properties: { value: schema }, $defs } };
     const call = `<function=f>\n<parameter=value>\n${text}\n</parameter>\n</function>`;
     const { calls } = answerOf(parse(formatsOf('qwen3_coder'), [call], { tools: [tool] }));
     return JSON.parse(calls[0]!.arguments).value;
@@ -255,10 +259,29 @@ describe('a value between tags', () => {
     ['a list of values gives their types', { enum: ['1', '2'] }, '1', '1'],
     ['null is null where the type is nullable', { type: 'string', nullable: true }, 'null', null],
     ['one of several schemas gives its type', { oneOf: [{ type: 'string' }, { type: 'null' }] }, '12', '12'],
+    ['a definition gives its type', { $ref: '#/$defs/Code' }, '12', '12'],
+    ['a definition in a definition gives its type', { $ref: '#/$defs/Either' }, '12', '12'],
+    [
+      'a definition with a default gives its type',
+      { allOf: [{ $ref: '#/$defs/Code' }], default: '' },
+      '12',
+      '12',
+    ],
+    ['a definition that is missing allows any type', { $ref: '#/$defs/Other' }, '12', 12],
     ['a schema that says nothing allows any type', { anyOf: [{ type: 'string' }, {}] }, '12', 12],
   ])('%s', (_, schema, text, expected) => {
     expect(readAs(schema, text)).toBe(expected);
   });
+});
+
+it('reads definitions that name each other over and over', () => {
+  const numbers = Array.from({ length: 60 }, (_, number) => number);
+  const twice = (number: number) => ({ anyOf: Array(2).fill({ $ref: `#/$defs/D${(number + 1) % 60}` }) });
+  const $defs = Object.fromEntries(numbers.map((number) => [`D${number}`, twice(number)]));
+  const parameters = { type: 'object', properties: { a: { $ref: '#/$defs/D0' } }, $defs };
+  const text = '<function=f>\n<parameter=a>\n12\n</parameter>\n</function>';
+  const { calls } = answerOf(parse(formatsOf('qwen3_coder'), [text], { tools: [{ name: 'f', parameters }] }));
+  expect(calls[0]!.arguments).toBe('{"a": 12}');
 });
 
 describe('what models write besides', () => {
