@@ -31,10 +31,10 @@ const DETOKENIZE = { summary: 'The text of token ids', body: detokenizeSchema, a
 
 export function tokenizeRoutes(app: FastifyInstance, context: ServerContext): void {
   app.post('/tokenize', { config: { about: TOKENIZE } }, (request, reply) =>
-    answerAdmitted(context, request, reply, async ({ engine, controller: { signal } }) => {
+    answerAdmitted(context, request, reply, async ({ engine, client }) => {
       const tokenizer = tokenizerOf(engine, '/tokenize');
       const { text, addSpecialTokens, returnsTexts } = await textOf(context, engine, request.body);
-      const tokens = await tokenizer.encode(text, { addSpecialTokens, signal });
+      const tokens = await tokenizer.encode(text, { addSpecialTokens, ...client });
       const answer = {
         count: tokens.length,
         max_model_len: engine.info.maxModelLen,
