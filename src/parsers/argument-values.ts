@@ -16,6 +16,7 @@ import {
   typeOf,
   typesOf,
 } from './parameter-schemas.ts';
+import { jsonOfPython } from './python-values.ts';
 import type { Reading, TextReader } from './text-reader.ts';
 import { json, literal, optional, sequence } from './tool-format.ts';
 
@@ -68,9 +69,18 @@ function jsonOf(text: string, types: ReadonlySet<string> | null): string {
   const trimmed = text.trim();
   const written = PYTHON_WORDS.get(trimmed) ?? trimmed;
   const value = parseJson(written);
-  const isJson = value !== undefined && (types === null || !types.has('string') || types.has(typeOf(value)));
+  if (value === undefined) return ofPython(trimmed, types) ?? JSON.stringify(text);
+  const isOfThem = types === null || !types.has('string') || types.has(typeOf(value));
   // A text in quotes may well be a string that has them.
-  return isJson && typeof value !== 'string' ? written : JSON.stringify(text);
+  return isOfThem && typeof value !== 'string' ? written : JSON.stringify(text);
+}
+
+/** What Python prints for a value, as templates show it to some models; null where it is none of types without texts. */
+function ofPython(text: string, types: ReadonlySet<string> | null): string | null {
+  if (types === null || types.has('string')) return null;
+  const json = jsonOfPython(text);
+  const value = json === null ? undefined : parseJson(json);
+  return value !== undefined && types.has(typeOf(value)) ? json : null;
 }
 
 interface TagWriting {

@@ -259,6 +259,16 @@ describe('a value between tags', () => {
     ['a list of values gives their types', { enum: ['1', '2'] }, '1', '1'],
     ['null is null where the type is nullable', { type: 'string', nullable: true }, 'null', null],
     ['one of several schemas gives its type', { oneOf: [{ type: 'string' }, { type: 'null' }] }, '12', '12'],
+    [
+      'an object as Python prints it is one',
+      { type: 'object' },
+      "{'a': [1, None, 'it']}",
+      { a: [1, null, 'it'] },
+    ],
+    ['a list as Python prints it is one', { type: ['array', 'null'] }, "['a', \"b's\"]", ['a', "b's"]],
+    ['what looks like one of Python is a text of a string', { type: 'string' }, "['a']", "['a']"],
+    ['what only begins like one of Python is a text', { type: 'array' }, "['a'] or so", "['a'] or so"],
+    ['what is of another type in Python is a text', { type: 'array' }, "{'a': 1}", "{'a': 1}"],
     ['a definition gives its type', { $ref: '#/$defs/Code' }, '12', '12'],
     ['a definition in a definition gives its type', { $ref: '#/$defs/Either' }, '12', '12'],
     [
@@ -270,7 +280,7 @@ describe('a value between tags', () => {
     ['a definition that is missing allows any type', { $ref: '#/$defs/Other' }, '12', 12],
     ['a schema that says nothing allows any type', { anyOf: [{ type: 'string' }, {}] }, '12', 12],
   ])('%s', (_, schema, text, expected) => {
-    expect(readAs(schema, text)).toBe(expected);
+    expect(readAs(schema, text)).toEqual(expected);
   });
 });
 
