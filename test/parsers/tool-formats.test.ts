@@ -443,6 +443,13 @@ describe('what models write besides', () => {
     expect(answer('openai', other)).toEqual({ content: '{}', reasoning: null, calls: [] });
   });
 
+  it('reads no calls of harmony where none may be made', () => {
+    const text =
+      '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>';
+    const { content, calls } = answerOf(parse(formatsOf('openai'), [text], { tools: [] }));
+    expect({ content, calls }).toEqual({ content: '{"city": "Rome"}', calls: [] });
+  });
+
   it('reads values of Python however deep they are', () => {
     const { calls } = answer('pythonic', `[get_weather(where=${'['.repeat(100_000)}`);
     expect(calls[0]!.arguments).toMatch(/^\{"where": \[\[\[/);
