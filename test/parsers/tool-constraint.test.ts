@@ -196,6 +196,14 @@ describe.each(Object.keys(WRITTEN))('enforced calls as %s', (name) => {
   });
 });
 
+it('lets nothing follow the arguments of harmony, which would be read as a part of them', () => {
+  const { tools } = formatsOf('openai');
+  const constraint = automatonOf(optionalCalls(tools!, { tools: TOOLS, isParallel: true }));
+  const call = '<|channel|>commentary to=functions.clock <|constrain|>json<|message|>{}';
+  expect(fits(constraint, call)).toBe(true);
+  for (const more of [' ', '}', call]) expect(fits(constraint, call + more), more).toBe(false);
+});
+
 it('lets a name in escapes be, which llama3_json does not read as a call', () => {
   const formats = formatsOf('llama3_json');
   const constraint = automatonOf(optionalCalls(formats.tools!, { tools: TOOLS, isParallel: true }));
