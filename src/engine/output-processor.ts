@@ -75,6 +75,7 @@ export class OutputProcessor {
   /** Null where the answer is plain text. */
   readonly #parser: AnswerParser | null;
   readonly #visibleTokens: ReadonlySet<string> | undefined;
+  readonly #callEnd: string | null;
   #heldBack = '';
   #numTokens = 0;
 
@@ -87,6 +88,7 @@ export class OutputProcessor {
     this.#promptTokenIds = promptTokenIds;
     this.#parser = answer?.open() ?? null;
     this.#visibleTokens = answer?.visibleTokens;
+    this.#callEnd = answer?.callEnd ?? null;
     this.#numHeldBack = Math.max(0, ...params.stop.map((stop) => stop.length - 1));
   }
 
@@ -107,18 +109,19 @@ export class OutputProcessor {
       this.#numTokens += 1;
       const finishHere = index === tokenIds.length - 1 ? finish : null;
       const scan = this.#scan(this.#decode(tokenId, finishHere), finishHere !== null);
-      const isCut = scan.stop !== null || this.#isCutBy(finishHere);
-      this.#add(added, scan.text, { isLast: isCut || finishHere !== null, isCut });
+      const isLast = scan.stop !== null || finishHere !== null;
+      this.#add(added, scan.text, { isLast, isCut: this.#isCutBy(scan.stop, finishHere) });
       if (scan.stop !== null) return this.#delta(added, output, 'stop', scan.stop);
     }
     return this.#delta(added, output, reason, finish?.stopTokenId ?? null);
   }
 
-  /** Bounds of the request do, and stop tokens that it names; the model's own end tokens end an answer. */
-  #isCutBy(finish: TokenOutput['finish']): boolean {
-    if (finish === null) return false;
-    const { reason, stopTokenId } = finish;
-    return reason !== 'stop' || (stopTokenId !== null && this.#params.stop_token_ids.includes(stopTokenId));
+  /** The bounds of the request cut an answer off, and what it stops at, but for the mark that ends calls; the model's own end does not. */
+  #isCutBy(stop: string | null, finish: TokenOutput['finish']): boolean {
+    const tokenId = finish?.stopTokenId ?? null;
+    const isAsked = tokenId !== null && this.#params.stop_token_ids.includes(tokenId);
+    const mark = stop ?? (isAsked ? this.#tokenizer?.describe(tokenId).text : null);
+    return mark == null ? finish !== null && finish.reason !== 'stop' : mark !== this.#callEnd;
   }
 
   /** A token belongs to a thought that it begins, goes on with, or ends. */
