@@ -145,7 +145,7 @@ export interface ChatTemplate {
   close(): Promise<void>;
 }
 
-export interface RenderOptions {
+export interface RenderOptions extends Pick<Client, 'caller'> {
   readonly addGenerationPrompt: boolean;
   /** Functions that the model may call: JSON, its numbers as of `parseExactJson`. */
   readonly tools?: readonly object[] | null;

@@ -19,7 +19,7 @@ export async function countTokens(
   client: Client,
 ): Promise<number> {
   context.adapterOf(body.model, engine);
-  const { text, tokenizer } = await promptOfChat(context, engine, body);
+  const { text, tokenizer } = await promptOfChat(context, engine, body, client);
   const { length } = await tokenizer.encode(text, { addSpecialTokens: false, ...client });
   const { truncate_prompt_tokens = null, max_completion_tokens = null } = body;
   const limits = { truncate_prompt_tokens, max_tokens: max_completion_tokens };

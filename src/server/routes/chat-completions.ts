@@ -101,7 +101,7 @@ export async function prepareChat(
   const { params: asked, beamSearch } = samplingOf(body, max_tokens, engine);
   checkChoices(1, asked.n);
   const proxied = readProxied(request, body, 1, asked.n);
-  const { text, messages, toolUse } = await promptOfChat(context, engine, body);
+  const { text, messages, toolUse } = await promptOfChat(context, engine, body, client);
   const params = { ...asked, constraint: toolUse.constraint(asked.constraint, text) };
   if (beamSearch !== null && params.constraint !== null) throw notForBeams(params.constraint.field);
   const common = {
