@@ -83,6 +83,8 @@ export class CallThread<Order, Value> {
   readonly #options: CallThreadOptions<Order>;
   readonly #errors: CallThreadErrors;
   readonly #waiting = new TurnQueue<Call<Order, Value>>();
+  /** Of all that wait. */
+  #waitingSize = 0;
   #current: Call<Order, Value> | null = null;
   #deadline: NodeJS.Timeout | undefined;
   #worker: Worker | null = null;
@@ -110,21 +112,25 @@ export class CallThread<Order, Value> {
         call.waitTimer = setTimeout(() => this.#giveUp(call, this.#errors.waitedTooLong()), waitMs);
       }
       this.#waiting.add(caller, call);
+      this.#waitingSize += this.#sizeOf(order);
       if (this.#current === null) this.#next();
     });
   }
 
   /** Takes an order back that nobody waits for any more; false where the thread has begun with it, or is done. */
   withdraw(order: Order): boolean {
-    const call = this.#waiting.entries.find(({ item }) => item.order === order)?.item;
-    if (call !== undefined) this.#giveUp(call, new CancelledError('nobody waits for the call any more'));
-    return call !== undefined;
+    for (const call of this.#waiting) {
+      if (call.order !== order) continue;
+      this.#giveUp(call, new CancelledError('nobody waits for the call any more'));
+      return true;
+    }
+    return false;
   }
 
   /** Ends the thread; its call, and those that wait, get an error. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const { item } of this.#waiting.entries) this.#giveUp(item, this.#errors.closed());
+    for (const call of [...this.#waiting]) this.#giveUp(call, this.#errors.closed());
     const worker = this.#worker;
     this.#fail(this.#errors.closed());
     await worker?.terminate();
@@ -133,12 +139,16 @@ export class CallThread<Order, Value> {
   #hasRoomFor(order: Order, caller: string): boolean {
     // It begins at once, whatever its size.
     if (this.#current === null) return true;
-    const { maxWaiting = Number.POSITIVE_INFINITY, sizeOf = () => 1 } = this.#options;
-    const calls = this.#waiting.entries.map(({ item }) => item);
-    const withAll = (some: readonly Call<Order, Value>[]): number =>
-      some.reduce((sum, call) => sum + sizeOf(call.order), sizeOf(order));
-    const share = maxWaiting / this.#waiting.numCallersWith(caller);
-    return withAll(calls) <= maxWaiting || withAll(calls.filter((call) => call.caller === caller)) <= share;
+    const { maxWaiting = Number.POSITIVE_INFINITY } = this.#options;
+    if (this.#waitingSize + this.#sizeOf(order) <= maxWaiting) return true;
+    const own = this.#waiting
+      .of(caller)
+      .reduce((sum, call) => sum + this.#sizeOf(call.order), this.#sizeOf(order));
+    return own <= maxWaiting / this.#waiting.numCallersWith(caller);
+  }
+
+  #sizeOf(order: Order): number {
+    return this.#options.sizeOf?.(order) ?? 1;
   }
 
   #next(): void {
@@ -149,6 +159,7 @@ export class CallThread<Order, Value> {
       this.#worker?.unref();
       return;
     }
+    this.#waitingSize -= this.#sizeOf(call.order);
     clearTimeout(call.waitTimer);
     this.#worker ??= this.#start();
     this.#worker.ref();
@@ -201,7 +212,8 @@ export class CallThread<Order, Value> {
 
   #giveUp(call: Call<Order, Value>, error: Error): void {
     clearTimeout(call.waitTimer);
-    this.#waiting.remove({ caller: call.caller, item: call });
+    this.#waiting.remove(call.caller, call);
+    this.#waitingSize -= this.#sizeOf(call.order);
     call.reject(error);
   }
 

@@ -1,10 +1,5 @@
 // A queue in which callers take turns: before the next item of one caller comes one of each other, however many it has brought.
 
-interface Entry<Item> {
-  readonly caller: string;
-  readonly item: Item;
-}
-
 export class TurnQueue<Item> {
   /** By caller: whose turn is next is the first. */
   readonly #items = new Map<string, Item[]>();
@@ -14,9 +9,14 @@ export class TurnQueue<Item> {
     return this.#items.size + (this.#items.has(caller) ? 0 : 1);
   }
 
-  /** Those of each caller in their order. */
-  get entries(): Entry<Item>[] {
-    return [...this.#items].flatMap(([caller, items]) => items.map((item) => ({ caller, item })));
+  /** What this caller has brought. */
+  of(caller: string): readonly Item[] {
+    return this.#items.get(caller) ?? [];
+  }
+
+  /** Those of each caller in their order, one caller after the other. */
+  *[Symbol.iterator](): Generator<Item, void, undefined> {
+    for (const items of this.#items.values()) yield* items;
   }
 
   add(caller: string, item: Item): void {
@@ -37,7 +37,7 @@ export class TurnQueue<Item> {
   }
 
   /** Takes one of the items out. */
-  remove({ caller, item }: Entry<Item>): void {
+  remove(caller: string, item: Item): void {
     const rest = (this.#items.get(caller) ?? []).filter((one) => one !== item);
     if (rest.length > 0) this.#items.set(caller, rest);
     else this.#items.delete(caller);
