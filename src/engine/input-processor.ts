@@ -8,6 +8,7 @@ import type { SamplingParams } from '../sampling/sampling-params.ts';
 import type { RepetitionRule } from '../scheduler/repetition.ts';
 import type { PromptRequest, StopRule } from '../scheduler/request.ts';
 import { type Tokenizer, TooManyTokensError } from '../tokenizer/tokenizer.ts';
+import type { Client } from '../util/client.ts';
 import { numberList } from '../util/number-list.ts';
 import type { ServedAdapter } from './adapters.ts';
 import type { ConstraintCompiler } from './constraints/compiler.ts';
@@ -25,7 +26,7 @@ interface TransferKey {
 }
 
 /** What a request may say besides its prompt and its sampling parameters. */
-export interface RequestOptions {
+export interface RequestOptions extends Client {
   /** Put the special tokens around a text that the model expects there; the default. */
   readonly addSpecialTokens?: boolean | undefined;
   /** Computes the request in the place of the model alone. */
@@ -39,8 +40,6 @@ export interface RequestOptions {
   readonly transferKey?: TransferKey | null | undefined;
   /** By sample: tokens that its answer begins with, as if they had just been sampled. */
   readonly resume?: readonly (readonly number[])[] | null | undefined;
-  /** Of the request: where it has been given up, its prompt is no longer made ready. */
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** A request that has passed every check: what the engine thread gets of it, and what the main thread keeps. */
@@ -127,8 +126,7 @@ export async function prepareRequest(
     extraKeys: adapter === null ? extraKeys : [...adapterKeys(adapter.digest), ...extraKeys],
     priority,
     stop,
-    constraint:
-      params.constraint === null ? null : await constraints.compile(params.constraint, options.signal),
+    constraint: params.constraint === null ? null : await constraints.compile(params.constraint, options),
     rules: logitRules(params, limits, await badWords(params.bad_words, limits, tokenizer)),
     numPromptLogprobs: numTop(params.prompt_logprobs, vocabSize),
     sampling: {
@@ -292,7 +290,7 @@ function truncated(ids: TokenIds, kept: number | null, cutAt: 'left' | 'right'):
 /** @param kept null where a text that is too long is refused. */
 async function tokeniseText(
   text: string,
-  { addSpecialTokens = true, signal }: RequestOptions,
+  { addSpecialTokens = true, signal, caller }: RequestOptions,
   tokenizer: Tokenizer | null,
   kept: number | null,
   maxModelLen: number,
@@ -314,7 +312,7 @@ async function tokeniseText(
   }
   const maxTokens = kept === null ? maxModelLen - 1 : undefined;
   try {
-    return await tokenizer.encode(text, { addSpecialTokens, maxTokens, signal });
+    return await tokenizer.encode(text, { addSpecialTokens, maxTokens, signal, caller });
   } catch (error) {
     throw error instanceof TooManyTokensError ? tooLong(error.numTokens, maxModelLen) : error;
   }

@@ -32,7 +32,7 @@ export interface OutputDelta {
   /** Null until the last delta of this sample. */
   readonly finish_reason: FinishReason | null;
   readonly stop_reason: number | string | null;
-  /** Whether a stop text has cut off the call that the answer ends with. */
+  /** Whether something else than the model ended the answer within a call. */
   readonly isCallCut: boolean;
 }
 
@@ -57,6 +57,12 @@ interface Added {
   numReasoningTokens: number;
 }
 
+interface Ending {
+  readonly isLast: boolean;
+  /** Something else than the model ended the answer. */
+  readonly isCut: boolean;
+}
+
 export class OutputProcessor {
   readonly #index: number;
   readonly #params: SamplingParams;
@@ -69,6 +75,7 @@ export class OutputProcessor {
   /** Null where the answer is plain text. */
   readonly #parser: AnswerParser | null;
   readonly #visibleTokens: ReadonlySet<string> | undefined;
+  readonly #callEnd: string | null;
   #heldBack = '';
   #numTokens = 0;
 
@@ -81,6 +88,7 @@ export class OutputProcessor {
     this.#promptTokenIds = promptTokenIds;
     this.#parser = answer?.open() ?? null;
     this.#visibleTokens = answer?.visibleTokens;
+    this.#callEnd = answer?.callEnd ?? null;
     this.#numHeldBack = Math.max(0, ...params.stop.map((stop) => stop.length - 1));
   }
 
@@ -101,20 +109,29 @@ export class OutputProcessor {
       this.#numTokens += 1;
       const finishHere = index === tokenIds.length - 1 ? finish : null;
       const scan = this.#scan(this.#decode(tokenId, finishHere), finishHere !== null);
-      this.#add(added, scan.text, scan.stop !== null || finishHere !== null);
+      const isLast = scan.stop !== null || finishHere !== null;
+      this.#add(added, scan.text, { isLast, isCut: this.#isCutBy(scan.stop, finishHere) });
       if (scan.stop !== null) return this.#delta(added, output, 'stop', scan.stop);
     }
     return this.#delta(added, output, reason, finish?.stopTokenId ?? null);
   }
 
+  /** The bounds of the request cut an answer off, and what it stops at, but for the mark that ends calls; the model's own end does not. */
+  #isCutBy(stop: string | null, finish: TokenOutput['finish']): boolean {
+    const tokenId = finish?.stopTokenId ?? null;
+    const isAsked = tokenId !== null && this.#params.stop_token_ids.includes(tokenId);
+    const mark = stop ?? (isAsked ? this.#tokenizer?.describe(tokenId).text : null);
+    return mark == null ? finish !== null && finish.reason !== 'stop' : mark !== this.#callEnd;
+  }
+
   /** A token belongs to a thought that it begins, goes on with, or ends. */
-  #add(added: Added, text: string, isLast: boolean): void {
+  #add(added: Added, text: string, { isLast, isCut }: Ending): void {
     added.text += text;
     added.numTokens += 1;
     if (this.#parser === null) return;
     const isReasoning = this.#parser.isReasoning;
     added.parts?.push(...this.#parser.push(text));
-    if (isLast) added.parts?.push(...this.#parser.finish());
+    if (isLast) added.parts?.push(...this.#parser.finish(isCut));
     if (isReasoning || this.#parser.isReasoning) added.numReasoningTokens += 1;
   }
 
@@ -200,7 +217,7 @@ export class OutputProcessor {
       promptLogprobs: prompt === null ? null : [null, ...prompt.flatMap(describe)],
       finish_reason,
       stop_reason,
-      isCallCut: typeof stop_reason === 'string' && (this.#parser?.endsWithinCall ?? false),
+      isCallCut: this.#parser?.isCallCut ?? false,
     };
   }
 }

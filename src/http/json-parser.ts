@@ -24,7 +24,7 @@ export class JsonParser {
       await yieldTurn();
       return value;
     }
-    const value = await this.#thread.call(bytes, ownMemory(bytes));
+    const value = await this.#thread.call(bytes, { transferList: ownMemory(bytes) });
     // Receiving the value has used up this turn of the event loop.
     await setImmediate();
     return value;

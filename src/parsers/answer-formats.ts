@@ -44,6 +44,8 @@ export function thoughtTags({ tools, reasoning }: AnswerFormats): ThoughtTags | 
 export interface AnswerReader {
   /** Texts of special tokens that it must see. */
   readonly visibleTokens: ReadonlySet<string>;
+  /** What the model writes behind its calls; null where it writes nothing, or calls none. */
+  readonly callEnd: string | null;
   /** A parser for one answer. */
   open(): AnswerParser;
 }
@@ -64,6 +66,7 @@ export function answerReader(
   if (calls === null && reasoning === null) return null;
   const isOpen = reasoning?.isOpen(prompt) ?? false;
   return {
+    callEnd: calls?.writing.end.trim() || null,
     visibleTokens: new Set([...(calls?.tokens ?? []), ...(reasoning?.tokens ?? [])]),
     open: () =>
       new AnswerParser(limits, isOpen, function* (reader, writer) {

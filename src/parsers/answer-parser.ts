@@ -29,9 +29,9 @@ export class AnswerParser {
     return this.#writer.isReasoning;
   }
 
-  /** Whether the answer, now that it is over, lacks the end of its last call. */
-  get endsWithinCall(): boolean {
-    return this.#writer.endsWithinCall;
+  /** Whether the answer, now that it is over, was cut off within its last call. */
+  get isCallCut(): boolean {
+    return this.#writer.isCallCut;
   }
 
   /** The parts that `text` completes. */
@@ -41,9 +41,13 @@ export class AnswerParser {
     return this.#writer.take();
   }
 
-  /** What was held back. */
-  finish(): readonly AnswerPart[] {
+  /**
+   * What was held back.
+   * @param isCut something else than the model ended the answer: the arguments of a call that is not over stay open.
+   */
+  finish(isCut: boolean): readonly AnswerPart[] {
     this.#reader.end();
+    this.#writer.isCut = isCut;
     this.#reading.next();
     this.#writer.end();
     return this.#writer.take();

@@ -18,8 +18,10 @@ export interface CallLimits {
 export class AnswerWriter {
   /** Whether the model thinks at this point. */
   isReasoning = false;
-  /** Whether the answer ended before the arguments of its last call did. */
-  endsWithinCall = false;
+  /** The answer was cut off here: what follows only from the end of its text is no part of arguments. */
+  isCut = false;
+  /** Whether it was before the arguments of the last call ended. */
+  isCallCut = false;
   readonly #maxCalls: number;
   readonly #hasContent: boolean;
   readonly #customNames: ReadonlySet<string>;
@@ -83,7 +85,7 @@ export class AnswerWriter {
 
   /** Of the call that began last. */
   arguments(text: string): void {
-    if (!this.#isKept || text === '') return;
+    if (!this.#isKept || this.isCut || text === '') return;
     this.#arguments += text;
     if (this.#input === null) this.#add({ kind: 'arguments', text });
     else this.#input.push(text);
@@ -91,7 +93,7 @@ export class AnswerWriter {
 
   /** The answer is over. */
   end(): void {
-    this.endsWithinCall = this.#arguments !== null && parseJson(this.#arguments) === undefined;
+    this.isCallCut = this.isCut && this.#arguments !== null && parseJson(this.#arguments) === undefined;
     this.#endCall();
     const isContent = !this.isReasoning && this.#numCalls === 0;
     if (isContent && this.#space !== '' && (this.#isContentBegun || !this.#isAfterThought)) {

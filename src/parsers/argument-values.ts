@@ -5,10 +5,20 @@ import type { Constraint } from '../structured-output/constraint.ts';
 import { parseJson } from '../util/parse-json.ts';
 import type { FunctionTool } from './answer-parts.ts';
 import type { AnswerWriter } from './answer-writer.ts';
+import {
+  allowsAny,
+  branchesOf,
+  definedIn,
+  isSchema,
+  parameterOf,
+  parametersOf,
+  resolved,
+  typeOf,
+  typesOf,
+} from './parameter-schemas.ts';
+import { jsonOfPython } from './python-values.ts';
 import type { Reading, TextReader } from './text-reader.ts';
 import { json, literal, optional, sequence } from './tool-format.ts';
-
-type Schema = Readonly<Record<string, unknown>>;
 
 /** As Python prints them, which templates written for it show to the model. */
 const PYTHON_WORDS: ReadonlyMap<string, string> = new Map([
@@ -35,7 +45,7 @@ export class ArgumentsWriter {
   *read(reader: TextReader, name: string, ends: readonly string[]): Reading {
     this.#writer.arguments(`${this.#isEmpty ? '{' : ', '}${JSON.stringify(name)}: `);
     this.#isEmpty = false;
-    const types = typesOf(propertiesOf(this.#tool)[name]);
+    const types = typesOf(parameterOf(this.#tool, name));
     if (types?.size === 1 && types.has('string')) {
       this.#writer.arguments('"');
       yield* reader.copyUntil(ends, (text) => this.#writer.arguments(JSON.stringify(text).slice(1, -1)));
@@ -59,51 +69,18 @@ function jsonOf(text: string, types: ReadonlySet<string> | null): string {
   const trimmed = text.trim();
   const written = PYTHON_WORDS.get(trimmed) ?? trimmed;
   const value = parseJson(written);
-  const isJson = value !== undefined && (types === null || !types.has('string') || types.has(typeOf(value)));
+  if (value === undefined) return ofPython(trimmed, types) ?? JSON.stringify(text);
+  const isOfThem = types === null || !types.has('string') || types.has(typeOf(value));
   // A text in quotes may well be a string that has them.
-  return isJson && typeof value !== 'string' ? written : JSON.stringify(text);
+  return isOfThem && typeof value !== 'string' ? written : JSON.stringify(text);
 }
 
-function typeOf(value: unknown): string {
-  if (value === null) return 'null';
-  if (Array.isArray(value)) return 'array';
-  return Number.isInteger(value) ? 'integer' : typeof value;
-}
-
-/** The types that a schema allows; null where it does not say. */
-function typesOf(schema: unknown): ReadonlySet<string> | null {
-  if (!isSchema(schema)) return null;
-  const { type } = schema;
-  const given = typeof type === 'string' ? [type] : type;
-  if (Array.isArray(given)) {
-    const types = given.flatMap((one) => (one === 'number' ? ['number', 'integer'] : [String(one)]));
-    return new Set(schema.nullable === true ? [...types, 'null'] : types);
-  }
-  if ('const' in schema) return new Set([typeOf(schema.const)]);
-  if (Array.isArray(schema.enum)) return new Set(schema.enum.map(typeOf));
-  const each = branchesOf(schema)?.map(typesOf) ?? [null];
-  return each.includes(null) ? null : new Set(each.flatMap((types) => [...(types ?? [])]));
-}
-
-/** Of which a value fits one, or one at least; null where a schema has none. */
-function branchesOf({ anyOf, oneOf }: Schema): readonly unknown[] | null {
-  const branches = anyOf ?? oneOf;
-  return Array.isArray(branches) ? branches : null;
-}
-
-/** `schema`, a part of another one, with the definitions of that which it may refer to. */
-function withDefinitionsOf({ $defs, definitions }: Schema, schema: unknown): unknown {
-  const shared = { ...($defs !== undefined && { $defs }), ...(definitions !== undefined && { definitions }) };
-  return isSchema(schema) ? { ...schema, ...shared } : schema;
-}
-
-function propertiesOf(tool: FunctionTool | undefined): Schema {
-  const properties = tool?.parameters?.properties;
-  return isSchema(properties) ? properties : {};
-}
-
-function isSchema(value: unknown): value is Schema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+/** What Python prints for a value, as templates show it to some models; null where it is none of types without texts. */
+function ofPython(text: string, types: ReadonlySet<string> | null): string | null {
+  if (types === null || types.has('string')) return null;
+  const json = jsonOfPython(text);
+  const value = json === null ? undefined : parseJson(json);
+  return value !== undefined && types.has(typeOf(value)) ? json : null;
 }
 
 interface TagWriting {
@@ -111,22 +88,6 @@ interface TagWriting {
   /** Ends the value. */
   readonly end: string;
   readonly after: string;
-}
-
-interface Parameter {
-  readonly name: string;
-  /** With the definitions that it may refer to. */
-  readonly schema: unknown;
-  readonly isRequired: boolean;
-}
-
-export function parametersOf(tool: FunctionTool): readonly Parameter[] {
-  const { required } = tool.parameters ?? {};
-  return Object.entries(propertiesOf(tool)).map(([name, schema]) => ({
-    name,
-    schema: withDefinitionsOf(tool.parameters ?? {}, schema),
-    isRequired: Array.isArray(required) && required.includes(name),
-  }));
 }
 
 /**
@@ -144,13 +105,17 @@ export function taggedArguments(tool: FunctionTool, tags: TagWriting): Constrain
 
 function valueConstraint(schema: unknown, name: string, end: string): Constraint {
   const types = typesOf(schema);
+  const text: Constraint = { kind: 'regex', pattern: textWithout(end.trimStart()) };
+  // Whatever the text is read as, it is right.
+  if (allowsAny(schema)) return text;
   if (!isSchema(schema) || types === null || !types.has('string')) return json(schema);
-  const values = 'const' in schema ? [schema.const] : schema.enum;
+  const said = resolved(schema);
+  const values = 'const' in said ? [said.const] : said.enum;
   if (Array.isArray(values)) {
     const texts = values.map((value) => (typeof value === 'string' ? value : JSON.stringify(value)));
     return { kind: 'choice', options: texts.map(literal) };
   }
-  const keyword = STRING_KEYWORDS.find((one) => one in schema);
+  const keyword = STRING_KEYWORDS.find((one) => one in said);
   if (keyword !== undefined) {
     throw new InvalidRequestError(
       `tools: "${keyword}" of the parameter ${name} cannot be enforced in the way in which this model writes its calls: leave it out; ` +
@@ -158,12 +123,10 @@ function valueConstraint(schema: unknown, name: string, end: string): Constraint
       { param: 'tools' },
     );
   }
-  const branches = branchesOf(schema);
-  if (branches !== null) {
-    const options = branches.map((branch) => valueConstraint(withDefinitionsOf(schema, branch), name, end));
-    return { kind: 'choice', options };
-  }
-  return { kind: 'regex', pattern: textWithout(end.trimStart()) };
+  const branches = branchesOf(said);
+  if (branches === null) return text;
+  const options = branches.map((branch) => valueConstraint(definedIn(schema, branch), name, end));
+  return { kind: 'choice', options };
 }
 
 /** A regular expression for any text that does not hold `tag`, whose first character is nowhere else in it. */

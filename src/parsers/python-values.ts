@@ -1,6 +1,6 @@
 // Values in the syntax of Python.
 
-import type { Reading, TextReader } from './text-reader.ts';
+import { type Reading, TextReader } from './text-reader.ts';
 import { copyValue, type JsonSink, jsonOfWord, type ValueSyntax } from './value-syntax.ts';
 
 const ESCAPES: Readonly<Record<string, string>> = {
@@ -34,6 +34,22 @@ const PYTHON: ValueSyntax = {
 /** Reads one value. What is no value becomes a string of its text. */
 export function copyPythonValue(reader: TextReader, sink: JsonSink): Reading {
   return copyValue(reader, sink, PYTHON);
+}
+
+/** The one value that `text` is, as JSON; null where there is more. */
+export function jsonOfPython(text: string): string | null {
+  const reader = new TextReader();
+  reader.add(text);
+  reader.end();
+  let json = '';
+  const reading = (function* (): Reading<boolean> {
+    yield* copyPythonValue(reader, (piece) => {
+      json += piece;
+    });
+    yield* reader.advanceOverSpace();
+    return (yield* reader.peek()) === '';
+  })();
+  return reading.next().value === true ? json : null;
 }
 
 /** A string; those after it belong to it. */

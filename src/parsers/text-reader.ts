@@ -34,9 +34,9 @@ export class TextReader {
     this.#isEnded = true;
   }
 
-  /** Text that was not read yet, at least one character of it; empty at the end. */
+  /** Text that was not read yet, at least one character of it, in an attempt as far as it may look; empty at the end. */
   *rest(): Reading<string> {
-    return (yield* this.#has(1)) ? this.#text.slice(this.#at) : '';
+    return (yield* this.#has(1)) ? this.#text.slice(this.#at, this.#end) : '';
   }
 
   /** The next character, which stays; empty at the end. */
@@ -101,7 +101,7 @@ export class TextReader {
         this.#at += found.at;
         return found.stop;
       }
-      const ready = this.#isEnded ? rest.length : rest.length - numHeldBack(rest, stops);
+      const ready = this.#mayGrow ? rest.length - numHeldBack(rest, stops) : rest.length;
       if (ready > 0) sink(rest.slice(0, ready));
       this.#at += ready;
       if (ready < rest.length) yield;
@@ -120,11 +120,20 @@ export class TextReader {
   /** Whether there are so many unread characters, in an attempt that may still look ahead. */
   *#has(numChars: number): Reading<boolean> {
     for (;;) {
-      if (this.#anchor !== null && this.#at + numChars - this.#anchor > MAX_ATTEMPT) return false;
-      if (this.#text.length - this.#at >= numChars) return true;
-      if (this.#isEnded) return false;
+      if (this.#at + numChars <= Math.min(this.#text.length, this.#end)) return true;
+      if (this.#isEnded || this.#at + numChars > this.#end) return false;
       yield;
     }
+  }
+
+  /** Where reading ends at the latest: an attempt looks ahead so far only. */
+  get #end(): number {
+    return this.#anchor === null ? Number.POSITIVE_INFINITY : this.#anchor + MAX_ATTEMPT;
+  }
+
+  /** Whether there can be more to read than there is. */
+  get #mayGrow(): boolean {
+    return !this.#isEnded && this.#text.length < this.#end;
   }
 }
 

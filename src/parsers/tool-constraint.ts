@@ -35,7 +35,7 @@ export function optionalCalls(format: ToolFormat, rules: CallRules): Constraint 
     triggers: [writing.trigger, ...(writing.alsoRead?.(names) ?? [])],
     tags: [{ begin: writing.begin, content: callsOf(writing, rules), end: writing.end }],
     atLeastOne: false,
-    stopAfterFirst: !rules.isParallel,
+    stopAfterFirst: !rules.isParallel || writing.separator === null,
   };
 }
 

@@ -20,7 +20,8 @@ export class BodyReader {
   async read(endpoint: EndpointAdapter, bytes: unknown): Promise<RequestBody> {
     if (!Buffer.isBuffer(bytes)) throw new MalformedRequestError('The body must be a JSON object');
     if (bytes.length <= MAX_BODY_AT_ONCE) return readRequestBody(endpoint, bytes);
-    const read = await this.#thread.call({ path: endpoint.path, bytes }, ownMemory(bytes));
+    const order = { path: endpoint.path, bytes };
+    const read = await this.#thread.call(order, { transferList: ownMemory(bytes) });
     return { ...read, bytes: Buffer.from(read.bytes.buffer, read.bytes.byteOffset, read.bytes.byteLength) };
   }
 

@@ -9,7 +9,7 @@ const WEYL_1 = 0xbb67ae85;
 const ROUNDS = 10;
 const TWO_POW_32 = 2 ** 32;
 
-/** @returns a number in [0, 1) with 53 random bits; `seed` is any safe integer, negative ones included. */
+/** @returns a number in [0, 1) with 53 random bits; `seed` is any integer of 64 bits, negative ones included. */
 export function uniform(seed: number, sample: number, position: number): number {
   const [high, low] = philox(
     [sample >>> 0, position >>> 0, 0, 0],

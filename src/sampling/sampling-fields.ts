@@ -3,6 +3,7 @@
 import * as z from 'zod';
 import { InvalidRequestError, NotAvailableError } from '../errors.ts';
 import { atMost, listOf, tokenIdsOf } from '../util/bounded-schemas.ts';
+import { jsonForms } from '../util/json-schema.ts';
 import { zodMessage } from '../util/zod-message.ts';
 import { structuredOutputsSchema } from './structured-outputs.ts';
 
@@ -33,6 +34,14 @@ const biases = atMost<Record<string, number>>(MAX_BIASES, 'tokens').pipe(
   z.record(z.string().regex(/^\d{1,10}$/, 'keys must be token ids'), z.number()),
 );
 const numLogprobs = z.int().min(-1);
+const MAX_SEED = 2 ** 63;
+/** Of 64 bits, as clients draw them; those beyond the digits of a double are rounded, the same way every time. */
+const seed = z
+  .number()
+  .refine(Number.isInteger, { error: 'must be an integer', abort: true })
+  .min(-MAX_SEED)
+  .max(MAX_SEED)
+  .register(jsonForms, { form: () => ({ type: 'integer', minimum: -MAX_SEED, maximum: MAX_SEED }) });
 const patternSize = z.int().min(0).max(MAX_PATTERN);
 const repetitionDetection = z.looseObject({
   max_pattern_size: patternSize,
@@ -48,7 +57,7 @@ export const samplingFields = {
   top_p: z.number().gt(0).max(1).nullish(),
   top_k: z.int().min(-1).nullish(),
   min_p: z.number().min(0).max(1).nullish(),
-  seed: z.int().nullish(),
+  seed: seed.nullish(),
   stop: z.union([stopText, listOf(stopText, MAX_STOP_TEXTS)]).nullish(),
   stop_token_ids: tokenIdsOf(MAX_STOP_TOKENS).nullish(),
   include_stop_str_in_output: z.boolean().nullish(),

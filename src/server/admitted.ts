@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../engine/inference-engine.ts';
 import { ClientGoneError } from '../http/in-flight.ts';
 import { sharedAbortController } from '../util/abortable.ts';
+import type { Client } from '../util/client.ts';
 import { RequestSpans } from './request-spans.ts';
 import type { ServerContext } from './server-context.ts';
 
@@ -14,6 +15,8 @@ export interface AdmittedRequest {
   readonly engine: InferenceEngine;
   /** Ends everything that is done for the request. */
   readonly controller: Pick<AbortController, 'signal' | 'abort'>;
+  /** For whom it is done. */
+  readonly client: Client;
   /**
    * Takes places in the engine, which are given back with the answer.
    * @param numTokens of the prompts of all sequences.
@@ -49,7 +52,7 @@ export async function answerAdmitted(
     return ticket;
   };
   try {
-    return await answer({ engine, controller, open });
+    return await answer({ engine, controller, client: { signal: controller.signal, caller }, open });
   } catch (error) {
     // Ends the other prompts of the request, too.
     controller.abort(error);

@@ -25,7 +25,8 @@ export async function* searchBeams(
     });
     const text = decoder === undefined ? '' : decoder.push(tokenIds) + decoder.flush();
     const parser = answer?.open() ?? null;
-    const parts = parser && [...parser.push(text), ...parser.finish()];
+    const isCut = beam.finishReason === 'length';
+    const parts = parser && [...parser.push(text), ...parser.finish(isCut)];
     yield { ...ENDED, index, text, parts, tokenIds, finish_reason: beam.finishReason };
   }
 }

@@ -50,6 +50,8 @@ export const chatMessageSchema = z.looseObject({
   /** Checked in detail when the messages are turned into a prompt. */
   content: z.union([z.string(), listOf(contentPart, MAX_PARTS)]).nullish(),
   name: z.string().max(MAX_NAME).nullish(),
+  /** Of an assistant: what it said in the place of an answer. */
+  refusal: z.string().nullish(),
   /** Of an assistant: the functions and custom tools that it called. */
   tool_calls: listOf(toolCall, MAX_CALLS).nullish(),
   /** The older form of one call. */
@@ -63,9 +65,6 @@ export const chatMessageSchema = z.looseObject({
 
 type RequestMessage = z.output<typeof chatMessageSchema>;
 
-/** They belong to audio or to refusals, and would be lost on the way into the prompt. */
-const UNAVAILABLE_FIELDS = ['audio', 'refusal'] as const;
-
 /**
  * @param path of the list, for errors.
  * @throws NotAvailableError or InvalidRequestError naming the message and the reason.
@@ -75,7 +74,7 @@ export function toChatMessages(messages: readonly RequestMessage[], path = 'mess
 }
 
 function toChatMessage(message: RequestMessage, path: string): ChatMessage {
-  refuseUnavailable(message, path);
+  refuseAudio(message, path);
   const { role, name, tool_call_id } = message;
   const calls = callsOf(message, path);
   const thought = message.reasoning ?? message.reasoning_content ?? null;
@@ -137,40 +136,41 @@ export function checkArguments(text: string, path: string, param: string): void 
   });
 }
 
-function refuseUnavailable(message: RequestMessage, path: string): void {
-  for (const field of UNAVAILABLE_FIELDS) {
-    const value = message[field];
-    if (value === undefined || value === null) continue;
-    throw new NotAvailableError(
-      `${path}.${field} is not available yet in this version of svc; leave it out`,
-      { param: 'messages' },
-    );
-  }
+/** It would be lost on the way into the prompt. */
+function refuseAudio({ audio }: RequestMessage, path: string): void {
+  if (audio === undefined || audio === null) return;
+  throw new NotAvailableError(`${path}.audio is not available yet in this version of svc; leave it out`, {
+    param: 'messages',
+  });
 }
 
-function contentOf({ role, content }: RequestMessage, path: string): ChatMessage['content'] {
-  if (typeof content === 'string') return content;
+function contentOf({ role, content, refusal }: RequestMessage, path: string): ChatMessage['content'] {
   if (content === null || content === undefined) {
     // An assistant may have said nothing: it called a function. A function may have had nothing to say.
-    if (role === 'assistant' || role === 'tool' || role === 'function') return '';
+    if (role === 'assistant' || role === 'tool' || role === 'function') return refusal ?? '';
     throw new MalformedRequestError(`${path} must be a string or an array of parts of type "text"`, {
       param: 'messages',
     });
   }
-  return content.map((part, index) => textPart(part, `${path}[${index}]`));
+  if (typeof content === 'string') return refusal ? [content, refusal].filter(Boolean).join('\n') : content;
+  const parts = content.map((part, index) => textPart(part, `${path}[${index}]`));
+  return refusal ? [...parts, { type: 'text', text: refusal }] : parts;
 }
 
-function textPart(part: { readonly type: string; readonly text?: unknown }, path: string): TextPart {
-  if (part.type !== 'text') {
+function textPart(part: z.output<typeof contentPart>, path: string): TextPart {
+  const { type } = part;
+  if (type !== 'text' && type !== 'refusal') {
     throw new InvalidRequestError(
-      `${path} is of type ${preview(part.type)}, and this model reads only text: send parts of type "text"`,
+      `${path} is of type ${preview(type)}, and this model reads only text: send parts of type "text"`,
       { param: 'messages' },
     );
   }
-  if (typeof part.text !== 'string') {
-    throw new MalformedRequestError(`${path}.text must be a string`, { param: 'messages' });
+  // What an assistant said instead of an answer is text to the model.
+  const text = part[type];
+  if (typeof text !== 'string') {
+    throw new MalformedRequestError(`${path}.${type} must be a string`, { param: 'messages' });
   }
-  return { type: 'text', text: part.text };
+  return { type: 'text', text };
 }
 
 /** Variables of a template that are set from the request itself. */

@@ -52,7 +52,8 @@ export class JinjaChatTemplate implements ChatTemplate {
     // The thread has its own already.
     const source = chosen === this.source ? null : chosen;
     const given = { ...variables, ...(tools !== null && { tools }), add_generation_prompt };
-    return this.#queue.call({ messages, variables: given, source }).catch((error: unknown) => {
+    const { caller } = options;
+    return this.#queue.call({ messages, variables: given, source }, { caller }).catch((error: unknown) => {
       if (!(error instanceof DOMException)) throw error;
       throw new InvalidRequestError(`the messages and variables of a chat must be JSON: ${error.message}`, {
         param: 'messages',

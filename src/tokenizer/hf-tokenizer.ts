@@ -2,6 +2,7 @@
 
 import { abortable } from '../util/abortable.ts';
 import { CallThread } from '../util/call-thread.ts';
+import type { Client } from '../util/client.ts';
 import { numberList } from '../util/number-list.ts';
 import { yieldTurn } from '../util/yield-turn.ts';
 import type { SimpleDecoderSpec } from './decoder-spec.ts';
@@ -91,31 +92,31 @@ export class HfTokenizer implements Tokenizer {
   }
 
   async encode(text: string, options: EncodeOptions): Promise<number[]> {
-    const { addSpecialTokens, maxTokens = Number.POSITIVE_INFINITY, signal } = options;
+    const { addSpecialTokens, maxTokens = Number.POSITIVE_INFINITY } = options;
     const { numTokens, isWhole, ids } =
       text.length > LONG_TEXT
-        ? await this.#encodeLong({ text, addSpecialTokens, maxTokens, join: null }, signal)
+        ? await this.#encodeLong({ text, addSpecialTokens, maxTokens, join: null }, options)
         : await this.#encode(text, addSpecialTokens);
     if (ids === null || numTokens > maxTokens) throw new TooManyTokensError(numTokens, isWhole);
     return numberList(ids);
   }
 
   async encodeJoined([text, second]: Texts, options: JoinOptions): Promise<JoinedTexts> {
-    const { addSpecialTokens, maxTokens, isCut, signal } = options;
+    const { addSpecialTokens, maxTokens, isCut } = options;
     const isLong = text.length + (second?.length ?? 0) > LONG_TEXT;
     const order = { text, addSpecialTokens, maxTokens, join: { pair: second ?? null, isCut } };
     const { numTokens, isWhole, ids, secondTextStart } = isLong
-      ? await this.#encodeLong(order, signal)
+      ? await this.#encodeLong(order, options)
       : await this.#encodeJoined(order);
     if (ids === null) throw new TooManyTokensError(numTokens, isWhole);
     return { ids, secondTextStart };
   }
 
-  /** A text whose request is given up while it waits for others does not hold them up. */
-  #encodeLong(order: LongText, signal: AbortSignal | undefined): Promise<EncodedText> {
+  /** A text whose request is given up while it waits for others does not hold them up, nor do many of one caller. */
+  #encodeLong(order: LongText, { signal, caller }: Client): Promise<EncodedText> {
     return abortable(signal, (ended) => {
       ended.addEventListener('abort', () => this.#longTexts.withdraw(order), { once: true });
-      return this.#longTexts.call(order);
+      return this.#longTexts.call(order, { caller });
     });
   }
 

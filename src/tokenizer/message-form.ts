@@ -1,8 +1,8 @@
 // In which words and shapes one chat template takes messages. Templates do not say it, so each is tried.
 
 import type { ContentFormat } from '../config/content-formats.ts';
-import { type ArgumentsForm, argumentsForm, inArgumentsForm } from './arguments-form.ts';
-import { inTakenForm, type TakenForms, type TryTemplate, takenForms } from './content-format.ts';
+import { type CallForm, callForm, inCallForm } from './call-form.ts';
+import { inTakenForm, joinedText, type TakenForms, type TryTemplate, takenForms } from './content-format.ts';
 import type { Template } from './jinja/template.ts';
 import type { ChatMessage } from './tokenizer.ts';
 
@@ -11,7 +11,7 @@ export interface MessageForm {
   readonly contents: ReadonlyMap<string, TakenForms>;
   /** Of all other roles. */
   readonly content: TakenForms;
-  readonly callArguments: ArgumentsForm;
+  readonly calls: CallForm;
 }
 
 /** Besides users. */
@@ -44,16 +44,19 @@ export function messageForm(
   // One that writes whatever role there is does not know it.
   const ofDevelopers = source.includes(DEVELOPER) ? takenForms(DEVELOPER, contentFormat, render) : null;
   if (ofDevelopers !== null) contents.set(DEVELOPER, ofDevelopers);
-  return { contents, content, callArguments: argumentsForm(render) };
+  return { contents, content, calls: callForm(render) };
 }
 
 export function inMessageForm(message: ChatMessage, form: MessageForm): object {
   const { content, tool_calls } = message;
   const role = message.role === DEVELOPER && !form.contents.has(DEVELOPER) ? 'system' : message.role;
+  const written = inTakenForm(content, form.contents.get(role) ?? form.content);
+  if (tool_calls === undefined) return { ...message, role, content: written };
+  const isLeftOut = form.calls.isWithoutContent && joinedText(content) === '';
   return {
     ...message,
     role,
-    content: inTakenForm(content, form.contents.get(role) ?? form.content),
-    ...(tool_calls !== undefined && { tool_calls: inArgumentsForm(tool_calls, form.callArguments) }),
+    content: isLeftOut ? null : written,
+    tool_calls: inCallForm(tool_calls, form.calls),
   };
 }

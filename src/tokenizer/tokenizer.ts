@@ -1,5 +1,6 @@
 // Text to token ids and back. The engine never sees text; the main thread never sees logits.
 
+import type { Client } from '../util/client.ts';
 import type { JoinedTexts } from './joined-texts.ts';
 
 /** A tokenizer as published in tokenizer.json. */
@@ -37,21 +38,17 @@ export interface Tokenizer {
 /** One text, or two. */
 export type Texts = readonly [string] | readonly [string, string];
 
-export interface JoinOptions {
+export interface JoinOptions extends Client {
   readonly addSpecialTokens: boolean;
   readonly maxTokens: number;
   /** Whether the end of what is too long is cut. */
   readonly isCut: boolean;
-  /** Of the request: where it has been given up, so is the text. */
-  readonly signal?: AbortSignal | undefined;
 }
 
-export interface EncodeOptions {
+export interface EncodeOptions extends Client {
   readonly addSpecialTokens: boolean;
   /** A text of more tokens is refused; every text will do where it is left out. */
   readonly maxTokens?: number | undefined;
-  /** Of the request: where it has been given up, so is the text. */
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** A text has more tokens than `encode` was to give. */
@@ -148,7 +145,7 @@ export interface ChatTemplate {
   close(): Promise<void>;
 }
 
-export interface RenderOptions {
+export interface RenderOptions extends Pick<Client, 'caller'> {
   readonly addGenerationPrompt: boolean;
   /** Functions that the model may call: JSON, its numbers as of `parseExactJson`. */
   readonly tools?: readonly object[] | null;

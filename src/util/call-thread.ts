@@ -1,5 +1,5 @@
-// A thread that does for the main thread what would hold it up: started at the first call, one call after the other,
-// restarted when it fails. The messages are typed here, and both ends of them.
+// A thread that does for the main thread what would hold it up: started at the first call, one call after the other, callers
+// in turn, restarted when it fails. The messages are typed here, and both ends of them.
 
 import { parentPort, type Transferable, type Worker } from 'node:worker_threads';
 import {
@@ -10,6 +10,7 @@ import {
   SvcError,
 } from '../errors.ts';
 import { startThread } from './start-thread.ts';
+import { TurnQueue } from './turn-queue.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 /** A busy machine needs seconds to start a thread. */
@@ -36,7 +37,10 @@ interface CallThreadOptions<Order> {
   readonly deadlineMs: number;
   /** How long a call may wait for others; without it, as long as it takes. */
   readonly waitMs?: number;
-  /** Calls that may wait, or the sum of their sizes; left out where callers are not many by themselves. */
+  /**
+   * Calls that may wait, or the sum of their sizes; where there are more, a caller may still have an equal part of so many. Left
+   * out where callers are not many by themselves.
+   */
   readonly maxWaiting?: number;
   /** What a call takes of `maxWaiting`; 1 where it is left out. */
   readonly sizeOf?: (order: Order) => number;
@@ -58,7 +62,15 @@ interface Fault {
 /** What may be wrong with an order; all else is a defect of ours. */
 const FAULTS = { MalformedRequestError, InvalidRequestError } as const;
 
+interface CallOptions {
+  /** Memory that is the thread's from now on. */
+  readonly transferList?: readonly Transferable[];
+  /** Who calls: the others have their turns between two calls of one. */
+  readonly caller?: string | undefined;
+}
+
 interface Call<Order, Value> {
+  readonly caller: string;
   readonly order: Order;
   readonly transferList: readonly Transferable[];
   waitTimer?: NodeJS.Timeout;
@@ -70,7 +82,9 @@ export class CallThread<Order, Value> {
   readonly #module: URL;
   readonly #options: CallThreadOptions<Order>;
   readonly #errors: CallThreadErrors;
-  readonly #waiting: Call<Order, Value>[] = [];
+  readonly #waiting = new TurnQueue<Call<Order, Value>>();
+  /** Of all that wait. */
+  #waitingSize = 0;
   #current: Call<Order, Value> | null = null;
   #deadline: NodeJS.Timeout | undefined;
   #worker: Worker | null = null;
@@ -85,58 +99,67 @@ export class CallThread<Order, Value> {
   }
 
   /**
-   * What the module makes of `order`; memory in `transferList` is the thread's from now on.
+   * What the module makes of `order`.
    * @throws OverloadedError where too many calls wait already, or this one takes too long.
    */
-  call(order: Order, transferList: readonly Transferable[] = []): Promise<Value> {
+  call(order: Order, { transferList = [], caller = '' }: CallOptions = {}): Promise<Value> {
     const { waitMs } = this.#options;
     if (this.#isClosed) return Promise.reject(this.#errors.closed());
-    if (!this.#hasRoomFor(order)) return Promise.reject(this.#errors.full());
+    if (!this.#hasRoomFor(order, caller)) return Promise.reject(this.#errors.full());
     return new Promise((resolve, reject) => {
-      const call: Call<Order, Value> = { order, transferList, resolve, reject };
+      const call: Call<Order, Value> = { caller, order, transferList, resolve, reject };
       if (waitMs !== undefined) {
         call.waitTimer = setTimeout(() => this.#giveUp(call, this.#errors.waitedTooLong()), waitMs);
       }
-      this.#waiting.push(call);
+      this.#waiting.add(caller, call);
+      this.#waitingSize += this.#sizeOf(order);
       if (this.#current === null) this.#next();
     });
   }
 
   /** Takes an order back that nobody waits for any more; false where the thread has begun with it, or is done. */
   withdraw(order: Order): boolean {
-    const call = this.#waiting.find((one) => one.order === order);
-    if (call !== undefined) this.#giveUp(call, new CancelledError('nobody waits for the call any more'));
-    return call !== undefined;
+    for (const call of this.#waiting) {
+      if (call.order !== order) continue;
+      this.#giveUp(call, new CancelledError('nobody waits for the call any more'));
+      return true;
+    }
+    return false;
   }
 
   /** Ends the thread; its call, and those that wait, get an error. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const { waitTimer, reject } of this.#waiting.splice(0)) {
-      clearTimeout(waitTimer);
-      reject(this.#errors.closed());
-    }
+    for (const call of [...this.#waiting]) this.#giveUp(call, this.#errors.closed());
     const worker = this.#worker;
     this.#fail(this.#errors.closed());
     await worker?.terminate();
   }
 
-  #hasRoomFor(order: Order): boolean {
+  #hasRoomFor(order: Order, caller: string): boolean {
     // It begins at once, whatever its size.
     if (this.#current === null) return true;
-    const { maxWaiting = Number.POSITIVE_INFINITY, sizeOf = () => 1 } = this.#options;
-    const size = this.#waiting.reduce((sum, call) => sum + sizeOf(call.order), sizeOf(order));
-    return size <= maxWaiting;
+    const { maxWaiting = Number.POSITIVE_INFINITY } = this.#options;
+    if (this.#waitingSize + this.#sizeOf(order) <= maxWaiting) return true;
+    const own = this.#waiting
+      .of(caller)
+      .reduce((sum, call) => sum + this.#sizeOf(call.order), this.#sizeOf(order));
+    return own <= maxWaiting / this.#waiting.numCallersWith(caller);
+  }
+
+  #sizeOf(order: Order): number {
+    return this.#options.sizeOf?.(order) ?? 1;
   }
 
   #next(): void {
-    const call = this.#waiting.shift() ?? null;
+    const call = this.#waiting.take() ?? null;
     this.#current = call;
     // Only what somebody waits for holds the process.
     if (call === null) {
       this.#worker?.unref();
       return;
     }
+    this.#waitingSize -= this.#sizeOf(call.order);
     clearTimeout(call.waitTimer);
     this.#worker ??= this.#start();
     this.#worker.ref();
@@ -189,7 +212,8 @@ export class CallThread<Order, Value> {
 
   #giveUp(call: Call<Order, Value>, error: Error): void {
     clearTimeout(call.waitTimer);
-    this.#waiting.splice(this.#waiting.indexOf(call), 1);
+    this.#waiting.remove(call.caller, call);
+    this.#waitingSize -= this.#sizeOf(call.order);
     call.reject(error);
   }
 

@@ -1,11 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type OutputDelta, OutputProcessor } from '../../src/engine/output-processor.ts';
+import { type AnswerReader, answerReader } from '../../src/parsers/answer-formats.ts';
+import { answerOf } from '../../src/parsers/answer-parts.ts';
 import type { SamplingFields } from '../../src/sampling/sampling-fields.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
 import { EMOJI, hasHalfCharacter } from '../helpers/emoji.ts';
+import { formatsOf } from '../parsers/parse.ts';
 
 /** Ids are code points: text in, the same text out. */
 const codePoints: Tokenizer = {
@@ -38,8 +41,8 @@ const tokens = (tokenIds: readonly number[], finish: TokenOutput['finish'] = nul
 });
 
 /** Feeds `text` a character a step, the last one with `finish` length; stops where the processor does. */
-function run(text: string, input: SamplingFields): OutputDelta[] {
-  const processor = new OutputProcessor(0, requestOf(input), codePoints);
+function run(text: string, input: SamplingFields, answer: AnswerReader | null = null): OutputDelta[] {
+  const processor = new OutputProcessor(0, { ...requestOf(input), answer }, codePoints);
   const deltas: OutputDelta[] = [];
   const ids = [...text].map((character) => character.codePointAt(0)!);
   for (const [index, tokenId] of ids.entries()) {
@@ -128,6 +131,22 @@ describe('OutputProcessor', () => {
     });
     const shown = new OutputProcessor(0, requestOf({ include_stop_str_in_output: true }), codePoints);
     expect(shown.process(token(65, finish)).text).toBe('A');
+  });
+
+  it.each([
+    ['a stop text', ['Ro'], true, '{"city": "'],
+    ['the mark that ends calls', ['</tool_call>'], false, '{"city": "Rome"}'],
+    ['the length', [], true, '{"city": "Rome"'],
+  ])('tells whether %s has cut off a call', (_, stop, isCallCut, args) => {
+    const properties = { city: { type: 'string' } };
+    const reader = { prompt: '', tools: [{ name: 'f', parameters: { type: 'object', properties } }] };
+    const limits = { maxCalls: 1, isEnforced: false, customNames: new Set<string>() };
+    const answer = answerReader(formatsOf('glm45'), { ...reader, ...limits });
+    const text = '<tool_call>f\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n';
+    const deltas = run(text + (stop.length === 0 ? '' : '</tool_call>'), { stop }, answer);
+    const parts = deltas.flatMap((delta) => delta.parts ?? []);
+    expect(answerOf(parts).calls).toEqual([{ name: 'f', arguments: args }]);
+    expect(deltas.at(-1)).toMatchObject({ isCallCut });
   });
 
   it('makes no text without a tokenizer', () => {

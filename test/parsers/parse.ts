@@ -19,6 +19,8 @@ export interface ParseOptions {
   readonly tools?: readonly FunctionTool[];
   readonly maxCalls?: number;
   readonly isEnforced?: boolean;
+  /** The model did not end the answer itself. */
+  readonly isCut?: boolean;
   readonly customNames?: ReadonlySet<string>;
 }
 
@@ -33,8 +35,8 @@ const DEFAULTS = {
 export function parse(
   formats: AnswerFormats,
   pieces: readonly string[],
-  options: ParseOptions = {},
+  { isCut = false, ...options }: ParseOptions = {},
 ): AnswerPart[] {
   const parser = answerReader(formats, { ...DEFAULTS, ...options })!.open();
-  return [...pieces.flatMap((piece) => parser.push(piece)), ...parser.finish()];
+  return [...pieces.flatMap((piece) => parser.push(piece)), ...parser.finish(isCut)];
 }

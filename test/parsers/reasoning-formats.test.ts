@@ -168,7 +168,7 @@ it.each([
 ])('a model that %s reads still thinks where its answer ends in a thought', (reasoning, text) => {
   const options = { prompt: '', tools: [], maxCalls: 1, isEnforced: false, customNames: new Set<string>() };
   const parser = answerReader(formatsOf('none', reasoning), options)!.open();
-  const parts = [...parser.push(text), ...parser.finish()];
+  const parts = [...parser.push(text), ...parser.finish(true)];
   expect(parser.isReasoning).toBe(true);
   expect(answerOf(parts)).toEqual(said('Hm.', null));
 });

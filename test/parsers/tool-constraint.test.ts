@@ -27,10 +27,14 @@ const TOOLS: readonly FunctionTool[] = [
         days: { enum: [1, 25] },
         isExact: { type: 'boolean' },
         note: { type: 'string', enum: ['', "it's {1}"] },
+        unit: { $ref: '#/$defs/Unit' },
+        other: { anyOf: [{ $ref: '#/$defs/Unit' }, { type: 'null' }] },
+        'page[size]': { allOf: [{ $ref: '#/$defs/Size' }], description: 'of a page' },
         place: { anyOf: [{ type: 'string', enum: ['home', 'a/b'] }, { enum: [7] }, { type: 'null' }] },
       },
-      required: ['city', 'isExact', 'place'],
+      required: ['city', 'isExact', 'place', 'unit'],
       additionalProperties: false,
+      $defs: { Unit: { type: 'string', enum: ['c', 'f'] }, Size: { enum: ['few', 25] } },
     },
   },
   { name: 'clock' },
@@ -43,6 +47,9 @@ const shapes = z.discriminatedUnion('name', [
       days: z.union([z.literal(1), z.literal(25)]).optional(),
       isExact: z.boolean(),
       note: z.enum(['', "it's {1}"]).optional(),
+      unit: z.enum(['c', 'f']),
+      other: z.enum(['c', 'f']).nullable().optional(),
+      'page[size]': z.union([z.literal('few'), z.literal(25)]).optional(),
       place: z.union([z.enum(['home', 'a/b']), z.literal(7), z.null()]),
     }),
   }),
@@ -187,6 +194,14 @@ describe.each(Object.keys(WRITTEN))('enforced calls as %s', (name) => {
       expect(fits(constraint, text), text).toBe(false);
     }
   });
+});
+
+it('lets nothing follow the arguments of harmony, which would be read as a part of them', () => {
+  const { tools } = formatsOf('openai');
+  const constraint = automatonOf(optionalCalls(tools!, { tools: TOOLS, isParallel: true }));
+  const call = '<|channel|>commentary to=functions.clock <|constrain|>json<|message|>{}';
+  expect(fits(constraint, call)).toBe(true);
+  for (const more of [' ', '}', call]) expect(fits(constraint, call + more), more).toBe(false);
 });
 
 it('lets a name in escapes be, which llama3_json does not read as a call', () => {

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { answerOf, type FunctionTool } from '../../src/parsers/answer-parts.ts';
 import { reasoningParserOf } from '../../src/parsers/reasoning-formats.ts';
 import { toolCallParserOf } from '../../src/parsers/tool-formats.ts';
+import { parseJson } from '../../src/util/parse-json.ts';
 import { formatsOf, parse } from './parse.ts';
 import { CLOCK, parserOf, type SampleCall, WEATHER, WRITTEN } from './written-calls.ts';
 
@@ -128,6 +129,19 @@ describe.each(Object.keys(WRITTEN))('calls as %s', (format) => {
     expect(calls[0]!.arguments).toContain('Paris');
   });
 
+  it('leaves a call open where the answer is cut off in it', () => {
+    const text = write(CALLS.slice(0, 1));
+    const [call] = answerOf(whole(text)).calls;
+    for (let cut = 1; cut < text.length; cut++) {
+      const { calls } = answerOf(parse(formats, [text.slice(0, cut)], { tools: TOOLS, isCut: true }));
+      if (calls.length === 0) continue;
+      const { arguments: args } = calls[0]!;
+      expect(call!.arguments.startsWith(args), `cut at ${cut}: ${args}`).toBe(true);
+      const isWhole = args === call!.arguments;
+      expect(parseJson(args) !== undefined, `cut at ${cut}: ${args}`).toBe(isWhole);
+    }
+  });
+
   it('leaves out further calls where one is allowed', () => {
     const { calls } = answerOf(parse(formats, [write(CALLS)], { tools: TOOLS, maxCalls: 1 }));
     expect(calls).toHaveLength(1);
@@ -227,7 +241,11 @@ describe('calls that are written in other ways', () => {
 
 describe('a value between tags', () => {
   const readAs = (schema: object, text: string): unknown => {
-    const tool = { name: 'f', parameters: { type: 'object', properties: { value: schema } } };
+    const $defs = {
+      Code: { type: 'string' },
+      Either: { anyOf: [{ $ref: '#/$defs/Code' }, { type: 'null' }] },
+    };
+    const tool = { name: 'f', parameters: { type: 'object', properties: { value: schema }, $defs } };
     const call = `<function=f>\n<parameter=value>\n${text}\n</parameter>\n</function>`;
     const { calls } = answerOf(parse(formatsOf('qwen3_coder'), [call], { tools: [tool] }));
     return JSON.parse(calls[0]!.arguments).value;
@@ -241,10 +259,39 @@ describe('a value between tags', () => {
     ['a list of values gives their types', { enum: ['1', '2'] }, '1', '1'],
     ['null is null where the type is nullable', { type: 'string', nullable: true }, 'null', null],
     ['one of several schemas gives its type', { oneOf: [{ type: 'string' }, { type: 'null' }] }, '12', '12'],
+    [
+      'an object as Python prints it is one',
+      { type: 'object' },
+      "{'a': [1, None, 'it']}",
+      { a: [1, null, 'it'] },
+    ],
+    ['a list as Python prints it is one', { type: ['array', 'null'] }, "['a', \"b's\"]", ['a', "b's"]],
+    ['what looks like one of Python is a text of a string', { type: 'string' }, "['a']", "['a']"],
+    ['what only begins like one of Python is a text', { type: 'array' }, "['a'] or so", "['a'] or so"],
+    ['what is of another type in Python is a text', { type: 'array' }, "{'a': 1}", "{'a': 1}"],
+    ['a definition gives its type', { $ref: '#/$defs/Code' }, '12', '12'],
+    ['a definition in a definition gives its type', { $ref: '#/$defs/Either' }, '12', '12'],
+    [
+      'a definition with a default gives its type',
+      { allOf: [{ $ref: '#/$defs/Code' }], default: '' },
+      '12',
+      '12',
+    ],
+    ['a definition that is missing allows any type', { $ref: '#/$defs/Other' }, '12', 12],
     ['a schema that says nothing allows any type', { anyOf: [{ type: 'string' }, {}] }, '12', 12],
   ])('%s', (_, schema, text, expected) => {
-    expect(readAs(schema, text)).toBe(expected);
+    expect(readAs(schema, text)).toEqual(expected);
   });
+});
+
+it('reads definitions that name each other over and over', () => {
+  const numbers = Array.from({ length: 60 }, (_, number) => number);
+  const twice = (number: number) => ({ anyOf: Array(2).fill({ $ref: `#/$defs/D${(number + 1) % 60}` }) });
+  const $defs = Object.fromEntries(numbers.map((number) => [`D${number}`, twice(number)]));
+  const parameters = { type: 'object', properties: { a: { $ref: '#/$defs/D0' } }, $defs };
+  const text = '<function=f>\n<parameter=a>\n12\n</parameter>\n</function>';
+  const { calls } = answerOf(parse(formatsOf('qwen3_coder'), [text], { tools: [{ name: 'f', parameters }] }));
+  expect(calls[0]!.arguments).toBe('{"a": 12}');
 });
 
 describe('what models write besides', () => {
@@ -290,6 +337,12 @@ describe('what models write besides', () => {
       isExact: true,
       other: 'free text',
     });
+  });
+
+  it('ends a call of Qwen3-Coder whose end the model forgets', () => {
+    const text = '<tool_call>\n<function=get_weather>\n<parameter=city>\nRome';
+    for (const end of ['', '\n</parameter>\n'])
+      expect(answer('qwen3_coder', text + end).calls[0]!.arguments).toBe('{"city": "Rome"}');
   });
 
   it('reads the tag of Llama 3', () => {
@@ -401,6 +454,13 @@ describe('what models write besides', () => {
     expect(answer('openai', other)).toEqual({ content: '{}', reasoning: null, calls: [] });
   });
 
+  it('reads no calls of harmony where none may be made', () => {
+    const text =
+      '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>';
+    const { content, calls } = answerOf(parse(formatsOf('openai'), [text], { tools: [] }));
+    expect({ content, calls }).toEqual({ content: '{"city": "Rome"}', calls: [] });
+  });
+
   it('reads values of Python however deep they are', () => {
     const { calls } = answer('pythonic', `[get_weather(where=${'['.repeat(100_000)}`);
     expect(calls[0]!.arguments).toMatch(/^\{"where": \[\[\[/);
@@ -409,5 +469,17 @@ describe('what models write besides', () => {
   it('gives up what goes on too long to be a call', () => {
     const text = `<tool_call>{"id": "${'x'.repeat(20_000)}"`;
     expect(answer('hermes', text).content).toBe(text);
+  });
+
+  it.each([
+    ['qwen3_coder', `<function=${'f'.repeat(20_000)}>\n</function>`],
+    ['deepseek_v31', `<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>${'f'.repeat(20_000)}<｜tool▁sep｜>{}`],
+    ['gemma4', `<|tool_call>call:f{a:${'long, '.repeat(4000)}end<|"|>}<tool_call|>`],
+  ])('gives up the same wherever the stream is cut: %s', (format, text) => {
+    const expected = answer(format, text);
+    for (const cut of [15_000, 16_384, 16_500, 19_000]) {
+      const pieces = cutAt(text, cut);
+      expect(answerOf(parse(formatsOf(format), pieces, { tools: TOOLS })), `cut at ${cut}`).toEqual(expected);
+    }
   });
 });

@@ -27,8 +27,8 @@ describe('random stream', () => {
     }
   });
 
-  it('takes every safe integer as a seed', () => {
-    const seeds = [0, -1, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, 2 ** 32];
+  it('takes every integer of 64 bits as a seed', () => {
+    const seeds = [0, -1, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, 2 ** 32, 2 ** 62, -(2 ** 63)];
     const numbers = seeds.map((seed) => uniform(seed, 0, 0));
     expect(new Set(numbers).size).toBe(seeds.length);
     for (const number of numbers) expect(number >= 0 && number < 1).toBe(true);

@@ -241,7 +241,7 @@ describe('a field that is wrong', () => {
     [{ n: 129 }, 'n', /at most 128, got 129/],
     [{ n: 128, prompt: Array(9).fill('a') }, 'n', /at most 1024/],
     [{ seed: 0.5 }, 'seed', /^seed must be an integer, got 0\.5$/],
-    [{ seed: 2 ** 60 }, 'seed', /^seed must be/],
+    [{ seed: 2 ** 64 }, 'seed', /^seed must be at most/],
     [{ stop: '' }, 'stop', /must not (be empty|contain empty strings)/],
     [{ stop: 5 }, 'stop', /^stop must be a string or an array, got 5$/],
     [{ stop: ['a', 5] }, 'stop', /^stop\[1\] must be a string, got 5$/],

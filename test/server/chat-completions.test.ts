@@ -311,9 +311,18 @@ describe('POST /v1/chat/completions', () => {
   });
 
   it.each([
+    { content: null, refusal: 'No.' },
+    { content: '', refusal: 'No.' },
+    { content: [{ type: 'refusal', refusal: 'No.' }] },
+  ])('puts what an assistant refused with into the prompt: %j', async (message) => {
+    const messages = [MESSAGES[1], { role: 'assistant', ...message }];
+    expect(await promptOf({ messages })).toBe('<s><|user|>Hello</s><|assistant|>No.</s><|assistant|>');
+  });
+
+  it.each([
     [{ role: 'assistant', content: null, tool_calls: [{ id: 'a' }] }, 'messages[0].tool_calls[0].function'],
     [{ role: 'assistant', content: null, audio: { id: 'a' } }, 'messages[0].audio'],
-    [{ role: 'assistant', content: null, refusal: 'no' }, 'messages[0].refusal'],
+    [{ role: 'assistant', content: [{ type: 'refusal' }] }, 'messages[0].content[0].refusal'],
     [{ role: 'user', content: null }, 'messages[0].content'],
   ])('refuses the message %j by name', async (message, name) => {
     const error = await refusal({ messages: [message, MESSAGES[1]] });

@@ -171,7 +171,7 @@ describe('structured output', () => {
     const first = compiler.compile(asked(Array.from({ length: 10_000 }, (_, index) => `word ${index}`)));
     const gone = new AbortController();
     const shared = asked(['up', 'down']);
-    const abandoned = compiler.compile(shared, gone.signal);
+    const abandoned = compiler.compile(shared, { signal: gone.signal });
     const other = compiler.compile(shared);
     gone.abort(new Error('the client has left'));
     await expect(abandoned).rejects.toThrow('the client has left');
@@ -179,7 +179,7 @@ describe('structured output', () => {
 
     const second = compiler.compile(asked(Array.from({ length: 10_000 }, (_, index) => `text ${index}`)));
     const goneToo = new AbortController();
-    const alone = compiler.compile(asked(['left', 'right']), goneToo.signal);
+    const alone = compiler.compile(asked(['left', 'right']), { signal: goneToo.signal });
     goneToo.abort(new Error('the client has left'));
     await expect(alone).rejects.toThrow('the client has left');
     // The one place where a constraint may wait is free again.

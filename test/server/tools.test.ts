@@ -115,6 +115,29 @@ describe('calls that are enforced', () => {
     },
   );
 
+  it('are no reason for an end that a stop token made within one, in any protocol', async () => {
+    const asked = { tools: [WEATHER], tool_choice: 'required', return_token_ids: true };
+    const { choices } = await bodyOf(await svc.post(PATH, { ...CHAT, ...asked }));
+    const ids: number[] = choices[0].token_ids;
+    const texts = ids.map((id) => svc.engine.tokenizer!.describe(id).text);
+    const isWithin = (at: number) => texts.slice(0, at).join('').includes('"arguments": {');
+    const within = ids.find((id, at) => isWithin(at) && ids.indexOf(id) === at);
+    const stops = { temperature: 0, stop_token_ids: [within] };
+    const [cut] = await chat({ ...asked, ...stops });
+    expect(cut!.finish_reason).toBe('stop');
+    expect(cut!.message.tool_calls).toHaveLength(1);
+
+    const { name, parameters } = WEATHER.function;
+    const message = { ...stops, messages: MESSAGES, max_tokens: 100, tool_choice: { type: 'any' } };
+    const tools = [{ name, description: WEATHER.function.description, input_schema: parameters }];
+    const answered = await bodyOf(await svc.post('/v1/messages', { ...message, tools }));
+    expect(answered).toMatchObject({ stop_reason: 'end_turn', content: [{ type: 'tool_use', input: {} }] });
+    const response = { ...stops, input: 'Hello', tool_choice: 'required' };
+    const responseTools = [{ type: 'function', ...WEATHER.function }];
+    const responded = await bodyOf(await svc.post('/v1/responses', { ...response, tools: responseTools }));
+    expect(responded).toMatchObject({ status: 'incomplete', output: [{ status: 'incomplete' }] });
+  });
+
   it('are of some function where one is required', async () => {
     const body = { tools: TOOLS, tool_choice: 'required', parallel_tool_calls: false, n: 2, temperature: 1 };
     for (const { message, finish_reason } of await chat(body)) {

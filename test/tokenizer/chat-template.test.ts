@@ -87,6 +87,17 @@ describe('a chat template', () => {
   });
 });
 
+it('renders the conversations of callers in turn', async () => {
+  const chatml = template(CHATML);
+  const order: string[] = [];
+  const ask = async (name: string): Promise<void> => {
+    await chatml.render(HELLO, { addGenerationPrompt: false, caller: name[0] });
+    order.push(name);
+  };
+  await Promise.all(['a1', 'a2', 'a3', 'b1'].map(ask));
+  expect(order).toEqual(['a1', 'a2', 'b1', 'a3']);
+});
+
 describe('a chat template that never ends', () => {
   it('is ended at its deadline with an error of the request, while this thread goes on', async () => {
     const hanging = expect(render(template(ENDLESS, {}, { timeoutMs: 1000 }))).rejects.toThrow(

@@ -71,6 +71,13 @@ describe('chat templates', () => {
     expect(await render(calls(printed), CALLED)).toBe(expected);
   });
 
+  it('get calls beside no content where they write them only then', async () => {
+    const called = '{% if m.content is none %}{{ m.tool_calls[0].function.arguments | tojson }}{% endif %}';
+    const source = `{% for m in messages %}${called}{% endfor %}`;
+    expect(await render(source, CALLED)).toBe('{"city": "Paris", "days": 3}');
+    expect(await render("{{ '' + messages[1].content }}", CALLED)).toBe('');
+  });
+
   it('print arguments that came as text as the model wrote them', async () => {
     const [user, answer] = CALLED;
     const called = { name: 'get_weather', arguments: '{"city":"Paris",  "days": 3.0}' };
@@ -141,6 +148,7 @@ const PUBLISHED = [
   'llama.cpp/mistralai-Ministral-3-14B-Reasoning-2512',
   'llama.cpp/openai-gpt-oss-120b',
   'trl/deepseekv3',
+  'llama.cpp/deepseek-ai-DeepSeek-R1-Distill-Llama-8B',
   'trl/glm4moe',
   'trl/lfm2_2_5',
   'llama.cpp/google-gemma-4-31B-it-interleaved',

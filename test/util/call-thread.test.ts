@@ -64,6 +64,25 @@ describe('CallThread', () => {
     expect(await Promise.all([first, second])).toEqual(['twenty characters...!', 'ten chars.!']);
   });
 
+  it('lets callers take turns, however many calls one has brought', async () => {
+    start();
+    const order: string[] = [];
+    const call = (name: string, caller: string) =>
+      thread.call(name, { caller }).then((answer) => order.push(answer));
+    const calls = ['a1', 'a2', 'a3', 'a4', 'b1', 'b2', 'c1'].map((name) => call(name, name[0]!));
+    await Promise.all(calls);
+    expect(order).toEqual(['a1!', 'a2!', 'b1!', 'c1!', 'a3!', 'b2!', 'a4!']);
+  });
+
+  it('has room for an equal part of each caller, whatever the others have brought', async () => {
+    start({ maxWaiting: 4 });
+    const call = (name: string, caller: string) => thread.call(name, { caller });
+    const calls = ['a1', 'a2', 'a3', 'a4', 'a5', 'b1', 'b2'].map((name) => call(name, name[0]!));
+    await expect(call('a6', 'a')).rejects.toBeInstanceOf(OverloadedError);
+    await expect(call('b3', 'b')).rejects.toBeInstanceOf(OverloadedError);
+    expect(await Promise.all(calls)).toHaveLength(7);
+  });
+
   it('takes back what waits, and not what has begun', async () => {
     start({ maxWaiting: 1 });
     const first = thread.call('a');

@@ -12,6 +12,7 @@ import { withSpecialTokens } from '../../structured-output/token-texts.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { abortable } from '../../util/abortable.ts';
 import { CallThread, type CallThreadErrors } from '../../util/call-thread.ts';
+import type { Client } from '../../util/client.ts';
 import { LruCache } from '../../util/lru-cache.ts';
 import type { CompileOrder } from './compile-thread.ts';
 
@@ -71,11 +72,11 @@ export class ConstraintCompiler {
 
   /**
    * @throws InvalidRequestError naming the field, and what of the constraint cannot be enforced.
-   * @throws OverloadedError where too many constraints wait already, the reason of `signal` as soon as it is aborted.
+   * @throws OverloadedError where too many constraints wait already, the reason of an abort as soon as it comes.
    */
   async compile(
     { constraint: asked, field }: RequestConstraint,
-    signal?: AbortSignal,
+    client: Client = {},
   ): Promise<CompiledConstraint> {
     const { tokenizer, limits } = this.#model;
     if (tokenizer === null || limits.eosTokenIds.length === 0) {
@@ -89,7 +90,7 @@ export class ConstraintCompiler {
     try {
       const vocabulary = await this.#vocabularyOf(tokenizer);
       const grammar =
-        this.#compiled.get(id) ?? (await this.#grammarOf(id, { constraint, vocabulary }, signal));
+        this.#compiled.get(id) ?? (await this.#grammarOf(id, { constraint, vocabulary }, client));
       return { id, grammar, vocabulary };
     } catch (error) {
       if (!(error instanceof InvalidRequestError)) throw error;
@@ -121,9 +122,9 @@ export class ConstraintCompiler {
   }
 
   /** Equal constraints that come together are compiled once, and not at all where all who want it leave before it begins. */
-  #grammarOf(id: string, order: GrammarOrder, signal: AbortSignal | undefined): Promise<SharedArrayBuffer> {
+  #grammarOf(id: string, order: GrammarOrder, { signal, caller }: Client): Promise<SharedArrayBuffer> {
     return abortable(signal, (ended) => {
-      const compiling = this.#compiling.get(id) ?? this.#begin(id, order);
+      const compiling = this.#compiling.get(id) ?? this.#begin(id, order, caller);
       compiling.numWanting += 1;
       const leave = (): void => {
         compiling.numWanting -= 1;
@@ -134,10 +135,10 @@ export class ConstraintCompiler {
     });
   }
 
-  #begin(id: string, order: GrammarOrder): Compiling {
+  #begin(id: string, order: GrammarOrder, caller: string | undefined): Compiling {
     const compile = async (): Promise<SharedArrayBuffer> => {
       try {
-        const grammar = await this.#thread.call(order);
+        const grammar = await this.#thread.call(order, { caller });
         this.#compiled.set(id, grammar);
         return grammar;
       } finally {

@@ -8,13 +8,14 @@ import {
   type Tokenizer,
   TooManyTokensError,
 } from '../../tokenizer/tokenizer.ts';
+import type { Client } from '../../util/client.ts';
 import { numberList } from '../../util/number-list.ts';
 import type { ModelLimits, Prompt } from '../input-processor.ts';
 
 /** Two texts are one prompt for a model that scores how well they fit. */
 export type PoolingPrompt = Prompt | { readonly pair: readonly [first: string, second: string] };
 
-export interface PoolingOptions {
+export interface PoolingOptions extends Client {
   /** The field that the prompt came in, for errors. */
   readonly param: string;
   readonly addSpecialTokens?: boolean | undefined;
@@ -24,8 +25,6 @@ export interface PoolingOptions {
   readonly truncateTo?: number | null | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
-  /** Of the request: where it has been given up, none of its prompts is tokenised any more. */
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** A prompt that has passed every check. */
@@ -66,7 +65,7 @@ interface Tokens {
 
 async function tokenise(
   prompt: PoolingPrompt,
-  { param, addSpecialTokens = true, before = '', truncateTo = null, signal }: PoolingOptions,
+  { param, addSpecialTokens = true, before = '', truncateTo = null, signal, caller }: PoolingOptions,
   { tokenizer, limits: { maxModelLen }, pairPrompt }: PoolingModel,
 ): Promise<Tokens> {
   const isCut = truncateTo !== null;
@@ -86,9 +85,9 @@ async function tokenise(
   if (!isCut && minTokens > maxModelLen) throw tooLong(`at least ${minTokens}`, maxModelLen, param);
   try {
     if ('pair' in prompt && pairPrompt === 'qwen3') {
-      return await joinForQwen3(prompt.pair, { maxTokens, isCut, signal }, tokenizer);
+      return await joinForQwen3(prompt.pair, { maxTokens, isCut, signal, caller }, tokenizer);
     }
-    return await tokenizer.encodeJoined(texts, { addSpecialTokens, maxTokens, isCut, signal });
+    return await tokenizer.encodeJoined(texts, { addSpecialTokens, maxTokens, isCut, signal, caller });
   } catch (error) {
     if (!(error instanceof TooManyTokensError)) throw error;
     throw isCut ? noRoom(maxTokens) : tooLong(error.numTokens, maxModelLen, param);

@@ -63,10 +63,11 @@ function isHeader(begun: string): boolean {
 
 type Receiver = { readonly call: string } | 'reasoning' | 'content';
 
+/** Where no function may be called, no message is a call, whatever the model remembers of earlier ones. */
 function receiverOf(header: string, names: ReadonlySet<string>): Receiver {
   const recipient = /to=([^\s<]+)/.exec(header)?.[1];
   const channel = /<\|channel\|>\s*(\w+)/.exec(header)?.[1];
-  if (recipient?.startsWith(NAMESPACE)) return { call: recipient.slice(NAMESPACE.length) };
+  if (names.size > 0 && recipient?.startsWith(NAMESPACE)) return { call: recipient.slice(NAMESPACE.length) };
   if (recipient !== undefined && names.has(recipient)) return { call: recipient };
   return channel === 'analysis' ? 'reasoning' : 'content';
 }

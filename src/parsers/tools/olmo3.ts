@@ -1,6 +1,6 @@
 // OLMo 3: calls in the syntax of Python, each on a line of its own, between tags.
 
-import { namesOf, readAfterEach, type ToolFormat } from '../tool-format.ts';
+import { readAfterEach, type ToolFormat } from '../tool-format.ts';
 import { pythonCall, readPythonArguments, readPythonHead } from './pythonic.ts';
 
 const BEGIN = '<function_calls>';
@@ -9,8 +9,7 @@ const END = '</function_calls>';
 export const olmo3: ToolFormat = {
   tokens: [BEGIN, END],
   *read(reader, writer, tools) {
-    const names = namesOf(tools);
-    const readHead = () => readPythonHead(reader, names);
+    const readHead = () => readPythonHead(reader, tools);
     yield* readAfterEach(BEGIN, reader, writer, function* () {
       let head = yield* reader.attempt(readHead);
       if (head === null) return false;

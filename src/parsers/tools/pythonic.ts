@@ -3,10 +3,10 @@
 import type { Constraint } from '../../structured-output/constraint.ts';
 import type { FunctionTool } from '../answer-parts.ts';
 import type { AnswerWriter } from '../answer-writer.ts';
-import { parametersOf } from '../argument-values.ts';
+import { parametersOf } from '../parameter-schemas.ts';
 import { copyPythonValue } from '../python-values.ts';
 import type { Reading, TextReader } from '../text-reader.ts';
-import { json, literal, namesOf, optional, sequence, type ToolFormat } from '../tool-format.ts';
+import { json, literal, optional, sequence, type ToolFormat } from '../tool-format.ts';
 
 const BEGIN = '<|python_start|>';
 const END = '<|python_end|>';
@@ -16,9 +16,8 @@ const NAME = /[\w.-]/;
 export const pythonic: ToolFormat = {
   tokens: [BEGIN, END],
   *read(reader, writer, tools) {
-    const names = namesOf(tools);
     const isTagged = yield* reader.takeIf(BEGIN);
-    const isList = yield* readPythonList(reader, writer, names);
+    const isList = yield* readPythonList(reader, writer, tools);
     if (isTagged && isList) yield* reader.takeIf(END);
     else if (isTagged) writer.content(BEGIN);
     yield* reader.copyUntil([], (text) => writer.content(text));
@@ -37,10 +36,10 @@ export const pythonic: ToolFormat = {
 export function* readPythonList(
   reader: TextReader,
   writer: AnswerWriter,
-  names: ReadonlySet<string>,
+  tools: readonly FunctionTool[],
 ): Reading<boolean> {
-  const first = yield* reader.attempt(() => readHead(reader, names, true));
-  for (let head = first; head !== null; head = yield* readNext(reader, names)) {
+  const first = yield* reader.attempt(() => readHead(reader, tools, true));
+  for (let head = first; head !== null; head = yield* readNext(reader, tools)) {
     yield* readPythonArguments(reader, writer, head);
   }
   return first !== null;
@@ -48,6 +47,8 @@ export function* readPythonList(
 
 interface PythonCallHead {
   readonly name: string;
+  /** That the function has. */
+  readonly parameters: readonly string[];
   /** Null where it has no arguments. */
   readonly argument: string | null;
 }
@@ -55,31 +56,33 @@ interface PythonCallHead {
 /** `[name(argument=`, or `[name()` as a whole; behind another call with a comma in the place of the bracket. */
 function* readHead(
   reader: TextReader,
-  names: ReadonlySet<string>,
+  tools: readonly FunctionTool[],
   isFirst: boolean,
 ): Reading<PythonCallHead | null> {
   yield* reader.advanceOverSpace();
   if (!(yield* reader.takeIf(isFirst ? '[' : ','))) return null;
-  return yield* readPythonHead(reader, names);
+  return yield* readPythonHead(reader, tools);
 }
 
-/** `name(argument=`, or `name()` as a whole; null for what is no call of one of `names`. */
+/** `name(argument=`, or `name()` as a whole; null for what is no call of one of `tools`. */
 export function* readPythonHead(
   reader: TextReader,
-  names: ReadonlySet<string>,
+  tools: readonly FunctionTool[],
 ): Reading<PythonCallHead | null> {
   yield* reader.advanceOverSpace();
   const name = yield* reader.takeWhile(NAME);
-  if (!names.has(name) || !(yield* reader.takeIf('('))) return null;
+  const tool = tools.find((one) => one.name === name);
+  if (tool === undefined || !(yield* reader.takeIf('('))) return null;
+  const parameters = parametersOf(tool).map((parameter) => parameter.name);
   yield* reader.advanceOverSpace();
-  if (yield* reader.takeIf(')')) return { name, argument: null };
-  const argument = yield* readArgumentName(reader);
-  return argument === null ? null : { name, argument };
+  if (yield* reader.takeIf(')')) return { name, parameters, argument: null };
+  const argument = yield* readArgumentName(reader, parameters);
+  return argument === null ? null : { name, parameters, argument };
 }
 
 /** The call after another one, or the end of the list. */
-function* readNext(reader: TextReader, names: ReadonlySet<string>): Reading<PythonCallHead | null> {
-  const head = yield* reader.attempt(() => readHead(reader, names, false));
+function* readNext(reader: TextReader, tools: readonly FunctionTool[]): Reading<PythonCallHead | null> {
+  const head = yield* reader.attempt(() => readHead(reader, tools, false));
   if (head !== null) return head;
   yield* reader.advanceOverSpace();
   yield* reader.takeIf(']');
@@ -103,16 +106,17 @@ export function* readPythonArguments(
     before = ', ';
     yield* copyPythonValue(reader, (json) => writer.arguments(json));
     yield* reader.advanceOverSpace();
-    name = (yield* reader.takeIf(',')) ? yield* readArgumentName(reader) : null;
+    name = (yield* reader.takeIf(',')) ? yield* readArgumentName(reader, head.parameters) : null;
   }
   writer.arguments('}');
   yield* reader.advanceOverSpace();
   yield* reader.takeIf(')');
 }
 
-/** `name=` */
-function* readArgumentName(reader: TextReader): Reading<string | null> {
+/** `name=`; one of `parameters` may have any characters. */
+function* readArgumentName(reader: TextReader, parameters: readonly string[]): Reading<string | null> {
   yield* reader.advanceOverSpace();
+  for (const own of parameters) if (yield* reader.takeIf(`${own}=`)) return own;
   const name = yield* reader.takeWhile(NAME);
   yield* reader.advanceOverSpace();
   if (name === '' || !(yield* reader.takeIf('='))) return null;

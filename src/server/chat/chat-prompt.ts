@@ -6,6 +6,7 @@ import { InvalidRequestError } from '../../errors.ts';
 import { ToolUse } from '../../parsers/tool-use.ts';
 import { reservedVariable, toChatMessages } from '../../tokenizer/chat-messages.ts';
 import type { ChatMessage, ChatTemplate, RenderOptions, Tokenizer } from '../../tokenizer/tokenizer.ts';
+import type { Client } from '../../util/client.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 import type { ServerContext, ServerOptions } from '../server-context.ts';
 import { toolFieldsOf } from './functions.ts';
@@ -24,7 +25,9 @@ type PromptFields = Pick<
 >;
 
 /** What the prompt depends on besides the conversation and the fields of its request. */
-interface PromptOptions extends Pick<ServerOptions, 'trustsRequestTemplates' | 'defaultTemplateVariables'> {
+interface PromptOptions
+  extends Pick<ServerOptions, 'trustsRequestTemplates' | 'defaultTemplateVariables'>,
+    Pick<Client, 'caller'> {
   /** Functions that the model may call; null or left out: none. */
   readonly tools?: readonly object[] | null;
 }
@@ -45,11 +48,13 @@ export async function promptOfChat(
   { options }: ServerContext,
   engine: InferenceEngine,
   body: ChatCompletionRequest,
+  { caller }: Client,
 ): Promise<ChatPrompt> {
   const { template, tokenizer } = chatParts(engine);
   const toolUse = new ToolUse(toolFieldsOf(body), engine.answerFormats);
   const messages = toChatMessages(body.messages);
-  const text = await renderPrompt(template, messages, body, { ...options, tools: toolUse.templateTools });
+  const { templateTools: tools } = toolUse;
+  const text = await renderPrompt(template, messages, body, { ...options, tools, caller });
   return { text, messages, toolUse, tokenizer };
 }
 
@@ -84,6 +89,7 @@ export async function renderPrompt(
     template: templateOfRequest(fields, options),
     variables: templateVariables(fields, options),
     tools: options.tools ?? null,
+    caller: options.caller,
   };
   if (!fields.continue_final_message) {
     return template.render(messages, {

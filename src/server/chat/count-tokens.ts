@@ -2,6 +2,7 @@
 
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { numKept } from '../../engine/input-processor.ts';
+import type { Client } from '../../util/client.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 import type { ServerContext } from '../server-context.ts';
 import { promptOfChat } from './chat-prompt.ts';
@@ -15,11 +16,11 @@ export async function countTokens(
   context: ServerContext,
   engine: InferenceEngine,
   body: ChatCompletionRequest,
-  signal: AbortSignal,
+  client: Client,
 ): Promise<number> {
   context.adapterOf(body.model, engine);
-  const { text, tokenizer } = await promptOfChat(context, engine, body);
-  const { length } = await tokenizer.encode(text, { addSpecialTokens: false, signal });
+  const { text, tokenizer } = await promptOfChat(context, engine, body, client);
+  const { length } = await tokenizer.encode(text, { addSpecialTokens: false, ...client });
   const { truncate_prompt_tokens = null, max_completion_tokens = null } = body;
   const limits = { truncate_prompt_tokens, max_tokens: max_completion_tokens };
   return Math.min(length, numKept(limits, engine.info.maxModelLen) ?? length);

@@ -13,7 +13,7 @@ import { plainParts } from '../plain-parts.ts';
 import type { ResponseOptions } from '../response-options.ts';
 import type { Frames, ResponseWriter } from '../response-writer.ts';
 
-type Ending = Pick<CompletedSample, 'finish_reason' | 'stop_reason'>;
+type Ending = Pick<CompletedSample, 'finish_reason' | 'stop_reason' | 'isCallCut'>;
 /** A block, as the part that began it. */
 type BlockKind = Exclude<AnswerPart['kind'], 'arguments'>;
 
@@ -58,9 +58,9 @@ export class MessagesWriter implements ResponseWriter {
   async delta(_choice: number, delta: OutputDelta): Promise<Frames> {
     this.#count(delta);
     const frames = this.#shown(delta).flatMap((part) => this.#part(part));
-    const { finish_reason, stop_reason } = delta;
+    const { finish_reason, stop_reason, isCallCut } = delta;
     if (finish_reason === null) return frames;
-    this.#ending = { finish_reason, stop_reason };
+    this.#ending = { finish_reason, stop_reason, isCallCut };
     return [...frames, ...this.#closeBlock()];
   }
 
@@ -137,11 +137,12 @@ export class MessagesWriter implements ResponseWriter {
     };
   }
 
-  #stopFields({ finish_reason, stop_reason }: Ending) {
+  #stopFields({ finish_reason, stop_reason, isCallCut }: Ending) {
     if (finish_reason === 'length') return { stop_reason: 'max_tokens', stop_sequence: null };
     // A number is the id of a token to stop at.
     if (typeof stop_reason === 'string') return { stop_reason: 'stop_sequence', stop_sequence: stop_reason };
-    return { stop_reason: this.#numCalls > 0 ? 'tool_use' : 'end_turn', stop_sequence: null };
+    const isForCalls = this.#numCalls > 0 && !isCallCut;
+    return { stop_reason: isForCalls ? 'tool_use' : 'end_turn', stop_sequence: null };
   }
 }
 

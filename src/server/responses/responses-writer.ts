@@ -244,8 +244,8 @@ function logprobsOf(positions: readonly PositionLogprobs[]): Iterable<object> {
 }
 
 /**
- * Whatever ended an answer but the model itself has cut it off, and so has a text to stop at within a call. The protocol has a
- * reason for the length alone.
+ * Whatever ended an answer but the model itself has cut it off, and so has what the request stops at within a call. The
+ * protocol has a reason for the length alone.
  */
 function endingOf({ finish_reason, isCallCut }: OutputDelta): Ending {
   const isComplete = finish_reason === 'stop' && !isCallCut;

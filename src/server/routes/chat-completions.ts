@@ -7,6 +7,7 @@ import { saltKeys } from '../../kv-cache/prefix-hash.ts';
 import type { ToolUse } from '../../parsers/tool-use.ts';
 import { joinedText } from '../../tokenizer/content-format.ts';
 import type { ChatMessage } from '../../tokenizer/tokenizer.ts';
+import type { Client } from '../../util/client.ts';
 import { promptOfChat } from '../chat/chat-prompt.ts';
 import { ChatWriter } from '../chat/chat-writer.ts';
 import { checkChatFields } from '../chat/check-fields.ts';
@@ -44,11 +45,11 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
-  signal: AbortSignal,
+  client: Client,
 ): Promise<ParsedRequest> {
   const body = parseBody(chatCompletionSchema, request.body);
   const lengthField = body.max_completion_tokens == null ? 'max_tokens' : 'max_completion_tokens';
-  const asked = { body, prefix: 'chatcmpl-', lengthField, signal };
+  const asked = { body, prefix: 'chatcmpl-', lengthField, client };
   const chat = await prepareChat(context, engine, request, asked).catch(blameTools(body));
   const { answer, options, role, toolUse } = chat;
   const writer = new ChatWriter(options, {
@@ -70,7 +71,7 @@ export interface AskedChat {
   /** Where the client says how long the answer may be. */
   readonly lengthField: string;
   /** Ends the preparation. */
-  readonly signal: AbortSignal;
+  readonly client: Client;
 }
 
 /** A conversation that is ready to be answered. */
@@ -91,7 +92,7 @@ export async function prepareChat(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
-  { body, prefix, lengthField, signal }: AskedChat,
+  { body, prefix, lengthField, client }: AskedChat,
 ): Promise<PreparedChat> {
   checkChatFields(context, engine, body);
   const max_tokens = body.max_completion_tokens ?? body.max_tokens ?? null;
@@ -100,7 +101,7 @@ export async function prepareChat(
   const { params: asked, beamSearch } = samplingOf(body, max_tokens, engine);
   checkChoices(1, asked.n);
   const proxied = readProxied(request, body, 1, asked.n);
-  const { text, messages, toolUse } = await promptOfChat(context, engine, body);
+  const { text, messages, toolUse } = await promptOfChat(context, engine, body, client);
   const params = { ...asked, constraint: toolUse.constraint(asked.constraint, text) };
   if (beamSearch !== null && params.constraint !== null) throw notForBeams(params.constraint.field);
   const common = {
@@ -111,7 +112,7 @@ export async function prepareChat(
     addSpecialTokens: body.add_special_tokens ?? false,
   };
   const prompt = await engine
-    .prepare({ text }, params, { ...common, ...proxied.prompts[0], signal })
+    .prepare({ text }, params, { ...common, ...proxied.prompts[0], ...client })
     .catch(blameFields);
   checkBudget([prompt], requested, engine.info.maxModelLen);
   const role = answeringRole(body, messages, context);

@@ -5,6 +5,7 @@ import type { InferenceEngine, PreparedRequest } from '../../engine/inference-en
 import { InvalidRequestError } from '../../errors.ts';
 import { saltKeys } from '../../kv-cache/prefix-hash.ts';
 import { checkSamplesDiffer } from '../../sampling/sampling-params.ts';
+import type { Client } from '../../util/client.ts';
 import { yieldTurn } from '../../util/yield-turn.ts';
 import { CompletionWriter } from '../completion/completion-writer.ts';
 import { checkCommonFields, type FieldTables } from '../field-checks.ts';
@@ -41,7 +42,7 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
-  signal: AbortSignal,
+  client: Client,
 ): Promise<ParsedRequest> {
   const body = parseBody(completionSchema, request.body);
   checkCommonFields(context, engine, body, TABLES);
@@ -55,15 +56,16 @@ async function parse(
     extraKeys: saltKeys(body.cache_salt ?? null),
     priority: body.priority ?? 0,
     addSpecialTokens: body.add_special_tokens ?? true,
+    ...client,
   };
   const prompts: PreparedRequest[] = [];
   const echoes: (Echo | null)[] = [];
   for (const [index, given] of body.prompt.entries()) {
-    const prepared = await engine.prepare(given, params, { ...common, ...proxied.prompts[index], signal });
+    const prepared = await engine.prepare(given, params, { ...common, ...proxied.prompts[index] });
     prompts.push(prepared);
     echoes.push(await echoOf(body, given, prepared, engine));
     await yieldTurn();
-    signal.throwIfAborted();
+    client.signal?.throwIfAborted();
   }
   checkBudget(prompts, requestedTokens(body, engine), engine.info.maxModelLen);
   const { answerId, keepsJournal } = proxied;

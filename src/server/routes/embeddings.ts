@@ -13,7 +13,7 @@ export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
   paths: ['/v1/embeddings'],
   summary: 'A vector for each input',
   schema: embeddingSchema,
-  async parse(engine, body, { model }, signal) {
+  async parse(engine, body, { model }, client) {
     const config = engine.expectEmbedding();
     const dimensions = body.dimensions ?? null;
     checkDimensions(dimensions, config);
@@ -23,7 +23,7 @@ export const embeddings: PoolingEndpoint<typeof embeddingSchema> = {
     for (const input of body.input) {
       prompts.push(
         await engine.preparePooling(input, {
-          ...poolingOptions(body, signal),
+          ...poolingOptions(body, client),
           param: 'input',
           addSpecialTokens,
           before,

@@ -7,6 +7,7 @@ import { toSvcError } from '../../http/errors.ts';
 import { ClientGoneError } from '../../http/in-flight.ts';
 import { replyJson } from '../../http/json-reply.ts';
 import { SseStream } from '../../http/sse.ts';
+import type { Client } from '../../util/client.ts';
 import { type AdmittedRequest, answerAdmitted } from '../admitted.ts';
 import { logRequest } from '../log-request.ts';
 import type { RouteAbout } from '../openapi.ts';
@@ -22,14 +23,14 @@ export interface GenerationEndpoint {
   readonly path: string;
   readonly about?: RouteAbout;
   /**
-   * @param signal ends it between two prompts.
+   * @param client ends it between two prompts.
    * @throws SvcError where the request must be refused.
    */
   parse(
     context: ServerContext,
     engine: InferenceEngine,
     request: FastifyRequest,
-    signal: AbortSignal,
+    client: Client,
   ): Promise<ParsedRequest>;
 }
 
@@ -48,9 +49,9 @@ export async function generate(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<unknown> {
-  return answerAdmitted(context, request, reply, async ({ engine, controller, open }) => {
+  return answerAdmitted(context, request, reply, async ({ engine, controller, client, open }) => {
     engine.expectGenerating();
-    const parsed = await endpoint.parse(context, engine, request, controller.signal);
+    const parsed = await endpoint.parse(context, engine, request, client);
     const { id, prompts } = parsed;
     await logRequest(request.log, engine, { id, prompts, params: prompts[0]?.params }, context.options);
     const adapter = parsed.prompts[0]?.adapter ?? null;

@@ -3,6 +3,7 @@
 
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
+import type { Client } from '../../util/client.ts';
 import { answerAdmitted } from '../admitted.ts';
 import { countTokens } from '../chat/count-tokens.ts';
 import { checkOwnFields, type FieldTables } from '../field-checks.ts';
@@ -49,11 +50,11 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
-  signal: AbortSignal,
+  client: Client,
 ): Promise<ParsedRequest> {
   const body = parseBody(createMessageSchema, request.body);
   checkOwnFields(context, request.body, TABLES);
-  const asked = { body: toChatRequest(body), prefix: 'msg_', lengthField: 'max_tokens', signal };
+  const asked = { body: toChatRequest(body), prefix: 'msg_', lengthField: 'max_tokens', client };
   const { answer, options, toolUse } = await prepareChat(context, engine, request, asked).catch(blame);
   const showsThinking = body.thinking?.type !== 'disabled';
   const writer = new MessagesWriter({ options, idLength: toolUse.idLength, showsThinking });
@@ -62,11 +63,11 @@ async function parse(
 
 export function countTokensRoute(app: FastifyInstance, context: ServerContext): void {
   app.post('/v1/messages/count_tokens', { config: { about: COUNT_TOKENS } }, (request, reply) =>
-    answerAdmitted(context, request, reply, async ({ engine, controller: { signal } }) => {
+    answerAdmitted(context, request, reply, async ({ engine, client }) => {
       engine.expectGenerating();
       const body = parseBody(countTokensSchema, request.body);
       checkOwnFields(context, request.body, TABLES);
-      return { input_tokens: await countTokens(context, engine, toChatRequest(body), signal).catch(blame) };
+      return { input_tokens: await countTokens(context, engine, toChatRequest(body), client).catch(blame) };
     }),
   );
 }

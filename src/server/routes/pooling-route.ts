@@ -5,6 +5,7 @@ import type * as z from 'zod';
 import type { InferenceEngine, PreparedPooling, ServedAdapter } from '../../engine/inference-engine.ts';
 import { NotAvailableError } from '../../errors.ts';
 import { replyJson } from '../../http/json-reply.ts';
+import type { Client } from '../../util/client.ts';
 import { answerAdmitted } from '../admitted.ts';
 import { checkPriority } from '../field-checks.ts';
 import { logRequest } from '../log-request.ts';
@@ -34,14 +35,14 @@ export interface PoolingEndpoint<S extends z.ZodObject = z.ZodObject> {
   readonly summary: string;
   readonly schema: S;
   /**
-   * @param signal ends it between two prompts.
+   * @param client ends it between two prompts.
    * @throws SvcError where the request must be refused.
    */
   parse(
     engine: InferenceEngine,
     body: z.output<S>,
     head: PoolingHead,
-    signal: AbortSignal,
+    client: Client,
   ): Promise<ParsedPooling>;
 }
 
@@ -62,21 +63,23 @@ export async function pool<S extends z.ZodObject>(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<unknown> {
-  return answerAdmitted(context, request, reply, async ({ engine, controller: { signal }, open }) => {
+  return answerAdmitted(context, request, reply, async ({ engine, client, open }) => {
     engine.expectPooling();
     const body = parseBody(endpoint.schema, request.body);
     checkFields(context, engine, endpoint.schema, body);
-    const { prompts, answer } = await endpoint.parse(engine, body, headOf(context, engine, request), signal);
+    const { prompts, answer } = await endpoint.parse(engine, body, headOf(context, engine, request), client);
     await logRequest(request.log, engine, { id: request.id, prompts }, context.options);
     const ticket = open(prompts.length, numTokensOf(prompts));
-    const pooled = await startEach(prompts.length, (index) => engine.pool(prompts[index]!, signal, ticket));
+    const pooled = await startEach(prompts.length, (index) =>
+      engine.pool(prompts[index]!, client.signal, ticket),
+    );
     return replyJson(reply, answer(pooled));
   });
 }
 
 /** What all endpoints make of a prompt. */
-export function poolingOptions({ truncate_prompt_tokens, priority }: PoolingFields, signal: AbortSignal) {
-  return { truncateTo: truncate_prompt_tokens ?? null, priority: priority ?? 0, signal };
+export function poolingOptions({ truncate_prompt_tokens, priority }: PoolingFields, client: Client) {
+  return { truncateTo: truncate_prompt_tokens ?? null, priority: priority ?? 0, ...client };
 }
 
 /** Tokens of all prompts. */

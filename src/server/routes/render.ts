@@ -20,9 +20,9 @@ export function renderRoute(
     ...(body !== undefined && { body }),
   };
   app.post(`${endpoint.path}/render`, { config: { about } }, (request, reply) =>
-    answerAdmitted(context, request, reply, async ({ engine, controller: { signal } }) => {
+    answerAdmitted(context, request, reply, async ({ engine, client }) => {
       engine.expectGenerating();
-      const { id, prompts, isStream } = await endpoint.parse(context, engine, request, signal);
+      const { id, prompts, isStream } = await endpoint.parse(context, engine, request, client);
       const [model] = context.modelNames(engine);
       const rendered = lazyList(prompts, ({ promptTokenIds, params, adapter, priority }) => ({
         request_id: id,

@@ -6,6 +6,7 @@ import * as z from 'zod';
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError, NotFoundError } from '../../errors.ts';
 import { replyJson } from '../../http/json-reply.ts';
+import type { Client } from '../../util/client.ts';
 import { preview } from '../../util/preview.ts';
 import { zodMessage } from '../../util/zod-message.ts';
 import { answerAdmitted } from '../admitted.ts';
@@ -64,14 +65,14 @@ async function parse(
   context: ServerContext,
   engine: InferenceEngine,
   request: FastifyRequest,
-  signal: AbortSignal,
+  client: Client,
 ): Promise<ParsedRequest> {
   const body = storing(request, parseBody(createResponseSchema, request.body));
   checkOwnFields(context, request.body, TABLES);
   const owner = context.ownerOf(request);
   const input = readConversation(context, owner, body, request.id);
   const chat = toChatRequest(body, input);
-  const asked = { body: chat, prefix: PREFIX, lengthField: 'max_output_tokens', signal };
+  const asked = { body: chat, prefix: PREFIX, lengthField: 'max_output_tokens', client };
   const { answer, options, toolUse } = await prepareChat(context, engine, request, asked).catch(blame);
   const keep = (response: ResponseObject): void =>
     context.responses.put(owner, { response, input, numBytes: memorySize({ response, input }) });
@@ -87,13 +88,13 @@ async function parse(
 
 export function inputTokensRoute(app: FastifyInstance, context: ServerContext): void {
   app.post('/v1/responses/input_tokens', { config: { about: INPUT_TOKENS } }, (request, reply) =>
-    answerAdmitted(context, request, reply, async ({ engine, controller: { signal } }) => {
+    answerAdmitted(context, request, reply, async ({ engine, client }) => {
       engine.expectGenerating();
       const body = storing(request, parseBody(createResponseSchema, request.body));
       checkOwnFields(context, request.body, TABLES);
       const input = readConversation(context, context.ownerOf(request), body, request.id);
       const chat = toChatRequest(body, input);
-      const input_tokens = await countTokens(context, engine, chat, signal).catch(blame);
+      const input_tokens = await countTokens(context, engine, chat, client).catch(blame);
       return { object: 'response.input_tokens', input_tokens };
     }),
   );

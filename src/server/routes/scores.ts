@@ -9,7 +9,7 @@ export const score: PoolingEndpoint<typeof scoreSchema> = {
   paths: ['/score', '/v1/score'],
   summary: 'How well pairs of texts fit',
   schema: scoreSchema,
-  async parse(engine, body, { id, created, model }, signal) {
+  async parse(engine, body, { id, created, model }, client) {
     const { text_1: first, text_2: second } = body;
     if (first.length !== 1 && first.length !== second.length) {
       throw new InvalidRequestError(
@@ -19,7 +19,7 @@ export const score: PoolingEndpoint<typeof scoreSchema> = {
     }
     const params = ['text_1', 'text_2'] as const;
     const texts = { first, second, params, kinds: ['text', 'text'] } as const;
-    const { prompts, scoresOf } = await planScores(engine, texts, poolingOptions(body, signal));
+    const { prompts, scoresOf } = await planScores(engine, texts, poolingOptions(body, client));
     const answer = (pooled: readonly Float32Array[]): object => ({
       id: `score-${id}`,
       object: 'list',
@@ -36,11 +36,11 @@ export const rerank: PoolingEndpoint<typeof rerankSchema> = {
   paths: ['/rerank', '/v1/rerank', '/v2/rerank'],
   summary: 'Documents in the order of how well they fit a query',
   schema: rerankSchema,
-  async parse(engine, body, { id, model }, signal) {
+  async parse(engine, body, { id, model }, client) {
     const { query, documents, top_n, return_documents } = body;
     const params = ['query', 'documents'] as const;
     const texts = { first: [query], second: documents, params, kinds: ['query', 'document'] } as const;
-    const { prompts, scoresOf } = await planScores(engine, texts, poolingOptions(body, signal));
+    const { prompts, scoresOf } = await planScores(engine, texts, poolingOptions(body, client));
     const answer = (pooled: readonly Float32Array[]): object => {
       const scores = scoresOf(pooled);
       // The best first; of equal scores the document that came first.

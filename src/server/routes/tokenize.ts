@@ -8,6 +8,7 @@ import { InvalidRequestError } from '../../errors.ts';
 import { lazyList } from '../../http/json-pieces.ts';
 import { replyJson } from '../../http/json-reply.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import type { Client } from '../../util/client.ts';
 import { answerAdmitted } from '../admitted.ts';
 import { promptOfChat } from '../chat/chat-prompt.ts';
 import { checkChatFields } from '../chat/check-fields.ts';
@@ -31,10 +32,10 @@ const DETOKENIZE = { summary: 'The text of token ids', body: detokenizeSchema, a
 
 export function tokenizeRoutes(app: FastifyInstance, context: ServerContext): void {
   app.post('/tokenize', { config: { about: TOKENIZE } }, (request, reply) =>
-    answerAdmitted(context, request, reply, async ({ engine, controller: { signal } }) => {
+    answerAdmitted(context, request, reply, async ({ engine, client }) => {
       const tokenizer = tokenizerOf(engine, '/tokenize');
-      const { text, addSpecialTokens, returnsTexts } = await textOf(context, engine, request.body);
-      const tokens = await tokenizer.encode(text, { addSpecialTokens, signal });
+      const { text, addSpecialTokens, returnsTexts } = await textOf(context, engine, request.body, client);
+      const tokens = await tokenizer.encode(text, { addSpecialTokens, ...client });
       const answer = {
         count: tokens.length,
         max_model_len: engine.info.maxModelLen,
@@ -64,11 +65,11 @@ export function tokenizerInfoRoute(app: FastifyInstance, context: ServerContext)
   });
 }
 
-async function textOf(context: ServerContext, engine: InferenceEngine, body: unknown) {
+async function textOf(context: ServerContext, engine: InferenceEngine, body: unknown, client: Client) {
   if (typeof body === 'object' && body !== null && 'messages' in body) {
     const { return_token_strs, ...chat } = parseBody(tokenizeChatSchema, body);
     checkChatFields(context, engine, chat);
-    const { text } = await promptOfChat(context, engine, chat).catch(blameTools(chat));
+    const { text } = await promptOfChat(context, engine, chat, client).catch(blameTools(chat));
     return {
       text,
       addSpecialTokens: chat.add_special_tokens ?? false,

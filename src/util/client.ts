@@ -1,0 +1,8 @@
+// For whom work is done, and until when.
+
+export interface Client {
+  /** Where it is aborted, nobody waits for the work any more. */
+  readonly signal?: AbortSignal | undefined;
+  /** Callers take turns where work has to wait; those without a name are one. */
+  readonly caller?: string | undefined;
+}
