@@ -49,8 +49,8 @@ inline Launch launchOf(const MeanRowsParams& p) { return rowLaunch("svcMeanRows"
 
 inline Launch activateLaunch(const ElementwiseParams& p) { return rowLaunch("svcActivate", p.rows, p.cols); }
 inline Launch launchOf(const CastParams& p) { return rowLaunch("svcCast", p.rows, p.cols); }
-/// out += x * value
 inline Launch launchOf(const XieluParams& p) { return rowLaunch("svcXielu", p.rows, p.cols); }
+/// out += x * value
 inline Launch addScaledLaunch(const ElementwiseParams& p) { return rowLaunch("svcAddScaled", p.rows, p.cols); }
 inline Launch scaleLaunch(const ElementwiseParams& p) { return rowLaunch("svcScale", p.rows, p.cols); }
 inline Launch softcapLaunch(const ElementwiseParams& p) { return rowLaunch("svcSoftcap", p.rows, p.cols); }
