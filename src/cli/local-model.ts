@@ -5,6 +5,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { OptionSource } from '../config/merge.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import type { EngineDeadError } from '../errors.ts';
 import { createLogger } from '../observability/log.ts';
 import { systemFingerprint } from '../server/system-fingerprint.ts';
 import { version } from '../util/version.ts';
@@ -18,6 +19,10 @@ export interface LocalModel {
    * answers.
    */
   readonly fingerprint: string;
+  /** False as soon as the engine has ended by itself: answers from then on are faults of it. */
+  readonly isAlive: boolean;
+  /** Resolves when that happens. */
+  readonly died: Promise<EngineDeadError>;
   close(): Promise<void>;
 }
 
@@ -44,6 +49,10 @@ export async function startLocalModel(flags: OptionSource): Promise<LocalModel> 
     client: { url: `${server.url}/v1`, apiKey },
     config,
     fingerprint: `${fingerprintOf(engine)} options=${optionsDigest(config)}`,
+    get isAlive() {
+      return engine.isAlive;
+    },
+    died: engine.died,
     async close() {
       await server.close();
       await engine.close();

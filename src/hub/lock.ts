@@ -1,5 +1,6 @@
 // One process at a time downloads a model, or writes a file: a lock file that its owner keeps fresh and that outlives no owner.
 
+import { rmSync, statSync } from 'node:fs';
 import { type FileHandle, link, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -36,12 +37,21 @@ export async function acquireLock(path: string, onWait: () => void): Promise<() 
     file.utimes(now, now).catch(() => {});
   }, HEARTBEAT_MS);
   heartbeat.unref();
+  const { ino } = await file.stat();
+  const atExit = (): void => giveBack(path, ino);
+  process.once('exit', atExit);
   return async () => {
     clearInterval(heartbeat);
-    // A process that stood still for too long has lost its lock: what is at the path is the next owner's.
-    if ((await inodeAt(path)) === (await file.stat()).ino) await rm(path, { force: true });
+    process.off('exit', atExit);
+    giveBack(path, ino);
     await file.close();
   };
+}
+
+/** Not asynchronous, so that a process can do it when it ends with its work undone: others need not wait for what it holds. */
+function giveBack(path: string, inode: number): void {
+  // A process that stood still for too long has lost its lock: what is at the path is the next owner's.
+  if (statSync(path, { throwIfNoEntry: false })?.ino === inode) rmSync(path, { force: true });
 }
 
 async function acquire(path: string, onWait: () => void): Promise<FileHandle> {
