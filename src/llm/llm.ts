@@ -4,9 +4,10 @@ import { randomUUID } from 'node:crypto';
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
 import { inProgramWords, programError } from '../config/program-words.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
-import { collectSamples } from '../engine/completed-sample.ts';
+import type { CompletedSample } from '../engine/completed-sample.ts';
 import {
   InferenceEngine,
+  type OutputDelta,
   type PreparedRequest,
   type Prompt,
   type RequestOptions,
@@ -57,9 +58,9 @@ import {
   readConversations,
 } from './conversations.ts';
 import { downloadWithBar } from './download-bar.ts';
+import { type Job, prepareEach, runJobs } from './jobs.ts';
 import { poolAll } from './pool-all.ts';
 import type { EmbeddingRequestOutput, ScoringRequestOutput } from './pooling-output.ts';
-import { type BatchProgress, startProgress } from './progress.ts';
 import {
   type PromptInput,
   type PromptsInput,
@@ -69,22 +70,32 @@ import {
   textOf,
 } from './prompts.ts';
 import {
+  type ChatCompletionDelta,
+  type ChatRequestOutput,
   type CompletionDelta,
-  outputFields,
   type RequestOutput,
+  toChatDelta,
+  toChatOutput,
   toCompletionDelta,
+  toCompletionOutput,
 } from './request-output.ts';
 import { resolveSets, type SamplingParamsInput } from './sampling-sets.ts';
 
-interface Job {
-  readonly requestId: string;
-  readonly text: string | null;
-  readonly prepared: PreparedRequest;
-  /** Of a chat. */
-  readonly answer: AnswerFieldOptions | null;
+interface ChatJob extends Job {
+  readonly answer: AnswerFieldOptions;
 }
 
-type Prepare = (engine: InferenceEngine, params: SamplingParams, own: RequestOptions) => Promise<Job>;
+/** A request that is ready to run, and what makes its deltas of those of the engine, in the order in which they come. */
+interface OpenStream<Delta> {
+  readonly prepared: PreparedRequest;
+  toDelta(delta: OutputDelta): Delta;
+}
+
+type Open<Delta> = (
+  engine: InferenceEngine,
+  params: SamplingParams,
+  own: RequestOptions,
+) => Promise<OpenStream<Delta>>;
 
 export class LLM {
   readonly #engine: Promise<InferenceEngine>;
@@ -123,10 +134,11 @@ export class LLM {
       const list = readPrompts(prompts);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const jobs = await prepareEach(list, ended, (prompt, index) =>
+      const jobs = await prepareEach(list, 'prompts', ended, (prompt, index) =>
         this.#prepare(engine, prompt, params[index]!, { adapter: adapters[index], signal: ended }),
       );
-      return this.#run(engine, jobs, ended, useProgressBar);
+      const run = { name: 'prompts', toOutput: toCompletionOutput, signal: ended, useProgressBar } as const;
+      return runJobs(engine, jobs, { ...run, numAtOnce: 2 * this.#maxNumSeqs });
     });
   }
 
@@ -138,18 +150,20 @@ export class LLM {
     conversations: ConversationsInput,
     samplingParams: SamplingParamsInput = null,
     options: ChatOptions = {},
-  ): Promise<RequestOutput[]> {
+  ): Promise<ChatRequestOutput[]> {
     const { signal, useProgressBar, adapter, ...template } = readOptions('chat', chatOptions, options);
     return speaking(signal, async (ended) => {
       const engine = await this.#engine;
       const list = readConversations(conversations);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const jobs = await prepareEach(list, ended, (messages, index) => {
+      const jobs = await prepareEach(list, 'messages', ended, (messages, index) => {
         const own = { adapter: adapters[index], signal: ended };
         return this.#prepareChat(engine, messages, params[index]!, template, own);
       });
-      return this.#run(engine, jobs, ended, useProgressBar);
+      const toOutput = (sample: CompletedSample, { answer }: ChatJob) => toChatOutput(sample, answer);
+      const run = { name: 'messages', toOutput, signal: ended, useProgressBar } as const;
+      return runJobs(engine, jobs, { ...run, numAtOnce: 2 * this.#maxNumSeqs });
     });
   }
 
@@ -164,9 +178,12 @@ export class LLM {
     options: StreamOptions = {},
   ): AsyncGenerator<CompletionDelta, void, undefined> {
     const { signal, adapter } = readOptions('stream', streamOptions, options);
-    const prepare: Prepare = (engine, params, own) =>
-      this.#prepare(engine, readPrompt(prompt, 'prompt'), params, own);
-    yield* speakingStream(this.#stream(signal, samplingParams, adapter, prepare));
+    const open: Open<CompletionDelta> = async (engine, params, own) => {
+      const { prepared } = await this.#prepare(engine, readPrompt(prompt, 'prompt'), params, own);
+      const numPromptTokens = prepared.promptTokenIds.length;
+      return { prepared, toDelta: (delta) => toCompletionDelta(delta, numPromptTokens) };
+    };
+    yield* speakingStream(this.#stream(signal, samplingParams, adapter, open));
   }
 
   /** Answers one conversation, token by token; as `stream` does. */
@@ -174,11 +191,16 @@ export class LLM {
     messages: readonly ChatMessageInput[],
     samplingParams: SamplingInput | null = null,
     options: StreamChatOptions = {},
-  ): AsyncGenerator<CompletionDelta, void, undefined> {
+  ): AsyncGenerator<ChatCompletionDelta, void, undefined> {
     const { signal, adapter, ...template } = readOptions('streamChat', streamChatOptions, options);
-    const prepare: Prepare = (engine, params, own) =>
-      this.#prepareChat(engine, readConversation(messages), params, template, own);
-    yield* speakingStream(this.#stream(signal, samplingParams, adapter, prepare));
+    const open: Open<ChatCompletionDelta> = async (engine, params, own) => {
+      const conversation = readConversation(messages);
+      const { prepared, answer } = await this.#prepareChat(engine, conversation, params, template, own);
+      const numPromptTokens = prepared.promptTokenIds.length;
+      const samples = Array.from({ length: params.n }, (_, index) => new AnswerDeltas(answer, index));
+      return { prepared, toDelta: (delta) => toChatDelta(delta, numPromptTokens, samples[delta.index]!) };
+    };
+    yield* speakingStream(this.#stream(signal, samplingParams, adapter, open));
   }
 
   /**
@@ -197,7 +219,7 @@ export class LLM {
       const resolved = readBeamSearchParams(params, engine);
       const list = readPrompts(prompts);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const prepared = await prepareEach(list, ended, (prompt) =>
+      const prepared = await prepareEach(list, 'prompts', ended, (prompt) =>
         prepareBeamSearch(engine, prompt, resolved),
       );
       const search = async (promptTokenIds: readonly number[], index: number): Promise<BeamSearchOutput> => {
@@ -223,8 +245,10 @@ export class LLM {
       checkDimensions(dimensions, config);
       const list = readPrompts(prompts);
       const before = promptNamed(config, given.promptName ?? null, 'promptName');
-      const of = { param: 'prompts', truncateTo: given.truncatePromptTokens, before, signal: ended };
-      const prepared = await prepareEach(list, ended, (prompt) => engine.preparePooling(prompt, of));
+      const of = { param: 'the prompt', truncateTo: given.truncatePromptTokens, before, signal: ended };
+      const prepared = await prepareEach(list, 'prompts', ended, (prompt) =>
+        engine.preparePooling(prompt, of),
+      );
       const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
       const pooled = await poolAll(engine, prepared, run);
       return pooled.map((values, index) => ({
@@ -278,7 +302,7 @@ export class LLM {
   ): Promise<Job> {
     const requestId = String(this.#numRequests++);
     const prepared = await engine.prepare(prompt, params, options);
-    return { requestId, text: textOf(prompt), prepared, answer: null };
+    return { requestId, text: textOf(prompt), prepared };
   }
 
   async #prepareChat(
@@ -287,7 +311,7 @@ export class LLM {
     params: SamplingParams,
     { addGenerationPrompt = true, chatTemplateKwargs: variables = {}, ...given }: ParsedChatOptions,
     own: RequestOptions,
-  ): Promise<Job> {
+  ): Promise<ChatJob> {
     const template = engine.chatTemplate;
     if (template === null) throw new InvalidRequestError('the model has no chat template: use generate()');
     const reserved = reservedVariable(variables);
@@ -310,47 +334,21 @@ export class LLM {
     return { ...job, answer: { id: randomUUID(), idLength: toolUse.idLength, includesReasoning: true } };
   }
 
-  /** Keeps the engine's seats full without handing it everything at once. */
-  async #run(
-    engine: InferenceEngine,
-    jobs: readonly Job[],
-    signal: AbortSignal,
-    useProgressBar = true,
-  ): Promise<RequestOutput[]> {
-    const outputs = new Array<RequestOutput>(jobs.length);
-    const progress = await startProgress(jobs.length, useProgressBar);
-    const queue = jobs.entries();
-    const work = async (): Promise<void> => {
-      for (const [index, job] of queue) outputs[index] = await complete(engine, job, signal, progress);
-    };
-    try {
-      await Promise.all(Array.from({ length: 2 * this.#maxNumSeqs }, work));
-    } finally {
-      progress.stop();
-    }
-    return outputs;
-  }
-
-  async *#stream(
+  async *#stream<Delta>(
     signal: AbortSignal | undefined,
     samplingParams: SamplingInput | null,
     adapter: AdapterInput | null | undefined,
-    prepare: Prepare,
-  ): AsyncGenerator<CompletionDelta, void, undefined> {
+    open: Open<Delta>,
+  ): AsyncGenerator<Delta, void, undefined> {
     const engine = await abortable(signal, () => this.#engine);
     const [params] = resolveSets(samplingParams, 1, engine.samplingDefaults);
     refusePromptLogprobs(params!);
     const own = { adapter: await abortable(signal, () => resolveAdapter(engine, adapter)), signal };
-    const { prepared, answer } = await prepare(engine, params!, own);
-    const samples = Array.from(
-      { length: params!.n },
-      (_, index) => answer && new AnswerDeltas(answer, index),
-    );
+    const { prepared, toDelta } = await open(engine, params!, own);
     for await (const delta of engine.generate(prepared, signal)) {
       // What came before the abort is no longer wanted either.
       signal?.throwIfAborted();
-      const numPromptTokens = prepared.promptTokenIds.length;
-      yield toCompletionDelta(delta, numPromptTokens, samples[delta.index] ?? null);
+      yield toDelta(delta);
     }
   }
 }
@@ -373,44 +371,6 @@ async function* speakingStream<T>(deltas: AsyncGenerator<T, void>): AsyncGenerat
   } catch (error) {
     throw programError(error);
   }
-}
-
-/** Prompts that are made ready at once: enough for the threads of the tokenizer, few enough to leave others a turn. */
-const PREPARED_AT_ONCE = 8;
-
-/** In their order, whoever is ready first; an abort ends the preparation, too. */
-async function prepareEach<T, P>(
-  list: readonly T[],
-  signal: AbortSignal,
-  prepare: (item: T, index: number) => Promise<P>,
-): Promise<P[]> {
-  const prepared: P[] = [];
-  const rest = list.entries();
-  const work = async (): Promise<void> => {
-    for (const [index, item] of rest) {
-      signal.throwIfAborted();
-      prepared[index] = await prepare(item, index);
-    }
-  };
-  await Promise.all(Array.from({ length: PREPARED_AT_ONCE }, work));
-  return prepared;
-}
-
-async function complete(
-  engine: InferenceEngine,
-  { requestId, text, prepared, answer }: Job,
-  signal: AbortSignal,
-  progress: BatchProgress,
-): Promise<RequestOutput> {
-  const samples = await collectSamples(engine.generate(prepared, signal));
-  const numTokens = samples.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
-  progress.advance(prepared.promptTokenIds.length, numTokens);
-  return {
-    request_id: requestId,
-    prompt: text,
-    prompt_token_ids: prepared.promptTokenIds,
-    ...outputFields(samples, answer),
-  };
 }
 
 function readBeamSearchParams(given: BeamSearchInput, engine: InferenceEngine): BeamSearchParams {

@@ -152,6 +152,40 @@ describe('LLM.generate', () => {
     expect(await llm.generate('abc', GREEDY)).toHaveLength(1);
   });
 
+  it.each([
+    [
+      'prompts',
+      () => llm.generate(['a', new Array(5000).fill(5)], GREEDY),
+      /^prompts\[1\]: the prompt has 5000 /,
+    ],
+    [
+      'prompts',
+      () => llm.generate(['a', [10_000_000]], GREEDY),
+      /^prompts\[1\]: .*, got 10000000 at index 0$/,
+    ],
+    [
+      'sets',
+      () => llm.generate(['a', 'b'], [{}, { n: -1 }]),
+      /^samplingParams\[1\]: n must be at least 1, got -1$/,
+    ],
+  ])('says which of several %s is wrong', async (_, attempt, message) => {
+    await expect(attempt()).rejects.toThrow(message);
+  });
+
+  it.each([
+    [
+      '{"prompt": "a", "multi_modal_data": {}}',
+      'prompts[0] has multi_modal_data beside prompt, and only prompt is read',
+    ],
+    [
+      '[{"prompt_token_ids": [5], "prompt": "a"}]',
+      'prompts[0] has prompt_token_ids beside prompt, and only prompt',
+    ],
+    ['[{"prompts": "a"}]', 'prompts[0] must be a text, a non-empty list of token ids, { prompt } or'],
+  ])('refuses the prompts %s', async (json, message) => {
+    await expect(llm.generate(JSON.parse(json))).rejects.toThrow(message);
+  });
+
   it('writes no progress bar where stderr is no terminal', async () => {
     expect(process.stderr.isTTY ?? false).toBe(false);
     await llm.generate('abc', GREEDY, { useProgressBar: true });
@@ -184,7 +218,14 @@ describe('LLM.chat', () => {
     ['[[{"role": "user", "content": "a"}], []]', 'messages[1] must have at least 1 element'],
     ['"Hello"', 'messages must be an array, got "Hello"'],
   ])('refuses the messages %s', async (json, message) => {
-    await expect(llm.chat(JSON.parse(json), GREEDY)).rejects.toThrow(message);
+    const refused = llm.chat(JSON.parse(json), GREEDY);
+    await expect(refused).rejects.toThrow(message);
+    await expect(refused).rejects.toBeInstanceOf(InvalidRequestError);
+  });
+
+  it('says which of several conversations is wrong', async () => {
+    const [short, long] = ['a', 'a '.repeat(5000)].map((content) => [{ role: 'user', content }]);
+    await expect(llm.chat([short!, long!], GREEDY)).rejects.toThrow(/^messages\[1\]: the prompt has /);
   });
 
   it('refuses template variables that would replace the conversation', async () => {

@@ -42,8 +42,9 @@ it('calls that do not fit the model or its limits are refused, and say what woul
   await expect(reranker.embed('a')).rejects.toThrow(/gives no embeddings: use \/v1\/rerank or \/score/);
   await expect(embedder.embed('a', { dimensions: 9 })).rejects.toThrow('dimensions must be 8, 16, 32, got 9');
   await expect(embedder.embed('a '.repeat(200))).rejects.toThrow(
-    /prompts has .* and this model reads at most 100/,
+    /^the prompt has .* and this model reads at most 100/,
   );
+  await expect(embedder.embed(['a', 'a '.repeat(200)])).rejects.toThrow(/^prompts\[1\]: the prompt has /);
   await expect(embedder.score(['a', 'b'], ['c'])).rejects.toThrow(
     /takes two texts, one text and a list of texts, or/,
   );
