@@ -32,7 +32,7 @@ export async function startLocalModel(flags: OptionSource): Promise<LocalModel> 
     import('./serve.ts'),
     import('../server/server.ts'),
   ]);
-  const config = await readConfig(flags);
+  const config = withoutQueueLimit(await readConfig(flags));
   const logger = createLogger('error');
   const engine = await startEngine(config, logger);
   const apiKey = randomUUID();
@@ -58,6 +58,11 @@ export async function startLocalModel(flags: OptionSource): Promise<LocalModel> 
       await engine.close();
     },
   };
+}
+
+/** Who has a model to himself is not told to come again: he would wait while it has nothing to do. */
+function withoutQueueLimit(config: ServeConfig): ServeConfig {
+  return { ...config, engine: { ...config.engine, maxQueuedRequests: Number.MAX_SAFE_INTEGER } };
 }
 
 function fingerprintOf({ info, adapters }: InferenceEngine): string {

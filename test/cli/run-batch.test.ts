@@ -148,8 +148,11 @@ describe('svc run-batch', () => {
     const dying = new CliProcess(['run-batch', '-i', input, '-o', output, '--max-num-seqs', '1'], {
       NODE_OPTIONS: `${helper('engine-killer')} ${helper('stuck-thread')}`,
       STUCK_ON: stuckOn,
+      STUCK_AT: 'SIGWINCH',
     });
     await until(() => existsSync(`${output}.journal`) && numLines(`${output}.journal`) > 3);
+    dying.child.kill('SIGWINCH');
+    await dying.says(/a thread is stuck/);
     dying.child.kill('SIGUSR2');
     // One of its threads never ends: the process is killed.
     expect(await dying.exitCode).toBe(137);
