@@ -16,8 +16,9 @@ export async function withLock<T>(
   path: string,
   work: () => Promise<T>,
   onWait: () => void = () => {},
+  signal?: AbortSignal,
 ): Promise<T> {
-  const release = await acquireLock(path, onWait);
+  const release = await acquireLock(path, onWait, signal);
   try {
     return await work();
   } finally {
@@ -28,9 +29,14 @@ export async function withLock<T>(
 /**
  * Waits as long as another process keeps the lock fresh, and gives the function that releases it.
  * @param onWait is called before that wait; who does not want to wait throws an error in it.
+ * @throws the reason of `signal` when that is aborted during the wait.
  */
-export async function acquireLock(path: string, onWait: () => void): Promise<() => Promise<void>> {
-  const file = await acquire(path, onWait);
+export async function acquireLock(
+  path: string,
+  onWait: () => void,
+  signal?: AbortSignal,
+): Promise<() => Promise<void>> {
+  const file = await acquire(path, onWait, signal);
   const heartbeat = setInterval(() => {
     const now = new Date();
     // Ignore: where the file system refuses it, others take the lock over after a while.
@@ -54,7 +60,11 @@ function giveBack(path: string, inode: number): void {
   if (statSync(path, { throwIfNoEntry: false })?.ino === inode) rmSync(path, { force: true });
 }
 
-async function acquire(path: string, onWait: () => void): Promise<FileHandle> {
+async function acquire(
+  path: string,
+  onWait: () => void,
+  signal: AbortSignal | undefined,
+): Promise<FileHandle> {
   await mkdir(dirname(path), { recursive: true });
   let hasWaited = false;
   for (;;) {
@@ -68,6 +78,7 @@ async function acquire(path: string, onWait: () => void): Promise<FileHandle> {
     if (!hasWaited) onWait();
     hasWaited = true;
     await sleep(POLL_MS);
+    signal?.throwIfAborted();
   }
 }
 

@@ -15,7 +15,7 @@ import {
 import { planScores } from '../engine/pooling/score-plan.ts';
 import { promptNamed } from '../engine/pooling/text-prompts.ts';
 import { checkDimensions, toEmbedding } from '../engine/pooling/vectors.ts';
-import { InvalidRequestError } from '../errors.ts';
+import { EngineDeadError, InvalidRequestError } from '../errors.ts';
 import { AnswerDeltas, type AnswerFieldOptions } from '../parsers/answer-fields.ts';
 import { ToolUse } from '../parsers/tool-use.ts';
 import {
@@ -29,7 +29,7 @@ import type { SamplingInput } from '../sampling/sampling-fields.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import { reservedVariable } from '../tokenizer/chat-messages.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
-import { abortable } from '../util/abortable.ts';
+import { abortable, sharedAbortController } from '../util/abortable.ts';
 import { type AdapterInput, resolveAdapter, resolveAdapters } from './adapter-option.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
 import {
@@ -100,6 +100,8 @@ type Open<Delta> = (
 export class LLM {
   readonly #engine: Promise<InferenceEngine>;
   readonly #maxNumSeqs: number;
+  /** Aborted by `close`, which waits for no download and no weights. */
+  readonly #closing = sharedAbortController();
   #numRequests = 0;
 
   /**
@@ -110,10 +112,14 @@ export class LLM {
     const onWarning = (message: string): void => process.emitWarning(inProgramWords(message), 'SvcWarning');
     const config = toEngineConfig(options, process.env, onWarning);
     this.#maxNumSeqs = config.maxNumSeqs * config.dataParallelSize;
-    this.#engine = downloadWithBar(config)
-      .then((local) => InferenceEngine.start(local, { onWarning }))
+    const { signal } = this.#closing;
+    this.#engine = downloadWithBar(config, signal)
+      .then((local) => {
+        signal.throwIfAborted();
+        return InferenceEngine.start(local, { onWarning, signal });
+      })
       .catch((error: unknown) => {
-        throw programError(error);
+        throw signal.aborted ? signal.reason : programError(error);
       });
     this.#engine.catch(() => {});
   }
@@ -284,6 +290,7 @@ export class LLM {
 
   /** Ends the engine; calls in flight are rejected. */
   async close(): Promise<void> {
+    this.#closing.abort(new EngineDeadError('the engine has been closed'));
     const engine = await this.#engine.catch(() => null);
     await engine?.close();
   }

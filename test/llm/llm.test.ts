@@ -1,11 +1,20 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ConfigError, InvalidRequestError, LLM, ModelLoadError, NotAvailableError } from '../../src/index.ts';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import {
+  ConfigError,
+  EngineDeadError,
+  InvalidRequestError,
+  LLM,
+  ModelLoadError,
+  NotAvailableError,
+} from '../../src/index.ts';
 import { writeGgufModel } from '../fixtures/gguf-model.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { FakeHub } from '../helpers/fake-hub.ts';
+import { until } from '../helpers/until.ts';
 
 let folder: string;
 let llm: LLM;
@@ -278,6 +287,35 @@ describe('a new LLM', () => {
     for (const refusal of [llm.embed('a'), llm.score('a', 'b')]) {
       await expect(refusal).rejects.toThrow(/generates text: .* started with runner pooling, or/);
     }
+  });
+
+  it('waits for no download when it is closed', async () => {
+    const hub = await FakeHub.start({ 'config.json': '{}', 'model.safetensors': Buffer.alloc(2_000_000) });
+    hub.behaviour = { stallAfter: 100_000, numStalls: 1 };
+    const home = mkdtempSync(join(os.tmpdir(), 'svc-llm-hub-'));
+    vi.stubEnv('HF_ENDPOINT', hub.url);
+    vi.stubEnv('HF_HOME', home);
+    const downloading = new LLM({ model: 'org/tiny' });
+    const refused = expect(downloading.generate('a')).rejects.toThrow('the engine has been closed');
+    await until(() => hub.behaviour.numStalls === 0);
+    const startedAt = performance.now();
+    await downloading.close();
+    await refused;
+    // A connection that brings nothing more is dropped after 30 s.
+    expect(performance.now() - startedAt).toBeLessThan(20_000);
+    expect(readdirSync(home, { recursive: true }).filter((name) => String(name).endsWith('.lock'))).toEqual(
+      [],
+    );
+    vi.unstubAllEnvs();
+    await hub.close();
+    rmSync(home, { recursive: true });
+  });
+
+  it('waits for no weights when it is closed', async () => {
+    const loading = new LLM({ model: folder });
+    const refused = expect(loading.generate('a')).rejects.toBeInstanceOf(EngineDeadError);
+    await loading.close();
+    await refused;
   });
 
   it('rejects what is in flight when it is closed', async () => {
