@@ -4,6 +4,7 @@ import { rmSync, statSync } from 'node:fs';
 import { type FileHandle, link, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LifeSign } from './life-sign.ts';
 import { hasEnded, lockOwner } from './lock-owner.ts';
 
 const HEARTBEAT_MS = 5_000;
@@ -36,7 +37,12 @@ export async function acquireLock(
   onWait: () => void,
   signal?: AbortSignal,
 ): Promise<() => Promise<void>> {
-  const file = await acquire(path, onWait, signal);
+  const lifeSign = await LifeSign.begin();
+  const wanted = { path, owner: lockOwner(lifeSign?.name ?? null) };
+  const file = await acquire(wanted, onWait, signal).catch((error: unknown) => {
+    lifeSign?.end();
+    throw error;
+  });
   const heartbeat = setInterval(() => {
     const now = new Date();
     // Ignore: where the file system refuses it, others take the lock over after a while.
@@ -50,6 +56,7 @@ export async function acquireLock(
     clearInterval(heartbeat);
     process.off('exit', atExit);
     giveBack(path, ino);
+    lifeSign?.end();
     await file.close();
   };
 }
@@ -60,15 +67,21 @@ function giveBack(path: string, inode: number): void {
   if (statSync(path, { throwIfNoEntry: false })?.ino === inode) rmSync(path, { force: true });
 }
 
+interface WantedLock {
+  readonly path: string;
+  readonly owner: string;
+}
+
 async function acquire(
-  path: string,
+  wanted: WantedLock,
   onWait: () => void,
   signal: AbortSignal | undefined,
 ): Promise<FileHandle> {
+  const { path } = wanted;
   await mkdir(dirname(path), { recursive: true });
   let hasWaited = false;
   for (;;) {
-    const file = await create(path);
+    const file = await create(wanted);
     if (file !== null) return file;
     const abandoned = await abandonedInode(path);
     if (abandoned !== null) {
@@ -83,13 +96,13 @@ async function acquire(
 }
 
 /** Null where there is one already. */
-async function create(path: string): Promise<FileHandle | null> {
+async function create({ path, owner }: WantedLock): Promise<FileHandle | null> {
   const file = await open(path, 'wx').catch((error: unknown) => {
     if (hasCode(error, 'EEXIST')) return null;
     throw error;
   });
   // One that cannot be written would keep others waiting for nobody.
-  await file?.writeFile(lockOwner()).catch(async (error: unknown) => {
+  await file?.writeFile(owner).catch(async (error: unknown) => {
     await rm(path, { force: true });
     await file.close();
     throw error;

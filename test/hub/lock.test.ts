@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
@@ -111,6 +111,40 @@ describe('the lock of a model', () => {
 });
 
 const needsProc = needs(existsSync('/proc/self/stat'), 'this machine has no /proc');
+
+const needsNamespaces = needs(
+  spawnSync('unshare', ['--pid', '--fork', '--mount-proc', 'true']).status === 0,
+  'this user may not make a namespace of processes',
+);
+
+describe('a lock in containers that have the same name and network', needsNamespaces, () => {
+  /** Acquires the lock as the first process of a container, and says so. */
+  function contain(path: string) {
+    const program = `
+      import { acquireLock } from '${new URL('../../src/hub/lock.ts', import.meta.url).href}';
+      await acquireLock(process.argv[1], () => { console.log('taken'); process.exit(); });
+      console.log('acquired');
+      setInterval(() => {}, 1000);`;
+    const node = [process.execPath, '--import', 'tsx', '--input-type=module', '-e', program, path];
+    const stdio = ['ignore', 'pipe', 'inherit'] as const;
+    const container = spawn('unshare', ['--pid', '--fork', '--kill-child', '--mount-proc', ...node], {
+      stdio: [...stdio],
+    });
+    return { container, said: once(container.stdout!, 'data').then(String) };
+  }
+
+  it('is held by one of them, and abandoned when that has ended', async () => {
+    const path = newLock();
+    const first = contain(path);
+    expect(await first.said).toBe('acquired\n');
+    expect(await contain(path).said).toBe('taken\n');
+    first.container.kill('SIGKILL');
+    await once(first.container, 'exit');
+    const next = contain(path);
+    expect(await next.said).toBe('acquired\n');
+    next.container.kill('SIGKILL');
+  });
+});
 
 describe('a lock whose pid is in use', needsProc, () => {
   const own = `${hostname()} ${process.pid}`;
