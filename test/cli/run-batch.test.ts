@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
@@ -35,6 +35,18 @@ const needsNamespaces = needs(
 
 const folder = temporaryFolders()();
 mkdirSync(folder);
+
+const started: CliProcess[] = [];
+afterEach(() => {
+  for (const { child } of started.splice(0)) child.kill('SIGKILL');
+});
+
+/** A process that is killed after the test, if it is still there. */
+function start(...command: ConstructorParameters<typeof CliProcess>): CliProcess {
+  const cli = new CliProcess(...command);
+  started.push(cli);
+  return cli;
+}
 
 async function run(...args: readonly string[]): Promise<{ code: number; stderr: string }> {
   const svc = new CliProcess(['run-batch', ...args]);
@@ -145,7 +157,7 @@ describe('svc run-batch', () => {
     const helper = (name: string) => `--import=${new URL(`../helpers/${name}.mjs`, import.meta.url).href}`;
     const stuckOn = join(folder, 'pipe');
     execFileSync('mkfifo', [stuckOn]);
-    const dying = new CliProcess(['run-batch', '-i', input, '-o', output, '--max-num-seqs', '1'], {
+    const dying = start(['run-batch', '-i', input, '-o', output, '--max-num-seqs', '1'], {
       NODE_OPTIONS: `${helper('engine-killer')} ${helper('stuck-thread')}`,
       STUCK_ON: stuckOn,
       STUCK_AT: 'SIGWINCH',
@@ -197,7 +209,7 @@ describe('svc run-batch', () => {
     const begin = (name: string) => until(() => existsSync(join(folder, `${name}.journal`)));
 
     it('ends by it, and lets others go on at once', async () => {
-      const cli = new CliProcess(args('ended.out'));
+      const cli = start(args('ended.out'));
       await begin('ended.out');
       expect(left('ended.out')).toContain('ended.out.journal.lock');
       cli.child.kill('SIGTERM');
@@ -206,8 +218,8 @@ describe('svc run-batch', () => {
     });
 
     it('ends as the first process of a container, too', needsNamespaces, async () => {
-      const container = ['--pid', '--fork', '--mount-proc', process.execPath, ...SVC_COMMAND];
-      const cli = new CliProcess(args('contained.out'), {}, ['unshare', ...container]);
+      const container = ['--pid', '--fork', '--kill-child', '--mount-proc', process.execPath, ...SVC_COMMAND];
+      const cli = start(args('contained.out'), {}, ['unshare', ...container]);
       await begin('contained.out');
       const { pid } = cli.child;
       process.kill(Number(readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')), 'SIGTERM');

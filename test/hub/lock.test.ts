@@ -1,10 +1,10 @@
-import { spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { acquireLock, withLock } from '../../src/hub/lock.ts';
 import { needs } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
@@ -118,6 +118,11 @@ const needsNamespaces = needs(
 );
 
 describe('a lock in containers that have the same name and network', needsNamespaces, () => {
+  const containers: ChildProcess[] = [];
+  afterEach(() => {
+    for (const container of containers.splice(0)) container.kill('SIGKILL');
+  });
+
   /** Acquires the lock as the first process of a container, and says so. */
   function contain(path: string) {
     const program = `
@@ -130,6 +135,7 @@ describe('a lock in containers that have the same name and network', needsNamesp
     const container = spawn('unshare', ['--pid', '--fork', '--kill-child', '--mount-proc', ...node], {
       stdio: [...stdio],
     });
+    containers.push(container);
     return { container, said: once(container.stdout!, 'data').then(String) };
   }
 
@@ -140,9 +146,7 @@ describe('a lock in containers that have the same name and network', needsNamesp
     expect(await contain(path).said).toBe('taken\n');
     first.container.kill('SIGKILL');
     await once(first.container, 'exit');
-    const next = contain(path);
-    expect(await next.said).toBe('acquired\n');
-    next.container.kill('SIGKILL');
+    expect(await contain(path).said).toBe('acquired\n');
   });
 });
 
