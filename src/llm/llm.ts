@@ -251,7 +251,7 @@ export class LLM {
       checkDimensions(dimensions, config);
       const list = readPrompts(prompts);
       const before = promptNamed(config, given.promptName ?? null, 'promptName');
-      const of = { param: 'the prompt', truncateTo: given.truncatePromptTokens, before, signal: ended };
+      const of = { param: 'the prompt', before, ...truncation(given), signal: ended };
       const prepared = await prepareEach(list, 'prompts', ended, (prompt) =>
         engine.preparePooling(prompt, of),
       );
@@ -277,11 +277,11 @@ export class LLM {
     second: string | readonly string[],
     options: ScoreOptions = {},
   ): Promise<ScoringRequestOutput[]> {
-    const { signal, useProgressBar, truncatePromptTokens } = readOptions('score', scoreOptions, options);
+    const { signal, useProgressBar, ...given } = readOptions('score', scoreOptions, options);
     return speaking(signal, async (ended) => {
       const engine = await this.#poolingEngine();
       const texts = readPairs(first, second);
-      const plan = await planScores(engine, texts, { truncateTo: truncatePromptTokens });
+      const plan = await planScores(engine, texts, { ...truncation(given), signal: ended });
       const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
       const scores = plan.scoresOf(await poolAll(engine, plan.prompts, run));
       return scores.map((score) => ({ request_id: String(this.#numRequests++), outputs: { score } }));
@@ -378,6 +378,10 @@ async function* speakingStream<T>(deltas: AsyncGenerator<T, void>): AsyncGenerat
   } catch (error) {
     throw programError(error);
   }
+}
+
+function truncation({ truncatePromptTokens }: ScoreOptions) {
+  return { truncateTo: truncatePromptTokens, truncateName: 'truncatePromptTokens' };
 }
 
 function readBeamSearchParams(given: BeamSearchInput, engine: InferenceEngine): BeamSearchParams {
