@@ -3,7 +3,7 @@
 // An embedding model such as BAAI/bge-small-en-v1.5 makes a vector of each text; a reranker such as BAAI/bge-reranker-base
 // reads question and text together, which is slower and more exact.
 
-import { LLM } from '../src/index.ts';
+import { LLM } from 'svc';
 
 const [embedder, reranker = embedder] = process.argv.slice(2);
 if (embedder === undefined) throw new Error('name an embedding model, or its folder');

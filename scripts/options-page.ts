@@ -65,6 +65,7 @@ under the name in that column. Flags win over environment variables, these over 
 - A JSON option takes one JSON text, or its parts: \`--attention-config.backend CPU_ATTN\`; a part that ends in \`+\` is
   added to a list. Parts and text are merged.
 - A variable of the environment that is on or off takes 1 or 0, true or false, yes or no, on or off; anything else is refused.
+  One that begins with \`SVC_\` and is nearly one of svc is told of in a line of the log.
 - A flag without a value has an opposite: \`--no-skip-tokenizer-init\`.
 - A value whose feature is not there yet is refused with "not available yet", never ignored.
 `;

@@ -28,6 +28,9 @@ export type { EmbeddingRequestOutput, ScoringRequestOutput } from './llm/pooling
 export type { PromptInput, PromptsInput } from './llm/prompts.ts';
 export type {
   AnswerMessage,
+  ChatCompletionDelta,
+  ChatCompletionOutput,
+  ChatRequestOutput,
   CompletionDelta,
   CompletionOutput,
   Logprob,

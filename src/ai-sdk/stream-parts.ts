@@ -6,7 +6,7 @@ import type {
   LanguageModelV3GenerateResult,
   LanguageModelV3StreamPart,
 } from '@ai-sdk/provider';
-import type { CompletionDelta } from '../llm/request-output.ts';
+import type { ChatCompletionDelta } from '../llm/request-output.ts';
 import type { CallDelta } from '../parsers/answer-fields.ts';
 
 type Part = LanguageModelV3StreamPart;
@@ -64,12 +64,12 @@ class Blocks {
 }
 
 /** The last part is the end, with the usage. */
-export async function* streamParts(deltas: AsyncIterable<CompletionDelta>): AsyncGenerator<Part, void> {
+export async function* streamParts(deltas: AsyncIterable<ChatCompletionDelta>): AsyncGenerator<Part, void> {
   const blocks = new Blocks();
   let numTokens = 0;
   let numReasoningTokens = 0;
   for await (const given of deltas) {
-    const { reasoning, content, tool_calls = [] } = given.delta ?? {};
+    const { reasoning, content, tool_calls = [] } = given.delta;
     numTokens += given.token_ids.length;
     numReasoningTokens += given.num_reasoning_tokens;
     if (reasoning !== undefined) yield* blocks.add('reasoning', reasoning);
@@ -82,7 +82,7 @@ export async function* streamParts(deltas: AsyncIterable<CompletionDelta>): Asyn
 }
 
 function finishOf(
-  { finish_reason: raw, num_prompt_tokens, num_cached_tokens }: CompletionDelta,
+  { finish_reason: raw, num_prompt_tokens, num_cached_tokens }: ChatCompletionDelta,
   answer: { readonly numTokens: number; readonly numReasoningTokens: number; readonly hasCalls: boolean },
 ): Finish {
   const ended = raw === 'stop' || raw === 'length' ? raw : 'other';

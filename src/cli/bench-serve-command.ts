@@ -58,6 +58,8 @@ const percentile = numberWhere(
 
 const GOODPUT_NAMES = ['ttft', 'tpot', 'e2el'];
 
+const DEFAULT_OUTPUT_LEN = 128;
+
 const PATHS = { openai: '/v1/completions', 'openai-chat': '/v1/chat/completions' } as const;
 
 export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): void {
@@ -108,7 +110,7 @@ export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): 
     )
     .option(
       '--output-len <n>',
-      'tokens of each answer (default: 128 for random prompts, else as the file says)',
+      'tokens of each answer (default: 128; a trace says it, and chats end by themselves)',
       wholeNumber(1),
     )
     .option('--random-output-len <n>', 'the same, for random prompts only', wholeNumber(1))
@@ -161,7 +163,7 @@ export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): 
         inputLen: flags.randomInputLen,
         prefixLen: flags.randomPrefixLen,
         rangeRatio: flags.randomRangeRatio,
-        outputLen: outputLenOf(flags) ?? null,
+        outputLen: outputLenOf(flags),
         maxConcurrency: flags.maxConcurrency ?? null,
         goodput: flags.goodput ?? null,
         percentiles: flags.metricPercentiles,
@@ -194,9 +196,11 @@ function checkEndpoint({ backend, endpoint }: ServeFlags): void {
   throw new ConfigError(`--endpoint ${endpoint} needs --backend ${other}`, { param: 'endpoint' });
 }
 
-function outputLenOf({ datasetName, ...flags }: ServeFlags): number | undefined {
+/** Null where a trace or the model says it: a completion without a length would have the 16 tokens of the protocol. */
+function outputLenOf({ datasetName, backend, ...flags }: ServeFlags): number | null {
   const own = { random: flags.randomOutputLen, sharegpt: flags.sharegptOutputLen, trace: undefined };
-  return own[datasetName] ?? flags.outputLen;
+  const isSaid = datasetName === 'trace' || backend === 'openai-chat';
+  return own[datasetName] ?? flags.outputLen ?? (isSaid ? null : DEFAULT_OUTPUT_LEN);
 }
 
 /** Fields of every request; what is left out is left to the server. */

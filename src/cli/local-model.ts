@@ -5,6 +5,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { OptionSource } from '../config/merge.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
+import type { EngineDeadError } from '../errors.ts';
 import { createLogger } from '../observability/log.ts';
 import { systemFingerprint } from '../server/system-fingerprint.ts';
 import { version } from '../util/version.ts';
@@ -18,6 +19,10 @@ export interface LocalModel {
    * answers.
    */
   readonly fingerprint: string;
+  /** False as soon as the engine has ended by itself: answers from then on are faults of it. */
+  readonly isAlive: boolean;
+  /** Resolves when that happens. */
+  readonly died: Promise<EngineDeadError>;
   close(): Promise<void>;
 }
 
@@ -27,7 +32,7 @@ export async function startLocalModel(flags: OptionSource): Promise<LocalModel> 
     import('./serve.ts'),
     import('../server/server.ts'),
   ]);
-  const config = await readConfig(flags);
+  const config = withoutQueueLimit(await readConfig(flags));
   const logger = createLogger('error');
   const engine = await startEngine(config, logger);
   const apiKey = randomUUID();
@@ -44,11 +49,20 @@ export async function startLocalModel(flags: OptionSource): Promise<LocalModel> 
     client: { url: `${server.url}/v1`, apiKey },
     config,
     fingerprint: `${fingerprintOf(engine)} options=${optionsDigest(config)}`,
+    get isAlive() {
+      return engine.isAlive;
+    },
+    died: engine.died,
     async close() {
       await server.close();
       await engine.close();
     },
   };
+}
+
+/** Who has a model to himself is not told to come again: he would wait while it has nothing to do. */
+function withoutQueueLimit(config: ServeConfig): ServeConfig {
+  return { ...config, engine: { ...config.engine, maxQueuedRequests: Number.MAX_SAFE_INTEGER } };
 }
 
 function fingerprintOf({ info, adapters }: InferenceEngine): string {

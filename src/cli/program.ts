@@ -5,13 +5,14 @@ import { type FindForeign, type ForeignFlag, findForeign } from '../config/forei
 import { type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
 import { PROXY_OPTIONS } from '../config/proxy-options.ts';
 import type { EngineThread } from '../engine/spawn-engine.ts';
-import { ConfigError, NotAvailableError, SvcError } from '../errors.ts';
+import { ConfigError, EngineDeadError, NotAvailableError, SvcError } from '../errors.ts';
 import { version } from '../util/version.ts';
 import { addBatchCommand } from './batch-command.ts';
 import { findForeignOfBench } from './bench/serve/foreign-options.ts';
 import { addBenchCommands } from './bench-commands.ts';
 import { addClientCommands } from './client-commands.ts';
 import { engineFlags } from './engine-flags.ts';
+import { endOnSignals, exit } from './exit.ts';
 import { addOptions, flagOptions, type SplitArguments, splitArguments, withModel } from './flags.ts';
 import { takeForeignFlags } from './foreign-flags.ts';
 import { addModelCommands } from './model-commands.ts';
@@ -29,6 +30,7 @@ export async function runProgram(argv: readonly string[], engineThread?: EngineT
   // Whoever reads our output may leave: a server that has lost its log goes on, a help page has nothing left to do.
   process.stderr.on('error', () => {});
   process.stdout.on('error', () => process.exit(0));
+  if (argv[0] !== 'serve' && argv[0] !== 'proxy') endOnSignals();
   try {
     // A short flag of one command means something else to another.
     const hasEngine = takesEngineOptions(argv);
@@ -40,8 +42,16 @@ export async function runProgram(argv: readonly string[], engineThread?: EngineT
     if (args.length === 0) svc.outputHelp();
     else await svc.parseAsync(args, { from: 'user' });
   } catch (error) {
-    process.exitCode = report(error);
+    const code = report(error);
+    process.exitCode = code;
+    // It may have left a thread that never ends, and node would wait for it.
+    if (error instanceof EngineDeadError) await exit(code, await consoleLog());
   }
+}
+
+async function consoleLog() {
+  const { createLogger } = await import('../observability/log.ts');
+  return createLogger('error');
 }
 
 function program(

@@ -2,6 +2,7 @@
 
 import { readConfigFile } from '../config/config-file.ts';
 import { environmentOptions, type OptionSource } from '../config/merge.ts';
+import { mistypedVariables } from '../config/mistyped-environment.ts';
 import { PROXY_OPTIONS, type ProxyConfig, proxyConfig } from '../config/proxy-options.ts';
 import { createLogger } from '../observability/log.ts';
 import { headerSecret } from '../util/header-secret.ts';
@@ -28,6 +29,7 @@ export function readInstanceKey(): string {
 /** Runs until a signal ends it; the process exits with it. */
 export async function runProxy(config: ProxyConfig, instanceKey: string): Promise<void> {
   const logger = createLogger(config.logLevel);
+  for (const notice of mistypedVariables(process.env)) logger.warn(notice);
   const stop = new StopRequest(logger);
   const tracing = await startTracing(config.otlpTracesEndpoint, 'svc-proxy');
   const { ProxyServer } = await import('../proxy/proxy-server.ts');

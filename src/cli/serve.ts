@@ -9,6 +9,7 @@ import { environmentNotices } from '../config/foreign-environment.ts';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import { environmentOptions, mergeOptions, type OptionSource, serveConfig } from '../config/merge.ts';
+import { mistypedVariables } from '../config/mistyped-environment.ts';
 import { SERVE_OPTIONS } from '../config/options.ts';
 import type { ServeConfig } from '../config/serve-config.ts';
 import { InferenceEngine } from '../engine/inference-engine.ts';
@@ -43,7 +44,8 @@ export async function readConfig(
   flags: OptionSource,
   foreign: readonly ForeignFlag[] = [],
 ): Promise<ServeConfig> {
-  const notices = [...environmentNotices(process.env), ...foreign.map(foreignNotice)];
+  const { env } = process;
+  const notices = [...environmentNotices(env), ...mistypedVariables(env), ...foreign.map(foreignNotice)];
   const file = flags.get('config')?.value;
   const fromFile =
     typeof file === 'string'

@@ -4,7 +4,9 @@ import {
   AdapterError,
   ConfigError,
   InvalidRequestError,
+  MalformedRequestError,
   ModelLoadError,
+  ModelOutputError,
   NotAvailableError,
   SvcError,
 } from '../errors.ts';
@@ -16,8 +18,15 @@ export const LLM_KEYS: readonly OptionKey[] = SERVE_OPTIONS.keys.filter(
 
 const FLAG = /(?<![\w-])--([a-z][a-z0-9-]*)/g;
 
-/** Errors that may name an option. */
-const KINDS = [AdapterError, ConfigError, InvalidRequestError, ModelLoadError, NotAvailableError] as const;
+/** Errors that may name an option or one of several prompts. */
+const KINDS = [
+  AdapterError,
+  ConfigError,
+  InvalidRequestError,
+  ModelLoadError,
+  ModelOutputError,
+  NotAvailableError,
+] as const;
 
 /** `--max-num-seqs 0` as `maxNumSeqs 0`; a flag of which a program has no option stays as it is. */
 export function inProgramWords(text: string): string {
@@ -36,12 +45,21 @@ export function speakingToProgram<T>(work: () => T): T {
   }
 }
 
-/** An error of the same class that names options as a program does. */
-export function programError(error: unknown): unknown {
-  const Kind = KINDS.find((kind) => error instanceof kind);
-  if (Kind === undefined || !(error instanceof SvcError)) return error;
+/**
+ * An error of the same class that names options as a program does.
+ * @param place what its message begins with.
+ */
+export function programError(error: unknown, place = ''): unknown {
+  const Kind = kindOf(error);
+  if (Kind === null || !(error instanceof SvcError)) return error;
   const param = error.param === null ? undefined : (programKey(error.param) ?? error.param);
-  return new Kind(inProgramWords(error.message), { param, cause: error.cause });
+  return new Kind(`${place}${inProgramWords(error.message)}`, { param, cause: error.cause });
+}
+
+function kindOf(error: unknown): (typeof KINDS)[number] | null {
+  // Which of both a wrong field is concerns the status of an answer only.
+  if (error instanceof MalformedRequestError) return InvalidRequestError;
+  return KINDS.find((kind) => error instanceof kind) ?? null;
 }
 
 function programKey(name: string): OptionKey | null {

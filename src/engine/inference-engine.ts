@@ -70,6 +70,8 @@ interface InferenceEngineOptions extends EngineClientOptions {
   readonly onTransferError?: OnTransferError | undefined;
   /** Gets what a person may want to know of a server, such as over what KV blocks go. */
   readonly onInfo?: ((message: string) => void) | undefined;
+  /** Ends the start. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export class InferenceEngine {
@@ -126,6 +128,9 @@ export class InferenceEngine {
    */
   static async start(config: EngineConfig, options: InferenceEngineOptions = {}): Promise<InferenceEngine> {
     const failure = new AbortController();
+    const { signal } = options;
+    const giveUp = (): void => failure.abort();
+    signal?.addEventListener('abort', giveUp, { once: true });
     const starting = EngineGroup.start(config, options, failure.signal);
     // Ignore: awaited below, behind the errors of options and small files.
     starting.catch(() => {});
@@ -159,6 +164,8 @@ export class InferenceEngine {
         () => {},
       );
       throw error;
+    } finally {
+      signal?.removeEventListener('abort', giveUp);
     }
   }
 

@@ -1,10 +1,10 @@
 // The alternative hub, chosen by SVC_USE_ALT_MODEL_HUB: its API, its token, and the cache folder that it shares with its own tools.
 
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import { expectAddress } from '../config/environment.ts';
+import { homeFolder } from '../util/home-folder.ts';
 import { getJson } from './http.ts';
 import { HubToken } from './hub-token.ts';
 import type { CachedModel, ModelCache } from './model-cache.ts';
@@ -47,9 +47,9 @@ export class AlternativeHub implements ModelHub {
   constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
     this.#variable = ADDRESSES.find((name) => env[name]) ?? ADDRESSES[0];
     this.name = withScheme(env[this.#variable] || DEFAULT_ENDPOINT).replace(/\/+$/, '');
-    this.cacheFolder = downloadDir || env.MODELSCOPE_CACHE || join(homedir(), '.cache', 'modelscope');
+    this.cacheFolder = downloadDir || env.MODELSCOPE_CACHE || join(homeFolder(), '.cache', 'modelscope');
     this.revision = revision || 'master';
-    const home = env.MODELSCOPE_HOME || join(homedir(), '.modelscope');
+    const home = env.MODELSCOPE_HOME || join(homeFolder(), '.modelscope');
     this.token = new HubToken(env, 'MODELSCOPE_API_TOKEN', join(home, 'token'));
     const { value: token } = this.token;
     // Some of its routes look for the one, some for the other.

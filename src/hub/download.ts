@@ -28,18 +28,20 @@ export interface DownloadOptions extends HubOptions {
   /** All that serves it, where it is left out. */
   readonly part?: ModelPart;
   readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;
+  /** Gives the download up: what has come stays for the next one. */
+  readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
 }
 
 /**
  * Where the wanted files of a model are, a folder or a file, downloaded as far as they are not there.
  * @throws ModelLoadError saying what is wrong: unknown model, no access, no network, no space, damaged files; ConfigError for a
- *   variable of the environment.
+ *   variable of the environment; the reason of `signal`.
  */
 export async function fetchModel(
   hub: ModelHub,
   wanted: WantedFiles,
-  { onProgress, env = process.env }: Pick<DownloadOptions, 'onProgress' | 'env'> = {},
+  { onProgress, signal, env = process.env }: Pick<DownloadOptions, 'onProgress' | 'signal' | 'env'> = {},
 ): Promise<string> {
   const { repository } = wanted;
   const cache = hub.cacheOf(repository);
@@ -47,6 +49,7 @@ export async function fetchModel(
   const stallMs = (downloadTimeout(env) ?? STALL_SECONDS) * 1000;
   try {
     const { commit, files } = await hub.list(repository);
+    signal?.throwIfAborted();
     const paths = neededFiles(
       files.map(({ path }) => path),
       wanted,
@@ -54,9 +57,9 @@ export async function fetchModel(
     const needed = files.filter(({ path }) => paths.includes(path));
     if (!(await hasAll(cache, commit, needed))) {
       const report = progressReporter(repository, needed, onProgress);
-      const download = { hub, cache, commit, needed, report, repository, stallMs };
+      const download = { hub, cache, commit, needed, report, repository, stallMs, signal };
       const onWait = () => report.say(`waiting for another process that downloads ${repository}`);
-      await withLock(cache.lock, () => downloadAll(download), onWait);
+      await withLock(cache.lock, () => downloadAll(download), onWait, signal);
     }
     await cache.finish(commit).catch((error: unknown) => {
       // Ignore: the files are there, and a cache that others keep may be read-only.
@@ -129,6 +132,7 @@ interface Download {
   readonly needed: readonly RemoteFile[];
   readonly report: Reporter;
   readonly stallMs: number;
+  readonly signal: AbortSignal | undefined;
 }
 
 async function downloadAll(download: Download): Promise<void> {
@@ -137,6 +141,8 @@ async function downloadAll(download: Download): Promise<void> {
   await mkdir(cache.folder, { recursive: true });
   await checkSpace(download);
   const failure = new AbortController();
+  const giveUp = (): void => failure.abort(download.signal?.reason);
+  download.signal?.addEventListener('abort', giveUp, { once: true });
   const context = { hub, model: repository, stallMs: download.stallMs, signal: failure.signal };
   const queue = sameTargets(download).entries();
   const work = async (): Promise<void> => {
@@ -155,6 +161,7 @@ async function downloadAll(download: Download): Promise<void> {
     }),
   );
   const results = await Promise.allSettled(workers);
+  download.signal?.removeEventListener('abort', giveUp);
   // The first failure aborted the others: it is the one to tell.
   if (results.some(({ status }) => status === 'rejected')) throw failure.signal.reason;
 }

@@ -1,7 +1,9 @@
-// The process that holds a lock, as the lock file names it: host, pid, and when the process began, for a pid is given again.
+// The process that holds a lock, as the lock file names it: host, pid, and when the process began, for a pid is given again; the
+// namespace of the pid, and a sign of life for those who are in another one.
 
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { isLifeSign, pidNamespace } from './life-sign.ts';
 
 /** Places behind the name of the program in /proc/<pid>/stat. */
 const STATE = 0;
@@ -14,15 +16,22 @@ interface ProcessState {
   readonly start: string;
 }
 
-/** What this process writes into a lock. */
-export function lockOwner(): string {
-  return [hostname(), process.pid, stateOf(process.pid)?.start ?? []].flat().join(' ');
+/** What this process writes into a lock. @param lifeSign of it; null where it has none. */
+export function lockOwner(lifeSign: string | null): string {
+  const { start } = stateOf(process.pid) ?? {};
+  const namespace = pidNamespace();
+  const seenElsewhere = start && namespace && lifeSign ? [namespace, lifeSign] : [];
+  return [hostname(), process.pid, start ?? [], seenElsewhere].flat().join(' ');
 }
 
-/** Whether the owner is known to have ended: one on another host is not. Earlier versions of svc wrote no start. */
+/**
+ * Whether the owner is known to have ended: one on another host is not. Earlier versions of svc wrote no start, or no sign of life.
+ * A container with a network of its own is taken for the one that it was before it began again.
+ */
 export function hasEnded(owner: string): boolean {
-  const [host, pid, start] = owner.split(' ');
+  const [host, pid, start, namespace, lifeSign] = owner.split(' ');
   if (host !== hostname() || pid === undefined) return false;
+  if (lifeSign !== undefined && namespace !== pidNamespace()) return isLifeSign(lifeSign) === false;
   const found = stateOf(Number(pid));
   if (found === null) return !isRunning(Number(pid));
   if (found.state === 'Z') return true;

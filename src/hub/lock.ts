@@ -1,8 +1,10 @@
 // One process at a time downloads a model, or writes a file: a lock file that its owner keeps fresh and that outlives no owner.
 
+import { rmSync, statSync } from 'node:fs';
 import { type FileHandle, link, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LifeSign } from './life-sign.ts';
 import { hasEnded, lockOwner } from './lock-owner.ts';
 
 const HEARTBEAT_MS = 5_000;
@@ -15,8 +17,9 @@ export async function withLock<T>(
   path: string,
   work: () => Promise<T>,
   onWait: () => void = () => {},
+  signal?: AbortSignal,
 ): Promise<T> {
-  const release = await acquireLock(path, onWait);
+  const release = await acquireLock(path, onWait, signal);
   try {
     return await work();
   } finally {
@@ -27,28 +30,58 @@ export async function withLock<T>(
 /**
  * Waits as long as another process keeps the lock fresh, and gives the function that releases it.
  * @param onWait is called before that wait; who does not want to wait throws an error in it.
+ * @throws the reason of `signal` when that is aborted during the wait.
  */
-export async function acquireLock(path: string, onWait: () => void): Promise<() => Promise<void>> {
-  const file = await acquire(path, onWait);
+export async function acquireLock(
+  path: string,
+  onWait: () => void,
+  signal?: AbortSignal,
+): Promise<() => Promise<void>> {
+  const lifeSign = await LifeSign.begin();
+  const wanted = { path, owner: lockOwner(lifeSign?.name ?? null) };
+  const file = await acquire(wanted, onWait, signal).catch((error: unknown) => {
+    lifeSign?.end();
+    throw error;
+  });
   const heartbeat = setInterval(() => {
     const now = new Date();
     // Ignore: where the file system refuses it, others take the lock over after a while.
     file.utimes(now, now).catch(() => {});
   }, HEARTBEAT_MS);
   heartbeat.unref();
+  const { ino } = await file.stat();
+  const atExit = (): void => giveBack(path, ino);
+  process.once('exit', atExit);
   return async () => {
     clearInterval(heartbeat);
-    // A process that stood still for too long has lost its lock: what is at the path is the next owner's.
-    if ((await inodeAt(path)) === (await file.stat()).ino) await rm(path, { force: true });
+    process.off('exit', atExit);
+    giveBack(path, ino);
+    lifeSign?.end();
     await file.close();
   };
 }
 
-async function acquire(path: string, onWait: () => void): Promise<FileHandle> {
+/** Not asynchronous, so that a process can do it when it ends with its work undone: others need not wait for what it holds. */
+function giveBack(path: string, inode: number): void {
+  // A process that stood still for too long has lost its lock: what is at the path is the next owner's.
+  if (statSync(path, { throwIfNoEntry: false })?.ino === inode) rmSync(path, { force: true });
+}
+
+interface WantedLock {
+  readonly path: string;
+  readonly owner: string;
+}
+
+async function acquire(
+  wanted: WantedLock,
+  onWait: () => void,
+  signal: AbortSignal | undefined,
+): Promise<FileHandle> {
+  const { path } = wanted;
   await mkdir(dirname(path), { recursive: true });
   let hasWaited = false;
   for (;;) {
-    const file = await create(path);
+    const file = await create(wanted);
     if (file !== null) return file;
     const abandoned = await abandonedInode(path);
     if (abandoned !== null) {
@@ -58,17 +91,18 @@ async function acquire(path: string, onWait: () => void): Promise<FileHandle> {
     if (!hasWaited) onWait();
     hasWaited = true;
     await sleep(POLL_MS);
+    signal?.throwIfAborted();
   }
 }
 
 /** Null where there is one already. */
-async function create(path: string): Promise<FileHandle | null> {
+async function create({ path, owner }: WantedLock): Promise<FileHandle | null> {
   const file = await open(path, 'wx').catch((error: unknown) => {
     if (hasCode(error, 'EEXIST')) return null;
     throw error;
   });
   // One that cannot be written would keep others waiting for nobody.
-  await file?.writeFile(lockOwner()).catch(async (error: unknown) => {
+  await file?.writeFile(owner).catch(async (error: unknown) => {
     await rm(path, { force: true });
     await file.close();
     throw error;

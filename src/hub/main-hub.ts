@@ -1,11 +1,11 @@
 // The main hub: its API, its token, and the cache folder that it shares with the Python tools.
 
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import { expectAddress } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
+import { homeFolder } from '../util/home-folder.ts';
 import { BlobCache, blobCaches } from './blob-cache.ts';
 import { getJson } from './http.ts';
 import { HubToken } from './hub-token.ts';
@@ -45,7 +45,7 @@ export class MainHub implements ModelHub {
 
   /** Reads HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN and HF_TOKEN_PATH as the Python tools do. */
   constructor(env: NodeJS.ProcessEnv, { revision, downloadDir }: HubOptions = {}) {
-    const home = env.HF_HOME || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'huggingface');
+    const home = env.HF_HOME || join(env.XDG_CACHE_HOME || join(homeFolder(), '.cache'), 'huggingface');
     this.name = (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
     this.cacheFolder = downloadDir || env.HF_HUB_CACHE || join(home, 'hub');
     this.revision = revision || MAIN;

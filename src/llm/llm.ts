@@ -4,9 +4,10 @@ import { randomUUID } from 'node:crypto';
 import { type LLMOptions, toEngineConfig } from '../config/llm-options.ts';
 import { inProgramWords, programError } from '../config/program-words.ts';
 import { beamSearch, prepareBeamSearch } from '../engine/beam-search.ts';
-import { collectSamples } from '../engine/completed-sample.ts';
+import type { CompletedSample } from '../engine/completed-sample.ts';
 import {
   InferenceEngine,
+  type OutputDelta,
   type PreparedRequest,
   type Prompt,
   type RequestOptions,
@@ -14,7 +15,7 @@ import {
 import { planScores } from '../engine/pooling/score-plan.ts';
 import { promptNamed } from '../engine/pooling/text-prompts.ts';
 import { checkDimensions, toEmbedding } from '../engine/pooling/vectors.ts';
-import { InvalidRequestError } from '../errors.ts';
+import { EngineDeadError, InvalidRequestError } from '../errors.ts';
 import { AnswerDeltas, type AnswerFieldOptions } from '../parsers/answer-fields.ts';
 import { ToolUse } from '../parsers/tool-use.ts';
 import {
@@ -28,7 +29,7 @@ import type { SamplingInput } from '../sampling/sampling-fields.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
 import { reservedVariable } from '../tokenizer/chat-messages.ts';
 import type { ChatMessage } from '../tokenizer/tokenizer.ts';
-import { abortable } from '../util/abortable.ts';
+import { abortable, sharedAbortController } from '../util/abortable.ts';
 import { type AdapterInput, resolveAdapter, resolveAdapters } from './adapter-option.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
 import {
@@ -57,9 +58,9 @@ import {
   readConversations,
 } from './conversations.ts';
 import { downloadWithBar } from './download-bar.ts';
+import { type Job, prepareEach, runJobs } from './jobs.ts';
 import { poolAll } from './pool-all.ts';
 import type { EmbeddingRequestOutput, ScoringRequestOutput } from './pooling-output.ts';
-import { type BatchProgress, startProgress } from './progress.ts';
 import {
   type PromptInput,
   type PromptsInput,
@@ -69,26 +70,38 @@ import {
   textOf,
 } from './prompts.ts';
 import {
+  type ChatCompletionDelta,
+  type ChatRequestOutput,
   type CompletionDelta,
-  outputFields,
   type RequestOutput,
+  toChatDelta,
+  toChatOutput,
   toCompletionDelta,
+  toCompletionOutput,
 } from './request-output.ts';
 import { resolveSets, type SamplingParamsInput } from './sampling-sets.ts';
 
-interface Job {
-  readonly requestId: string;
-  readonly text: string | null;
-  readonly prepared: PreparedRequest;
-  /** Of a chat. */
-  readonly answer: AnswerFieldOptions | null;
+interface ChatJob extends Job {
+  readonly answer: AnswerFieldOptions;
 }
 
-type Prepare = (engine: InferenceEngine, params: SamplingParams, own: RequestOptions) => Promise<Job>;
+/** A request that is ready to run, and what makes its deltas of those of the engine, in the order in which they come. */
+interface OpenStream<Delta> {
+  readonly prepared: PreparedRequest;
+  toDelta(delta: OutputDelta): Delta;
+}
+
+type Open<Delta> = (
+  engine: InferenceEngine,
+  params: SamplingParams,
+  own: RequestOptions,
+) => Promise<OpenStream<Delta>>;
 
 export class LLM {
   readonly #engine: Promise<InferenceEngine>;
   readonly #maxNumSeqs: number;
+  /** Aborted by `close`, which waits for no download and no weights. */
+  readonly #closing = sharedAbortController();
   #numRequests = 0;
 
   /**
@@ -99,10 +112,14 @@ export class LLM {
     const onWarning = (message: string): void => process.emitWarning(inProgramWords(message), 'SvcWarning');
     const config = toEngineConfig(options, process.env, onWarning);
     this.#maxNumSeqs = config.maxNumSeqs * config.dataParallelSize;
-    this.#engine = downloadWithBar(config)
-      .then((local) => InferenceEngine.start(local, { onWarning }))
+    const { signal } = this.#closing;
+    this.#engine = downloadWithBar(config, signal)
+      .then((local) => {
+        signal.throwIfAborted();
+        return InferenceEngine.start(local, { onWarning, signal });
+      })
       .catch((error: unknown) => {
-        throw programError(error);
+        throw signal.aborted ? signal.reason : programError(error);
       });
     this.#engine.catch(() => {});
   }
@@ -123,10 +140,11 @@ export class LLM {
       const list = readPrompts(prompts);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const jobs = await prepareEach(list, ended, (prompt, index) =>
+      const jobs = await prepareEach(list, 'prompts', ended, (prompt, index) =>
         this.#prepare(engine, prompt, params[index]!, { adapter: adapters[index], signal: ended }),
       );
-      return this.#run(engine, jobs, ended, useProgressBar);
+      const run = { name: 'prompts', toOutput: toCompletionOutput, signal: ended, useProgressBar } as const;
+      return runJobs(engine, jobs, { ...run, numAtOnce: 2 * this.#maxNumSeqs });
     });
   }
 
@@ -138,18 +156,20 @@ export class LLM {
     conversations: ConversationsInput,
     samplingParams: SamplingParamsInput = null,
     options: ChatOptions = {},
-  ): Promise<RequestOutput[]> {
+  ): Promise<ChatRequestOutput[]> {
     const { signal, useProgressBar, adapter, ...template } = readOptions('chat', chatOptions, options);
     return speaking(signal, async (ended) => {
       const engine = await this.#engine;
       const list = readConversations(conversations);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const jobs = await prepareEach(list, ended, (messages, index) => {
+      const jobs = await prepareEach(list, 'messages', ended, (messages, index) => {
         const own = { adapter: adapters[index], signal: ended };
         return this.#prepareChat(engine, messages, params[index]!, template, own);
       });
-      return this.#run(engine, jobs, ended, useProgressBar);
+      const toOutput = (sample: CompletedSample, { answer }: ChatJob) => toChatOutput(sample, answer);
+      const run = { name: 'messages', toOutput, signal: ended, useProgressBar } as const;
+      return runJobs(engine, jobs, { ...run, numAtOnce: 2 * this.#maxNumSeqs });
     });
   }
 
@@ -164,9 +184,12 @@ export class LLM {
     options: StreamOptions = {},
   ): AsyncGenerator<CompletionDelta, void, undefined> {
     const { signal, adapter } = readOptions('stream', streamOptions, options);
-    const prepare: Prepare = (engine, params, own) =>
-      this.#prepare(engine, readPrompt(prompt, 'prompt'), params, own);
-    yield* speakingStream(this.#stream(signal, samplingParams, adapter, prepare));
+    const open: Open<CompletionDelta> = async (engine, params, own) => {
+      const { prepared } = await this.#prepare(engine, readPrompt(prompt, 'prompt'), params, own);
+      const numPromptTokens = prepared.promptTokenIds.length;
+      return { prepared, toDelta: (delta) => toCompletionDelta(delta, numPromptTokens) };
+    };
+    yield* speakingStream(this.#stream(signal, samplingParams, adapter, open));
   }
 
   /** Answers one conversation, token by token; as `stream` does. */
@@ -174,11 +197,16 @@ export class LLM {
     messages: readonly ChatMessageInput[],
     samplingParams: SamplingInput | null = null,
     options: StreamChatOptions = {},
-  ): AsyncGenerator<CompletionDelta, void, undefined> {
+  ): AsyncGenerator<ChatCompletionDelta, void, undefined> {
     const { signal, adapter, ...template } = readOptions('streamChat', streamChatOptions, options);
-    const prepare: Prepare = (engine, params, own) =>
-      this.#prepareChat(engine, readConversation(messages), params, template, own);
-    yield* speakingStream(this.#stream(signal, samplingParams, adapter, prepare));
+    const open: Open<ChatCompletionDelta> = async (engine, params, own) => {
+      const conversation = readConversation(messages);
+      const { prepared, answer } = await this.#prepareChat(engine, conversation, params, template, own);
+      const numPromptTokens = prepared.promptTokenIds.length;
+      const samples = Array.from({ length: params.n }, (_, index) => new AnswerDeltas(answer, index));
+      return { prepared, toDelta: (delta) => toChatDelta(delta, numPromptTokens, samples[delta.index]!) };
+    };
+    yield* speakingStream(this.#stream(signal, samplingParams, adapter, open));
   }
 
   /**
@@ -197,7 +225,7 @@ export class LLM {
       const resolved = readBeamSearchParams(params, engine);
       const list = readPrompts(prompts);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const prepared = await prepareEach(list, ended, (prompt) =>
+      const prepared = await prepareEach(list, 'prompts', ended, (prompt) =>
         prepareBeamSearch(engine, prompt, resolved),
       );
       const search = async (promptTokenIds: readonly number[], index: number): Promise<BeamSearchOutput> => {
@@ -223,8 +251,10 @@ export class LLM {
       checkDimensions(dimensions, config);
       const list = readPrompts(prompts);
       const before = promptNamed(config, given.promptName ?? null, 'promptName');
-      const of = { param: 'prompts', truncateTo: given.truncatePromptTokens, before, signal: ended };
-      const prepared = await prepareEach(list, ended, (prompt) => engine.preparePooling(prompt, of));
+      const of = { param: 'the prompt', before, ...truncation(given), signal: ended };
+      const prepared = await prepareEach(list, 'prompts', ended, (prompt) =>
+        engine.preparePooling(prompt, of),
+      );
       const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
       const pooled = await poolAll(engine, prepared, run);
       return pooled.map((values, index) => ({
@@ -247,11 +277,11 @@ export class LLM {
     second: string | readonly string[],
     options: ScoreOptions = {},
   ): Promise<ScoringRequestOutput[]> {
-    const { signal, useProgressBar, truncatePromptTokens } = readOptions('score', scoreOptions, options);
+    const { signal, useProgressBar, ...given } = readOptions('score', scoreOptions, options);
     return speaking(signal, async (ended) => {
       const engine = await this.#poolingEngine();
       const texts = readPairs(first, second);
-      const plan = await planScores(engine, texts, { truncateTo: truncatePromptTokens });
+      const plan = await planScores(engine, texts, { ...truncation(given), signal: ended });
       const run = { signal: ended, useProgressBar, numAtOnce: 2 * this.#maxNumSeqs };
       const scores = plan.scoresOf(await poolAll(engine, plan.prompts, run));
       return scores.map((score) => ({ request_id: String(this.#numRequests++), outputs: { score } }));
@@ -260,6 +290,7 @@ export class LLM {
 
   /** Ends the engine; calls in flight are rejected. */
   async close(): Promise<void> {
+    this.#closing.abort(new EngineDeadError('the engine has been closed'));
     const engine = await this.#engine.catch(() => null);
     await engine?.close();
   }
@@ -278,7 +309,7 @@ export class LLM {
   ): Promise<Job> {
     const requestId = String(this.#numRequests++);
     const prepared = await engine.prepare(prompt, params, options);
-    return { requestId, text: textOf(prompt), prepared, answer: null };
+    return { requestId, text: textOf(prompt), prepared };
   }
 
   async #prepareChat(
@@ -287,7 +318,7 @@ export class LLM {
     params: SamplingParams,
     { addGenerationPrompt = true, chatTemplateKwargs: variables = {}, ...given }: ParsedChatOptions,
     own: RequestOptions,
-  ): Promise<Job> {
+  ): Promise<ChatJob> {
     const template = engine.chatTemplate;
     if (template === null) throw new InvalidRequestError('the model has no chat template: use generate()');
     const reserved = reservedVariable(variables);
@@ -310,47 +341,21 @@ export class LLM {
     return { ...job, answer: { id: randomUUID(), idLength: toolUse.idLength, includesReasoning: true } };
   }
 
-  /** Keeps the engine's seats full without handing it everything at once. */
-  async #run(
-    engine: InferenceEngine,
-    jobs: readonly Job[],
-    signal: AbortSignal,
-    useProgressBar = true,
-  ): Promise<RequestOutput[]> {
-    const outputs = new Array<RequestOutput>(jobs.length);
-    const progress = await startProgress(jobs.length, useProgressBar);
-    const queue = jobs.entries();
-    const work = async (): Promise<void> => {
-      for (const [index, job] of queue) outputs[index] = await complete(engine, job, signal, progress);
-    };
-    try {
-      await Promise.all(Array.from({ length: 2 * this.#maxNumSeqs }, work));
-    } finally {
-      progress.stop();
-    }
-    return outputs;
-  }
-
-  async *#stream(
+  async *#stream<Delta>(
     signal: AbortSignal | undefined,
     samplingParams: SamplingInput | null,
     adapter: AdapterInput | null | undefined,
-    prepare: Prepare,
-  ): AsyncGenerator<CompletionDelta, void, undefined> {
+    open: Open<Delta>,
+  ): AsyncGenerator<Delta, void, undefined> {
     const engine = await abortable(signal, () => this.#engine);
     const [params] = resolveSets(samplingParams, 1, engine.samplingDefaults);
     refusePromptLogprobs(params!);
     const own = { adapter: await abortable(signal, () => resolveAdapter(engine, adapter)), signal };
-    const { prepared, answer } = await prepare(engine, params!, own);
-    const samples = Array.from(
-      { length: params!.n },
-      (_, index) => answer && new AnswerDeltas(answer, index),
-    );
+    const { prepared, toDelta } = await open(engine, params!, own);
     for await (const delta of engine.generate(prepared, signal)) {
       // What came before the abort is no longer wanted either.
       signal?.throwIfAborted();
-      const numPromptTokens = prepared.promptTokenIds.length;
-      yield toCompletionDelta(delta, numPromptTokens, samples[delta.index] ?? null);
+      yield toDelta(delta);
     }
   }
 }
@@ -375,42 +380,8 @@ async function* speakingStream<T>(deltas: AsyncGenerator<T, void>): AsyncGenerat
   }
 }
 
-/** Prompts that are made ready at once: enough for the threads of the tokenizer, few enough to leave others a turn. */
-const PREPARED_AT_ONCE = 8;
-
-/** In their order, whoever is ready first; an abort ends the preparation, too. */
-async function prepareEach<T, P>(
-  list: readonly T[],
-  signal: AbortSignal,
-  prepare: (item: T, index: number) => Promise<P>,
-): Promise<P[]> {
-  const prepared: P[] = [];
-  const rest = list.entries();
-  const work = async (): Promise<void> => {
-    for (const [index, item] of rest) {
-      signal.throwIfAborted();
-      prepared[index] = await prepare(item, index);
-    }
-  };
-  await Promise.all(Array.from({ length: PREPARED_AT_ONCE }, work));
-  return prepared;
-}
-
-async function complete(
-  engine: InferenceEngine,
-  { requestId, text, prepared, answer }: Job,
-  signal: AbortSignal,
-  progress: BatchProgress,
-): Promise<RequestOutput> {
-  const samples = await collectSamples(engine.generate(prepared, signal));
-  const numTokens = samples.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
-  progress.advance(prepared.promptTokenIds.length, numTokens);
-  return {
-    request_id: requestId,
-    prompt: text,
-    prompt_token_ids: prepared.promptTokenIds,
-    ...outputFields(samples, answer),
-  };
+function truncation({ truncatePromptTokens }: ScoreOptions) {
+  return { truncateTo: truncatePromptTokens, truncateName: 'truncatePromptTokens' };
 }
 
 function readBeamSearchParams(given: BeamSearchInput, engine: InferenceEngine): BeamSearchParams {

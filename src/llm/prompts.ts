@@ -3,6 +3,7 @@
 import type { Prompt } from '../engine/inference-engine.ts';
 import type { ScoredTexts } from '../engine/pooling/score-plan.ts';
 import { InvalidRequestError } from '../errors.ts';
+import { summary } from '../util/preview.ts';
 
 /** Text, token ids, or either with its name. */
 export type PromptInput =
@@ -30,20 +31,34 @@ function isTokenIds(value: unknown): value is readonly number[] {
 
 /**
  * @param path of the prompt, for errors.
- * @throws InvalidRequestError where it has none of the forms.
+ * @throws InvalidRequestError where it has none of the forms, or more than its form has.
  */
 export function readPrompt(prompt: PromptInput, path: string): Prompt {
   if (typeof prompt === 'string') return { text: prompt };
   if (isTokenIds(prompt)) return { tokenIds: prompt };
   if (typeof prompt === 'object' && prompt !== null) {
-    if ('prompt' in prompt && typeof prompt.prompt === 'string') return { text: prompt.prompt };
+    if ('prompt' in prompt && typeof prompt.prompt === 'string') {
+      expectOnly(prompt, 'prompt', path);
+      return { text: prompt.prompt };
+    }
     if ('prompt_token_ids' in prompt && isTokenIds(prompt.prompt_token_ids)) {
+      expectOnly(prompt, 'prompt_token_ids', path);
       return { tokenIds: prompt.prompt_token_ids };
     }
   }
   throw new InvalidRequestError(
     `${path} must be a text, a non-empty list of token ids, { prompt } or { prompt_token_ids }, ` +
-      `got ${JSON.stringify(prompt)}`,
+      `got ${JSON.stringify(summary(prompt))}`,
+    { param: 'prompts' },
+  );
+}
+
+/** What else it holds, such as an image, would be no part of what the model reads. */
+function expectOnly(prompt: object, field: string, path: string): void {
+  const other = Object.entries(prompt).find(([name, value]) => name !== field && value != null)?.[0];
+  if (other === undefined) return;
+  throw new InvalidRequestError(
+    `${path} has ${other} beside ${field}, and only ${field} is read: leave ${other} out`,
     { param: 'prompts' },
   );
 }

@@ -50,8 +50,6 @@ export interface CompletionOutput {
   readonly index: number;
   /** All of it, as the model wrote it. */
   readonly text: string;
-  /** Of `chat`: the parts of the text. */
-  readonly message?: AnswerMessage;
   /** With the end or stop token, where one ended it. */
   readonly token_ids: readonly number[];
   /** Sum over the tokens; null where no logprobs were asked for. */
@@ -63,11 +61,14 @@ export interface CompletionOutput {
   readonly stop_reason: number | string | null;
 }
 
+/** One of the n answers to a conversation. */
+export interface ChatCompletionOutput extends CompletionOutput {
+  /** The parts of the text. */
+  readonly message: AnswerMessage;
+}
+
 /** What `LLM.stream` yields: what one step of the engine added to one of the n samples. */
-export interface CompletionDelta
-  extends Omit<CompletionOutput, 'cumulative_logprob' | 'finish_reason' | 'message'> {
-  /** Of `streamChat`: what is new in the parts of the answer. */
-  readonly delta?: AnswerDelta;
+export interface CompletionDelta extends Omit<CompletionOutput, 'cumulative_logprob' | 'finish_reason'> {
   /** Empty where the tokens are part of a character, or may become a stop string. */
   readonly text: string;
   /** Null until the last delta of this sample. */
@@ -79,7 +80,14 @@ export interface CompletionDelta
   readonly num_cached_tokens: number;
 }
 
-export interface RequestOutput {
+/** What `LLM.streamChat` yields. */
+export interface ChatCompletionDelta extends CompletionDelta {
+  /** What is new in the parts of the answer. */
+  readonly delta: AnswerDelta;
+}
+
+/** What `LLM.generate` gives for a prompt; what `LLM.chat` gives is a `ChatRequestOutput`. */
+export interface RequestOutput<Output extends CompletionOutput = CompletionOutput> {
   readonly request_id: string;
   /** Null where the prompt was given as token ids. */
   readonly prompt: string | null;
@@ -87,22 +95,17 @@ export interface RequestOutput {
   /** One entry a token of the prompt, null for the first; null where none were asked for. */
   readonly prompt_logprobs: readonly (TokenLogprobs | null)[] | null;
   /** n entries, in order of their index. */
-  readonly outputs: readonly CompletionOutput[];
+  readonly outputs: readonly Output[];
   /** Prompt tokens that came from the prefix cache. */
   readonly num_cached_tokens: number;
 }
 
-/** @param answer of a chat: the sample so far. */
-export function toCompletionDelta(
-  delta: OutputDelta,
-  numPromptTokens: number,
-  answer: AnswerDeltas | null,
-): CompletionDelta {
-  const { text, parts, finish_reason, numReasoningTokens, numCachedTokens } = delta;
-  const added = answer?.next(parts ?? (text === '' ? [] : [{ kind: 'content', text }]));
+export type ChatRequestOutput = RequestOutput<ChatCompletionOutput>;
+
+export function toCompletionDelta(delta: OutputDelta, numPromptTokens: number): CompletionDelta {
+  const { finish_reason, numReasoningTokens, numCachedTokens } = delta;
   return {
     ...outputPart(delta),
-    ...(added && { delta: added }),
     finish_reason,
     num_reasoning_tokens: numReasoningTokens,
     num_prompt_tokens: numPromptTokens,
@@ -110,31 +113,42 @@ export function toCompletionDelta(
   };
 }
 
+/** @param answer the sample so far. */
+export function toChatDelta(
+  delta: OutputDelta,
+  numPromptTokens: number,
+  answer: AnswerDeltas,
+): ChatCompletionDelta {
+  const { text, parts } = delta;
+  const added = answer.next(parts ?? (text === '' ? [] : [{ kind: 'content', text }]));
+  return { ...toCompletionDelta(delta, numPromptTokens), delta: added };
+}
+
 /** What an output and each of its deltas have. */
 function outputPart({ index, text, tokenIds, logprobs, stop_reason }: OutputDelta) {
   return { index, text, token_ids: tokenIds, logprobs: logprobs?.map(toTokenLogprobs) ?? null, stop_reason };
 }
 
-/**
- * Fields of the output that come from the samples of its prompt.
- * @param answer of a chat.
- */
-export function outputFields(
+/** Fields of the output that come from the samples of its prompt. */
+export function outputFields<Output extends CompletionOutput>(
   samples: readonly CompletedSample[],
-  answer: AnswerFieldOptions | null,
-): Pick<RequestOutput, 'prompt_logprobs' | 'outputs' | 'num_cached_tokens'> {
+  toOutput: (sample: CompletedSample) => Output,
+): Pick<RequestOutput<Output>, 'prompt_logprobs' | 'outputs' | 'num_cached_tokens'> {
   const { promptLogprobs = null, numCachedTokens = 0 } = samples[0] ?? {};
   return {
     prompt_logprobs: promptLogprobs?.map((one) => one && toTokenLogprobs(one)) ?? null,
-    outputs: samples.map((sample) => toCompletionOutput(sample, answer)),
+    outputs: samples.map(toOutput),
     num_cached_tokens: numCachedTokens,
   };
 }
 
-function toCompletionOutput(sample: CompletedSample, answer: AnswerFieldOptions | null): CompletionOutput {
+export function toCompletionOutput(sample: CompletedSample): CompletionOutput {
   const cumulative_logprob = sample.logprobs?.reduce((sum, { logprob }) => sum + logprob, 0) ?? null;
-  const output = { ...outputPart(sample), cumulative_logprob, finish_reason: sample.finish_reason };
-  return answer === null ? output : { ...output, message: toMessage(sample, answer) };
+  return { ...outputPart(sample), cumulative_logprob, finish_reason: sample.finish_reason };
+}
+
+export function toChatOutput(sample: CompletedSample, answer: AnswerFieldOptions): ChatCompletionOutput {
+  return { ...toCompletionOutput(sample), message: toMessage(sample, answer) };
 }
 
 function toMessage({ text, parts, index }: CompletedSample, answer: AnswerFieldOptions): AnswerMessage {

@@ -1,5 +1,6 @@
 // The sampling parameters of a call: one complete set for each of its prompts.
 
+import { programError } from '../config/program-words.ts';
 import { InvalidRequestError } from '../errors.ts';
 import {
   parseSamplingFields,
@@ -41,7 +42,13 @@ export function resolveSets(
       { param: 'samplingParams' },
     );
   }
-  return list.map(resolveOne);
+  return list.map((given, index) => {
+    try {
+      return resolveOne(given);
+    } catch (error) {
+      throw programError(error, list === input ? `samplingParams[${index}]: ` : '');
+    }
+  });
 }
 
 function resolveOne(given: SamplingInput): SamplingParams {

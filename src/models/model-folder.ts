@@ -25,7 +25,7 @@ export async function modelFolder(nameOrPath: string, options: DownloadOptions =
  */
 export async function withFolders(
   config: EngineConfig,
-  options: Pick<DownloadOptions, 'onProgress'> = {},
+  options: Pick<DownloadOptions, 'onProgress' | 'signal'> = {},
 ): Promise<EngineConfig> {
   const { modelPath, tokenizer, revision, downloadDir, speculative, loadFormat } = config;
   const model = { ...options, downloadDir, revision, part: partOf(loadFormat) };

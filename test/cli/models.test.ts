@@ -1,7 +1,8 @@
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
-import { cp, mkdir, mkdtemp, rename, rm, truncate, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, mkdtemp, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cachedModels, removeModel } from '../../src/hub/cached-models.ts';
 import { downloadProgress } from '../../src/hub/download-progress.ts';
@@ -9,12 +10,19 @@ import { inspectableModel } from '../../src/hub/inspectable-model.ts';
 import { resolveModel } from '../../src/hub/resolve-model.ts';
 import { blockFolder, writeGgufModel } from '../fixtures/gguf-model.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
-import { runCli } from '../helpers/cli-process.ts';
+import { CliProcess, runCli } from '../helpers/cli-process.ts';
 import { COMMIT, FakeHub } from '../helpers/fake-hub.ts';
 import { needs } from '../helpers/needs.ts';
 import { SVC_COMMAND } from '../helpers/svc-command.ts';
 import { noTerminal, TerminalProcess } from '../helpers/terminal-process.ts';
 import { Random } from '../ops/native-backends.ts';
+
+/** A user whom the system does not know. */
+const NOBODY = ['--reuid', '54321', '--clear-groups'];
+const needsSetpriv = needs(
+  spawnSync('setpriv', [...NOBODY, 'test', '-r', resolve('package.json')]).status === 0,
+  'this user may not become another one who can read this folder',
+);
 
 const FILES = {
   'config.json': '{}',
@@ -54,6 +62,26 @@ describe('svc download and svc models', () => {
     const removed = await runCli(['models', 'rm', 'org/tiny'], env);
     expect(removed).toMatchObject({ code: 0, stdout: `removed ${path()}, 1.9 MiB\n` });
     expect(existsSync(path())).toBe(false);
+  });
+
+  it('serve a user without a home folder', needsSetpriv, async () => {
+    const folder = join(home, 'of-others');
+    await mkdir(folder);
+    await chmod(home, 0o755);
+    await chmod(folder, 0o777);
+    const asNobody = async (...args: readonly string[]) => {
+      const homeless = { ...env, HOME: undefined, HF_HOME: undefined, XDG_CACHE_HOME: undefined };
+      const command = ['setpriv', ...NOBODY, process.execPath, ...SVC_COMMAND] as const;
+      const cli = new CliProcess(args, homeless, command);
+      return { code: await cli.exitCode, stdout: cli.stdout, stderr: cli.stderr };
+    };
+    const missing = await asNobody('download', 'org/tiny');
+    expect([missing.code, missing.stderr.trim().split('\n').at(-1)]).toEqual([
+      1,
+      expect.stringMatching(/^error: \/\.cache\/\S+ cannot be written: .*: give --download-dir a folder/),
+    ]);
+    const fetched = await asNobody('download', 'org/tiny', '--download-dir', folder);
+    expect([fetched.code, fetched.stdout]).toEqual([0, expect.stringContaining(folder)]);
   });
 
   it('say in one line what is wrong', async () => {

@@ -40,6 +40,8 @@ describe('the packed package', () => {
       'native/cuda/launch.h',
       'scripts/build-cuda.mjs',
       'models/svc-chat/config.json',
+      'docs/guides/offline.md',
+      'docs/grafana-dashboard.json',
     ];
     expect(wanted.filter((name) => !has(name))).toEqual([]);
     expect(
@@ -65,6 +67,12 @@ describe('the packed package', () => {
     expect({ stdout, stderr }).toEqual({ stdout: '3\n', stderr: '' });
   });
 
+  it('brings along examples that run in the project', () => {
+    const example = ['--import', 'tsx', 'node_modules/svc/examples/offline.ts', './model'];
+    const { stdout } = spawnSync(process.execPath, example, { cwd: project, encoding: 'utf8' });
+    expect(stdout.match(/→/g)).toHaveLength(4);
+  });
+
   it('throws the errors that it exports, those of its threads too', () => {
     const program = `
       import { InvalidRequestError, LLM } from 'svc';
@@ -82,10 +90,14 @@ describe('the packed package', () => {
 
   it('has declarations that a strict program can check, those of its packages included', () => {
     const program = `
-      import { LLM } from 'svc';
+      import { type ChatMessageInput, LLM } from 'svc';
       const llm = new LLM();
       const stop = ['a', 'b'] as const;
       for await (const { text } of llm.stream('Once', { stop })) console.log(text);
+      const messages: ChatMessageInput[] = [{ role: 'user', content: 'Hello' }];
+      for await (const { delta } of llm.streamChat(messages)) console.log(delta.content);
+      const [answer] = await llm.chat(messages);
+      if (answer?.outputs[0] !== undefined) messages.push(answer.outputs[0].message);
       await llm.close();`;
     writeFileSync(join(project, 'program.ts'), program);
     const compilerOptions = {

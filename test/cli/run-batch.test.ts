@@ -1,5 +1,7 @@
 // svc run-batch as a process: files in, files out, killed in between.
 
+import { execFileSync, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   existsSync,
   lstatSync,
@@ -10,10 +12,12 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
+import { needs } from '../helpers/needs.ts';
+import { SVC_COMMAND } from '../helpers/svc-command.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
 
@@ -34,8 +38,25 @@ const Answer = z.object({
   usage: z.object({ prompt_tokens: z.int() }),
 });
 
+const needsNamespaces = needs(
+  spawnSync('unshare', ['--pid', '--fork', '--mount-proc', 'true']).status === 0,
+  'this user may not make a namespace of processes',
+);
+
 const folder = temporaryFolders()();
 mkdirSync(folder);
+
+const started: CliProcess[] = [];
+afterEach(() => {
+  for (const { child } of started.splice(0)) child.kill('SIGKILL');
+});
+
+/** A process that is killed after the test, if it is still there. */
+function start(...command: ConstructorParameters<typeof CliProcess>): CliProcess {
+  const cli = new CliProcess(...command);
+  started.push(cli);
+  return cli;
+}
 
 async function run(...args: readonly string[]): Promise<{ code: number; stderr: string }> {
   const svc = new CliProcess(['run-batch', ...args]);
@@ -56,9 +77,13 @@ function request(id: string, body: object, url = '/v1/completions', method = 'PO
 async function killAfterAnswers(args: readonly string[]): Promise<void> {
   const killed = new CliProcess(['run-batch', ...args, '--max-num-seqs', '1']);
   const journal = `${args[args.indexOf('-o') + 1]}.journal`;
-  await until(() => existsSync(journal) && readFileSync(journal, 'utf8').split('\n').length > 3);
+  await until(() => existsSync(journal) && numLines(journal) > 2);
   killed.child.kill('SIGKILL');
   await killed.exitCode;
+}
+
+function numLines(path: string): number {
+  return readFileSync(path, 'utf8').split('\n').length - 1;
 }
 
 function resultsOf(path: string): z.output<typeof Result>[] {
@@ -162,6 +187,33 @@ describe('svc run-batch', () => {
     expect(textsOf(output)).toEqual(textsOf(whole));
   });
 
+  it('ends where its engine does, and keeps only what the model has answered', async () => {
+    const body = (i: number) => ({ prompt: `Story ${i}:`, max_tokens: 25, seed: i, ignore_eos: true });
+    const requests = Array.from({ length: 12 }, (_, i) => request(`${i}`, body(i)));
+    const input = write('dying.jsonl', requests);
+    const output = join(folder, 'dying.out');
+    const helper = (name: string) => `--import=${new URL(`../helpers/${name}.mjs`, import.meta.url).href}`;
+    const stuckOn = join(folder, 'pipe');
+    execFileSync('mkfifo', [stuckOn]);
+    const dying = start(['run-batch', '-i', input, '-o', output, '--max-num-seqs', '1'], {
+      NODE_OPTIONS: `${helper('engine-killer')} ${helper('stuck-thread')}`,
+      STUCK_ON: stuckOn,
+      STUCK_AT: 'SIGWINCH',
+    });
+    await until(() => existsSync(`${output}.journal`) && numLines(`${output}.journal`) > 3);
+    dying.child.kill('SIGWINCH');
+    await dying.says(/a thread is stuck/);
+    dying.child.kill('SIGUSR2');
+    // One of its threads never ends: the process is killed.
+    expect(await dying.exitCode).toBe(137);
+    expect(dying.stderr).toMatch(
+      /^error: the engine has died: .*; what was answered is kept: give the same/m,
+    );
+    expect(existsSync(output)).toBe(false);
+    const { code, stderr } = await run('-i', input, '-o', output);
+    expect([code, stderr]).toEqual([0, expect.stringMatching(/going on: \d+ of 12 .*\n.*: 12 answers\n$/)]);
+  });
+
   it('writes an output in one process at a time', async () => {
     const input = write('shared.jsonl', [request('a', { prompt: 'Once', max_tokens: 5 })]);
     const output = join(folder, 'shared.out');
@@ -175,6 +227,43 @@ describe('svc run-batch', () => {
     expect(await first.exitCode).toBe(0);
     expect(resultsOf(output)).toHaveLength(1);
     expect(readdirSync(folder).filter((name) => name.startsWith('shared.out.'))).toEqual([]);
+  });
+
+  describe('told to end by a signal', () => {
+    const args = (name: string) => {
+      const body = (i: number) => ({ prompt: `Story ${i}:`, max_tokens: 300, seed: i, ignore_eos: true });
+      const lines = Array.from({ length: 40 }, (_, i) => request(`${i}`, body(i)));
+      return [
+        'run-batch',
+        '-i',
+        write(`${name}.jsonl`, lines),
+        '-o',
+        join(folder, name),
+        '--max-num-seqs',
+        '1',
+      ];
+    };
+    const left = (name: string) => readdirSync(folder).filter((file) => file.startsWith(`${name}.journal`));
+    const begin = (name: string) => until(() => existsSync(join(folder, `${name}.journal`)));
+
+    it('ends by it, and lets others go on at once', async () => {
+      const cli = start(args('ended.out'));
+      await begin('ended.out');
+      expect(left('ended.out')).toContain('ended.out.journal.lock');
+      cli.child.kill('SIGTERM');
+      await once(cli.child, 'exit');
+      expect([cli.child.signalCode, left('ended.out')]).toEqual(['SIGTERM', ['ended.out.journal']]);
+    });
+
+    it('ends as the first process of a container, too', needsNamespaces, async () => {
+      const container = ['--pid', '--fork', '--kill-child', '--mount-proc', process.execPath, ...SVC_COMMAND];
+      const cli = start(args('contained.out'), {}, ['unshare', ...container]);
+      await begin('contained.out');
+      const { pid } = cli.child;
+      process.kill(Number(readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')), 'SIGTERM');
+      expect(await cli.exitCode).toBe(143);
+      expect(left('contained.out')).toEqual(['contained.out.journal']);
+    });
   });
 
   it('refuses what it cannot do before it loads a model', async () => {

@@ -41,6 +41,7 @@ describe('svc serve', () => {
       'Arguments',
       'General',
       'Server',
+      'Answers',
       'TLS',
       'Model',
       'Memory',
@@ -153,6 +154,14 @@ describe('svc serve', () => {
     );
   });
 
+  it('tells of a variable that is nearly one of its own', async () => {
+    const { stderr } = await runCli(['serve', './no/such/model', '--port', '0'], { SVC_API_KEYS: 'secret' });
+    expect(stderr).toMatch(
+      /WARN +there is no environment variable SVC_API_KEYS; did you mean SVC_API_KEY\?\n/,
+    );
+    expect(stderr).not.toContain('secret');
+  });
+
   it('tells in one line that the model does not exist', async () => {
     const { code, stderr } = await runCli(['serve', './no/such/model', '--port', '0', '--host', '127.0.0.1']);
     expect(code).toBe(1);
@@ -162,6 +171,12 @@ describe('svc serve', () => {
 });
 
 describe('svc proxy', () => {
+  it('tells of a variable that is nearly one of its own', async () => {
+    const cli = new CliProcess(['proxy', '--port', '0', '--discovery-port', '0'], { SVC_API_KEYS: 'secret' });
+    await cli.says(/WARN +there is no environment variable SVC_API_KEYS; did you mean SVC_API_KEY\?\n/);
+    cli.child.kill('SIGKILL');
+  });
+
   it('refuses a key for its instances that no header can carry, without showing it', async () => {
     const { code, stderr } = await runCli(['proxy'], { OPENAI_API_KEY: 'schl\u00fcssel' });
     expect(code).toBe(2);

@@ -289,6 +289,24 @@ describe('downloading a model', () => {
     expect(left.filter((name) => /\.(new|incomplete|lock)$/.test(name))).toEqual([]);
   });
 
+  it.each([
+    [['download'], 'SIGINT'],
+    [['serve', '--port', '0', '--host', '127.0.0.1'], 'SIGTERM'],
+  ] as const)('of svc %j keeps nobody waiting where %s has ended it', async (command, signal) => {
+    hub.behaviour = { stallAfter: 100_000, numStalls: 1 };
+    const [name, ...flags] = command;
+    const child = spawn(process.execPath, [...SVC_COMMAND, name, 'org/tiny', ...flags], {
+      env: { ...process.env, ...env },
+    });
+    const left = () => readdir(join(home, 'hub'), { recursive: true }).catch(() => []);
+    const numLeft = async (end: string) => (await left()).filter((path) => path.endsWith(end)).length;
+    await until(async () => hub.behaviour.numStalls === 0 && (await numLeft('.incomplete')) > 0);
+    expect(await numLeft('.lock')).toBe(1);
+    child.kill(signal);
+    await once(child, 'exit');
+    expect(await numLeft('.lock')).toBe(0);
+  });
+
   it('starts again where the hub ignores ranges', async () => {
     hub.behaviour = { cutAfter: 100_000, numCuts: 1, ignoresRange: true };
     expect(WEIGHTS.equals(await weightsOf(await fetchTiny()))).toBe(true);

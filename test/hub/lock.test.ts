@@ -1,10 +1,10 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { acquireLock, withLock } from '../../src/hub/lock.ts';
 import { needs } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
@@ -111,6 +111,44 @@ describe('the lock of a model', () => {
 });
 
 const needsProc = needs(existsSync('/proc/self/stat'), 'this machine has no /proc');
+
+const needsNamespaces = needs(
+  spawnSync('unshare', ['--pid', '--fork', '--mount-proc', 'true']).status === 0,
+  'this user may not make a namespace of processes',
+);
+
+describe('a lock in containers that have the same name and network', needsNamespaces, () => {
+  const containers: ChildProcess[] = [];
+  afterEach(() => {
+    for (const container of containers.splice(0)) container.kill('SIGKILL');
+  });
+
+  /** Acquires the lock as the first process of a container, and says so. */
+  function contain(path: string) {
+    const program = `
+      import { acquireLock } from '${new URL('../../src/hub/lock.ts', import.meta.url).href}';
+      await acquireLock(process.argv[1], () => { console.log('taken'); process.exit(); });
+      console.log('acquired');
+      setInterval(() => {}, 1000);`;
+    const node = [process.execPath, '--import', 'tsx', '--input-type=module', '-e', program, path];
+    const stdio = ['ignore', 'pipe', 'inherit'] as const;
+    const container = spawn('unshare', ['--pid', '--fork', '--kill-child', '--mount-proc', ...node], {
+      stdio: [...stdio],
+    });
+    containers.push(container);
+    return { container, said: once(container.stdout!, 'data').then(String) };
+  }
+
+  it('is held by one of them, and abandoned when that has ended', async () => {
+    const path = newLock();
+    const first = contain(path);
+    expect(await first.said).toBe('acquired\n');
+    expect(await contain(path).said).toBe('taken\n');
+    first.container.kill('SIGKILL');
+    await once(first.container, 'exit');
+    expect(await contain(path).said).toBe('acquired\n');
+  });
+});
 
 describe('a lock whose pid is in use', needsProc, () => {
   const own = `${hostname()} ${process.pid}`;

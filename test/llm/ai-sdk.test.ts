@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { readCall } from '../../src/ai-sdk/call.ts';
 import { embeddingModel, languageModel } from '../../src/ai-sdk/models.ts';
 import { collectParts, streamParts } from '../../src/ai-sdk/stream-parts.ts';
-import { type CompletionDelta, InvalidRequestError, LLM } from '../../src/index.ts';
+import { type ChatCompletionDelta, InvalidRequestError, LLM } from '../../src/index.ts';
 import { poolingFolder } from '../engine/pooling-models.ts';
 
 const SETTINGS = { prompt: 'Hello', temperature: 0, maxOutputTokens: 12, maxRetries: 0 };
@@ -162,7 +162,7 @@ describe('a call of the SDK', () => {
 });
 
 describe('an answer with thoughts, words and calls', () => {
-  const delta = (fields: Partial<CompletionDelta>): CompletionDelta => ({
+  const delta = (fields: Partial<ChatCompletionDelta>): ChatCompletionDelta => ({
     index: 0,
     text: '',
     token_ids: [7],
@@ -172,9 +172,10 @@ describe('an answer with thoughts, words and calls', () => {
     num_reasoning_tokens: 0,
     num_prompt_tokens: 9,
     num_cached_tokens: 4,
+    delta: {},
     ...fields,
   });
-  async function* deltas(): AsyncGenerator<CompletionDelta> {
+  async function* deltas(): AsyncGenerator<ChatCompletionDelta> {
     yield delta({ delta: { reasoning: 'H' }, num_reasoning_tokens: 1 });
     yield delta({ delta: { reasoning: 'm.', content: 'Let' }, num_reasoning_tokens: 1 });
     yield delta({ delta: { content: ' me see.' } });

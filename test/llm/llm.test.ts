@@ -1,11 +1,20 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ConfigError, InvalidRequestError, LLM, ModelLoadError, NotAvailableError } from '../../src/index.ts';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import {
+  ConfigError,
+  EngineDeadError,
+  InvalidRequestError,
+  LLM,
+  ModelLoadError,
+  NotAvailableError,
+} from '../../src/index.ts';
 import { writeGgufModel } from '../fixtures/gguf-model.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { FakeHub } from '../helpers/fake-hub.ts';
+import { until } from '../helpers/until.ts';
 
 let folder: string;
 let llm: LLM;
@@ -152,6 +161,40 @@ describe('LLM.generate', () => {
     expect(await llm.generate('abc', GREEDY)).toHaveLength(1);
   });
 
+  it.each([
+    [
+      'prompts',
+      () => llm.generate(['a', new Array(5000).fill(5)], GREEDY),
+      /^prompts\[1\]: the prompt has 5000 /,
+    ],
+    [
+      'prompts',
+      () => llm.generate(['a', [10_000_000]], GREEDY),
+      /^prompts\[1\]: .*, got 10000000 at index 0$/,
+    ],
+    [
+      'sets',
+      () => llm.generate(['a', 'b'], [{}, { n: -1 }]),
+      /^samplingParams\[1\]: n must be at least 1, got -1$/,
+    ],
+  ])('says which of several %s is wrong', async (_, attempt, message) => {
+    await expect(attempt()).rejects.toThrow(message);
+  });
+
+  it.each([
+    [
+      '{"prompt": "a", "multi_modal_data": {}}',
+      'prompts[0] has multi_modal_data beside prompt, and only prompt is read',
+    ],
+    [
+      '[{"prompt_token_ids": [5], "prompt": "a"}]',
+      'prompts[0] has prompt_token_ids beside prompt, and only prompt',
+    ],
+    ['[{"prompts": "a"}]', 'prompts[0] must be a text, a non-empty list of token ids, { prompt } or'],
+  ])('refuses the prompts %s', async (json, message) => {
+    await expect(llm.generate(JSON.parse(json))).rejects.toThrow(message);
+  });
+
   it('writes no progress bar where stderr is no terminal', async () => {
     expect(process.stderr.isTTY ?? false).toBe(false);
     await llm.generate('abc', GREEDY, { useProgressBar: true });
@@ -184,7 +227,14 @@ describe('LLM.chat', () => {
     ['[[{"role": "user", "content": "a"}], []]', 'messages[1] must have at least 1 element'],
     ['"Hello"', 'messages must be an array, got "Hello"'],
   ])('refuses the messages %s', async (json, message) => {
-    await expect(llm.chat(JSON.parse(json), GREEDY)).rejects.toThrow(message);
+    const refused = llm.chat(JSON.parse(json), GREEDY);
+    await expect(refused).rejects.toThrow(message);
+    await expect(refused).rejects.toBeInstanceOf(InvalidRequestError);
+  });
+
+  it('says which of several conversations is wrong', async () => {
+    const [short, long] = ['a', 'a '.repeat(5000)].map((content) => [{ role: 'user', content }]);
+    await expect(llm.chat([short!, long!], GREEDY)).rejects.toThrow(/^messages\[1\]: the prompt has /);
   });
 
   it('refuses template variables that would replace the conversation', async () => {
@@ -237,6 +287,35 @@ describe('a new LLM', () => {
     for (const refusal of [llm.embed('a'), llm.score('a', 'b')]) {
       await expect(refusal).rejects.toThrow(/generates text: .* started with runner pooling, or/);
     }
+  });
+
+  it('waits for no download when it is closed', async () => {
+    const hub = await FakeHub.start({ 'config.json': '{}', 'model.safetensors': Buffer.alloc(2_000_000) });
+    hub.behaviour = { stallAfter: 100_000, numStalls: 1 };
+    const home = mkdtempSync(join(os.tmpdir(), 'svc-llm-hub-'));
+    vi.stubEnv('HF_ENDPOINT', hub.url);
+    vi.stubEnv('HF_HOME', home);
+    const downloading = new LLM({ model: 'org/tiny' });
+    const refused = expect(downloading.generate('a')).rejects.toThrow('the engine has been closed');
+    await until(() => hub.behaviour.numStalls === 0);
+    const startedAt = performance.now();
+    await downloading.close();
+    await refused;
+    // A connection that brings nothing more is dropped after 30 s.
+    expect(performance.now() - startedAt).toBeLessThan(20_000);
+    expect(readdirSync(home, { recursive: true }).filter((name) => String(name).endsWith('.lock'))).toEqual(
+      [],
+    );
+    vi.unstubAllEnvs();
+    await hub.close();
+    rmSync(home, { recursive: true });
+  });
+
+  it('waits for no weights when it is closed', async () => {
+    const loading = new LLM({ model: folder });
+    const refused = expect(loading.generate('a')).rejects.toBeInstanceOf(EngineDeadError);
+    await loading.close();
+    await refused;
   });
 
   it('rejects what is in flight when it is closed', async () => {

@@ -42,7 +42,11 @@ it('calls that do not fit the model or its limits are refused, and say what woul
   await expect(reranker.embed('a')).rejects.toThrow(/gives no embeddings: use \/v1\/rerank or \/score/);
   await expect(embedder.embed('a', { dimensions: 9 })).rejects.toThrow('dimensions must be 8, 16, 32, got 9');
   await expect(embedder.embed('a '.repeat(200))).rejects.toThrow(
-    /prompts has .* and this model reads at most 100/,
+    /^the prompt has .* and this model reads at most 100.*: shorten it, or set truncatePromptTokens to -1/,
+  );
+  await expect(embedder.embed(['a', 'a '.repeat(200)])).rejects.toThrow(/^prompts\[1\]: the prompt has /);
+  await expect(embedder.score('a', 'b', { truncatePromptTokens: 101 })).rejects.toThrow(
+    "truncatePromptTokens must be at most the model's context of 100 tokens, got 101",
   );
   await expect(embedder.score(['a', 'b'], ['c'])).rejects.toThrow(
     /takes two texts, one text and a list of texts, or/,

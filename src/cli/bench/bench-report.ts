@@ -1,9 +1,8 @@
 // What a measurement prints: a table for people, JSON for programs, both with what was measured on which machine.
 
-import { writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import type { EngineInfo } from '../../engine/inference-engine.ts';
-import { ConfigError } from '../../errors.ts';
+import { writeOutput } from './output-file.ts';
 import { PERCENTILES, type Summary } from './statistics.ts';
 
 export type Row = readonly [name: string, ...values: readonly string[]];
@@ -36,11 +35,7 @@ export async function printFigures(
   const text = `${JSON.stringify(figures, null, 2)}\n`;
   process.stdout.write(outputJson === '-' ? text : table);
   if (outputJson === undefined || outputJson === '-') return;
-  await writeFile(outputJson, text).catch((error: Error) => {
-    throw new ConfigError(`--output-json ${outputJson} cannot be written: ${error.message}`, {
-      param: 'output-json',
-    });
-  });
+  await writeOutput('output-json', outputJson, text);
 }
 
 function aboutJson({

@@ -7,6 +7,7 @@ import { mostBlocks } from '../../kv-cache/block-groups.ts';
 import { type BatchProgress, startProgress } from '../../llm/progress.ts';
 import { type BenchEngine, startBenchEngine } from './bench-engine.ts';
 import { type BenchReport, printReport, timeRows } from './bench-report.ts';
+import { expectWritable } from './output-file.ts';
 import { randomPrompt } from './prompts.ts';
 import { summarise } from './statistics.ts';
 import { type TimedRequest, timeRequest } from './timed-request.ts';
@@ -31,6 +32,7 @@ interface Iteration {
 
 /** @throws ConfigError where the batch cannot run at once, and what `startBenchEngine` throws. */
 export async function benchLatency(options: LatencyOptions, flags: OptionSource): Promise<void> {
+  await expectWritable('output-json', options.outputJson);
   const bench = await startBenchEngine(flags, options);
   try {
     checkBatch(bench, options);

@@ -11,6 +11,7 @@ import { startLoadProgress } from '../../observability/load-progress.ts';
 import { loadTokenizer } from '../../tokenizer/load-tokenizer.ts';
 import { printFigures } from './bench-report.ts';
 import { type Comparison, LogitComparer } from './compare-logits.ts';
+import { expectWritable } from './output-file.ts';
 import { Predictor } from './predictor.ts';
 
 /** What is judged; the rest is as published. */
@@ -34,6 +35,7 @@ const WINDOW = 512;
 
 /** @throws ConfigError for a file that cannot be read or is too short; ModelLoadError for the model. */
 export async function benchQuality(options: QualityOptions): Promise<void> {
+  await expectWritable('output-json', options.outputJson);
   const progress = await startLoadProgress((line) => process.stderr.write(`${line}\n`));
   try {
     const show = progress.update.bind(progress);

@@ -2,12 +2,13 @@
 
 import type { OptionSource } from '../../config/merge.ts';
 import type { Prompt } from '../../engine/inference-engine.ts';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, messageOf } from '../../errors.ts';
 import { startProgress } from '../../llm/progress.ts';
 import { type BenchEngine, startBenchEngine } from './bench-engine.ts';
 import { type BenchReport, printReport } from './bench-report.ts';
+import { expectWritable } from './output-file.ts';
 import { randomPrompt, readDataset } from './prompts.ts';
-import { type TimedRequest, timeRequest } from './timed-request.ts';
+import { answerParams, type TimedRequest, timeRequest } from './timed-request.ts';
 
 export interface ThroughputOptions {
   /** Left out: all of the dataset, or `DEFAULT_NUM_PROMPTS`. */
@@ -24,13 +25,15 @@ export interface ThroughputOptions {
 const DEFAULT_NUM_PROMPTS = 64;
 const DEFAULT_INPUT_LEN = 128;
 
-/** @throws ConfigError for the dataset, InvalidRequestError for a prompt of it that is too long, and what `startBenchEngine` throws. */
+/** @throws ConfigError for the files and for a prompt of the dataset that is too long, and what `startBenchEngine` throws. */
 export async function benchThroughput(options: ThroughputOptions, flags: OptionSource): Promise<void> {
+  await expectWritable('output-json', options.outputJson);
   const texts = await datasetPrompts(options);
   const { inputLen = DEFAULT_INPUT_LEN, outputLen } = options;
   const bench = await startBenchEngine(flags, texts === null ? { inputLen, outputLen, batchSize: 1 } : null);
   try {
     const prompts = texts ?? randomPrompts(bench, options);
+    if (texts !== null) await expectFitting(bench, texts, options);
     const startedAt = performance.now();
     const requests = await runAll(bench, prompts, outputLen);
     const seconds = (performance.now() - startedAt) / 1000;
@@ -61,6 +64,21 @@ async function datasetPrompts({
     );
   }
   return texts.slice(0, numPrompts).map((text) => ({ text }));
+}
+
+/** One that is too long would end the measurement when its turn comes. */
+async function expectFitting(
+  { engine }: BenchEngine,
+  prompts: readonly Prompt[],
+  { dataset, outputLen }: ThroughputOptions,
+): Promise<void> {
+  for (const [index, prompt] of prompts.entries()) {
+    await engine.prepare(prompt, answerParams(outputLen)).catch((error: unknown) => {
+      throw new ConfigError(`--dataset ${dataset}: prompt ${index + 1}: ${messageOf(error)}`, {
+        param: 'dataset',
+      });
+    });
+  }
 }
 
 function randomPrompts({ engine, config }: BenchEngine, options: ThroughputOptions): Prompt[] {

@@ -1,7 +1,7 @@
 // A request and when its tokens came.
 
 import type { InferenceEngine, Prompt } from '../../engine/inference-engine.ts';
-import { resolveSamplingParams } from '../../sampling/sampling-params.ts';
+import { resolveSamplingParams, type SamplingParams } from '../../sampling/sampling-params.ts';
 
 /** Times in seconds. */
 export interface TimedRequest {
@@ -10,6 +10,11 @@ export interface TimedRequest {
   readonly timeToFirstToken: number;
   /** Mean of the tokens after the first one; null where there is none. */
   readonly timePerOutputToken: number | null;
+}
+
+/** Only its length ends an answer. */
+export function answerParams(outputLen: number): SamplingParams {
+  return resolveSamplingParams({ temperature: 1, max_tokens: outputLen, ignore_eos: true });
 }
 
 /**
@@ -21,9 +26,8 @@ export async function timeRequest(
   prompt: Prompt,
   outputLen: number,
 ): Promise<TimedRequest> {
-  const params = resolveSamplingParams({ temperature: 1, max_tokens: outputLen, ignore_eos: true });
   const startedAt = performance.now();
-  const request = await engine.prepare(prompt, params);
+  const request = await engine.prepare(prompt, answerParams(outputLen));
   let firstTokenAt = startedAt;
   let numOutputTokens = 0;
   for await (const { tokenIds } of engine.generate(request)) {

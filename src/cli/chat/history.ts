@@ -9,10 +9,10 @@ import {
   renameSync,
   writeFileSync,
 } from 'node:fs';
-import { homedir } from 'node:os';
 import { dirname, isAbsolute, join } from 'node:path';
 import * as z from 'zod';
 import { messageOf } from '../../errors.ts';
+import { homeFolder } from '../../util/home-folder.ts';
 import { parseJson } from '../../util/parse-json.ts';
 
 const MAX_ENTRIES = 1000;
@@ -73,7 +73,7 @@ export class History {
 
 function stateFolder(env: NodeJS.ProcessEnv): string {
   const given = env.XDG_STATE_HOME ?? '';
-  return join(isAbsolute(given) ? given : join(homedir(), '.local', 'state'), 'svc');
+  return join(isAbsolute(given) ? given : join(homeFolder(), '.local', 'state'), 'svc');
 }
 
 /** None where the line was cut off, as on a full disk: no reason to lose the others. */

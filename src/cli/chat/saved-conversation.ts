@@ -1,10 +1,10 @@
 // A conversation as a file: the messages in the protocol's form, so that other programs can read them too.
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { InvalidRequestError, messageOf } from '../../errors.ts';
+import { homeFolder } from '../../util/home-folder.ts';
 import type { ChatSession } from './chat-session.ts';
 import type { Exchange } from './conversation.ts';
 
@@ -70,7 +70,7 @@ function toExchanges(messages: Saved['messages'], file: string): Exchange[] {
 
 /** The tilde is the shell's, which has no part in this. */
 function expand(path: string): string {
-  return path.startsWith('~/') ? join(homedir(), path.slice(2)) : path;
+  return path.startsWith('~/') ? join(homeFolder(), path.slice(2)) : path;
 }
 
 function attempt<T>(work: () => T): T {

@@ -22,6 +22,7 @@ export interface Answered {
 }
 
 const BUSY = new Set([429, 503]);
+/** Of one request, while no other is under way. */
 const MAX_TRIES = 60;
 const DEFAULT_WAIT_S = 1;
 
@@ -35,6 +36,9 @@ export class BatchClient {
   readonly #apiKey: string;
   // An answer may take as long as it takes: the model is in this process.
   readonly #agent: Agent;
+  /** Requests that are not answered yet, and those of them that wait until they come again. */
+  #numOpen = 0;
+  #numWaiting = 0;
 
   constructor({ url, apiKey }: ApiClient, concurrency: number) {
     this.#origin = new URL(url).origin;
@@ -48,7 +52,10 @@ export class BatchClient {
       const error = { message: fault, type: 'BadRequestError', param: null, code: 400 };
       return { result: { ...ids, response: null, error }, usage: { promptTokens: 0, outputTokens: 0 } };
     }
-    const { status, requestId, body } = await this.#send(request);
+    this.#numOpen += 1;
+    const { status, requestId, body } = await this.#send(request).finally(() => {
+      this.#numOpen -= 1;
+    });
     const { data: failed } = failure.safeParse(body);
     const { prompt_tokens = 0, completion_tokens = 0 } = withUsage.safeParse(body).data?.usage ?? {};
     return {
@@ -65,9 +72,9 @@ export class BatchClient {
     return this.#agent.close();
   }
 
-  /** A server that is full says when to come again. */
+  /** A server that is full says when to come again. It is full of this batch: as long as others are under way there will be room. */
   async #send({ path, body }: BatchRequest): Promise<{ status: number; requestId: string; body: unknown }> {
-    for (let tries = 1; ; tries += 1) {
+    for (let tries = 1; ; ) {
       const {
         statusCode,
         headers,
@@ -82,7 +89,10 @@ export class BatchClient {
       if (!BUSY.has(statusCode) || tries === MAX_TRIES) {
         return { status: statusCode, requestId: String(headers['x-request-id']), body: parseJson(text) };
       }
+      this.#numWaiting += 1;
+      if (this.#numWaiting === this.#numOpen) tries += 1;
       await sleep(1000 * (Number(headers['retry-after']) || DEFAULT_WAIT_S));
+      this.#numWaiting -= 1;
     }
   }
 }

@@ -2,7 +2,7 @@
 // ask.
 
 import type { OptionSource } from '../../config/merge.ts';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, EngineDeadError } from '../../errors.ts';
 import { startProgress } from '../../llm/progress.ts';
 import { type LocalModel, startLocalModel } from '../local-model.ts';
 import { BatchClient } from './batch-client.ts';
@@ -18,7 +18,8 @@ export interface RunBatchOptions {
 /**
  * Goes on with a batch that was interrupted. The output has a line for each line of the input, in the same order, and
  * appears when all of them are there.
- * @throws ConfigError for the files, and what `startLocalModel` throws.
+ * @throws ConfigError for the files, EngineDeadError where the engine has ended before all is answered, and what `startLocalModel`
+ *   throws.
  */
 export async function runBatch(
   { inputFile, outputFile }: RunBatchOptions,
@@ -92,6 +93,7 @@ async function answerMissing(
   const work = async (): Promise<void> => {
     for (const line of lines) {
       const { result, usage } = await client.answer(line);
+      if (!model.isAlive) throw brokenOff(await model.died);
       journal.append(line.digest, result);
       progress.advance(usage.promptTokens, usage.outputTokens);
     }
@@ -102,6 +104,11 @@ async function answerMissing(
     progress.stop();
     await client.close();
   }
+}
+
+/** What comes of a dead engine is kept for nobody: the model would have answered. */
+function brokenOff({ message }: EngineDeadError): EngineDeadError {
+  return new EngineDeadError(`${message}; what was answered is kept: give the same command again to go on`);
 }
 
 function* missingLines(inputFile: string, journal: BatchJournal): Generator<BatchLine, undefined> {

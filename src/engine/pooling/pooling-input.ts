@@ -23,6 +23,8 @@ export interface PoolingOptions extends Client {
   readonly before?: string | undefined;
   /** Most tokens that are kept, from the beginning; -1 is what the model can read, null refuses what is longer. */
   readonly truncateTo?: number | null | undefined;
+  /** What the caller calls that, for errors. */
+  readonly truncateName?: string | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
 }
@@ -65,14 +67,15 @@ interface Tokens {
 
 async function tokenise(
   prompt: PoolingPrompt,
-  { param, addSpecialTokens = true, before = '', truncateTo = null, signal, caller }: PoolingOptions,
+  options: PoolingOptions,
   { tokenizer, limits: { maxModelLen }, pairPrompt }: PoolingModel,
 ): Promise<Tokens> {
+  const { param, addSpecialTokens = true, before = '', truncateTo = null, signal, caller } = options;
   const isCut = truncateTo !== null;
-  const maxTokens = maxTokensOf(truncateTo, maxModelLen);
+  const maxTokens = maxTokensOf(options, maxModelLen);
   if ('tokenIds' in prompt) {
     const { tokenIds } = prompt;
-    if (tokenIds.length > maxTokens && !isCut) throw tooLong(String(tokenIds.length), maxModelLen, param);
+    if (tokenIds.length > maxTokens && !isCut) throw tooLong(String(tokenIds.length), maxModelLen, options);
     return { ids: tokenIds.slice(0, maxTokens), secondTextStart: null };
   }
   if (tokenizer === null) {
@@ -82,7 +85,7 @@ async function tokenise(
   }
   const texts: Texts = 'text' in prompt ? [before + prompt.text] : prompt.pair;
   const minTokens = tokenizer.minTokens(texts.join(''));
-  if (!isCut && minTokens > maxModelLen) throw tooLong(`at least ${minTokens}`, maxModelLen, param);
+  if (!isCut && minTokens > maxModelLen) throw tooLong(`at least ${minTokens}`, maxModelLen, options);
   try {
     if ('pair' in prompt && pairPrompt === 'qwen3') {
       return await joinForQwen3(prompt.pair, { maxTokens, isCut, signal, caller }, tokenizer);
@@ -90,7 +93,7 @@ async function tokenise(
     return await tokenizer.encodeJoined(texts, { addSpecialTokens, maxTokens, isCut, signal, caller });
   } catch (error) {
     if (!(error instanceof TooManyTokensError)) throw error;
-    throw isCut ? noRoom(maxTokens) : tooLong(error.numTokens, maxModelLen, param);
+    throw isCut ? noRoom(maxTokens, options) : tooLong(error.numTokens, maxModelLen, options);
   }
 }
 
@@ -119,26 +122,35 @@ async function joinForQwen3(
   return { ids: [...before!, ...ids, ...after!], secondTextStart: null };
 }
 
-function maxTokensOf(truncateTo: number | null, maxModelLen: number): number {
+const TRUNCATE = 'truncate_prompt_tokens';
+
+function maxTokensOf(
+  { truncateTo = null, truncateName = TRUNCATE }: PoolingOptions,
+  maxModelLen: number,
+): number {
   if (truncateTo === null || truncateTo === -1) return maxModelLen;
   if (truncateTo <= maxModelLen) return truncateTo;
   throw new InvalidRequestError(
-    `truncate_prompt_tokens must be at most the model's context of ${maxModelLen} tokens, got ${truncateTo}`,
-    { param: 'truncate_prompt_tokens' },
+    `${truncateName} must be at most the model's context of ${maxModelLen} tokens, got ${truncateTo}`,
+    { param: truncateName },
   );
 }
 
-function noRoom(maxTokens: number): InvalidRequestError {
+function noRoom(maxTokens: number, { truncateName = TRUNCATE }: PoolingOptions): InvalidRequestError {
   return new InvalidRequestError(
-    `truncate_prompt_tokens must leave room for the special tokens of this model and one of each text, got ${maxTokens}`,
-    { param: 'truncate_prompt_tokens' },
+    `${truncateName} must leave room for the special tokens of this model and one of each text, got ${maxTokens}`,
+    { param: truncateName },
   );
 }
 
-function tooLong(numTokens: string, maxModelLen: number, param: string): InvalidRequestError {
+function tooLong(
+  numTokens: string,
+  maxModelLen: number,
+  { param, truncateName = TRUNCATE }: PoolingOptions,
+): InvalidRequestError {
   return new InvalidRequestError(
     `${param} has ${numTokens} tokens, and this model reads at most ${maxModelLen}: shorten it, or set ` +
-      'truncate_prompt_tokens to -1 to have its end cut off',
+      `${truncateName} to -1 to have its end cut off`,
     { param },
   );
 }

@@ -13,11 +13,11 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigError } from '../../errors.ts';
 import { builtCudaKernels, type Native, type NativeCudaDevice } from '../../native/native.ts';
+import { homeFolder } from '../../util/home-folder.ts';
 
 export interface CudaKernels {
   readonly path: string;
@@ -109,7 +109,7 @@ function findCompiler(native: Native, device: NativeCudaDevice, built: string) {
 }
 
 function cacheFolder(): string {
-  return join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'svc', 'cuda-kernels');
+  return join(process.env.XDG_CACHE_HOME || join(homeFolder(), '.cache'), 'svc', 'cuda-kernels');
 }
 
 /** Another process may be writing the same file; what was not used for the longest time is removed. */

@@ -1,6 +1,6 @@
 // svc bench serve against a real server.
 
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { CliProcess } from '../../helpers/cli-process.ts';
@@ -51,6 +51,32 @@ it('says what the server says', async () => {
   expect([code, stderr]).toEqual([1, expect.stringContaining('none of the keys')]);
   const other = await bench('--api-key', 'secret', '--model', 'another', '--num-prompts', '1');
   expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('404: The model `another`')]);
+});
+
+it('ends with an error where no request is answered', async () => {
+  const load = ['--num-prompts', '2', '--num-warmups', '0', '--random-input-len', '4000'];
+  const { code, stdout, stderr } = await bench('--api-key', 'secret', ...load);
+  expect([code, stdout]).toEqual([1, expect.stringMatching(/^Failed requests +2$/m)]);
+  expect(stderr).toMatch(
+    /^error: no request was answered, so nothing is measured: 400: the prompt has 4000 /m,
+  );
+});
+
+it('lets answers to conversations be as long as to random prompts', async () => {
+  const conversations = [{ conversations: [{ from: 'human', value: 'Tell me a story.' }] }];
+  const [data, json] = [join(folder, 'conversations.json'), join(folder, 'd.json')];
+  writeFileSync(data, JSON.stringify(conversations));
+  const load = ['--dataset-name', 'sharegpt', '--dataset-path', data, '--ignore-eos', '--output-json', json];
+  expect(await bench('--api-key', 'secret', ...load)).toMatchObject({ code: 0 });
+  expect(JSON.parse(readFileSync(json, 'utf8'))).toMatchObject({ completed: 1, total_output_tokens: 128 });
+});
+
+it('refuses files that it cannot write before it asks the server', async () => {
+  for (const option of ['output-json', 'output-html']) {
+    const { code, stdout, stderr } = await bench('--api-key', 'wrong', `--${option}`, '/nowhere/a');
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toMatch(new RegExp(`^error: --${option} /nowhere/a cannot be written: ENOENT`));
+  }
 });
 
 it('sends all at once where the rate is inf, and takes 0 however it is written', async () => {

@@ -54,6 +54,13 @@ describe('the metrics of a server', () => {
     expect(metrics.distributions).toEqual({ ttft: null, tpot: null, itl: null, e2el: null });
   });
 
+  it('are those of more answers than a call has room for arguments', () => {
+    const answers = new Array<TimedAnswer>(200_000).fill(answered(0, 1, []));
+    const metrics = servingMetrics(answers, { goodput: null, percentiles: [99] });
+    expect(metrics).toMatchObject({ completed: 200_000, duration: 1, max_output_tokens_per_s: 200_000 });
+    expect(htmlReport([], answers)).toContain('</html>');
+  });
+
   it('count each chunk in the second in which it came', () => {
     expect(tokensBySecond([answered(0.5, 0.1, [0.1, 2])])).toEqual([2, 0, 1]);
   });

@@ -140,6 +140,12 @@ describe('svc bench latency', () => {
     await expect(benchLatency({ ...small, ...options }, engineFlags(engine))).rejects.toThrow(message);
   });
 
+  it.each(['/nowhere/a.json', '/'])('refuses to write to %s before it loads a model', async (outputJson) => {
+    const small = { inputLen: 32, outputLen: 8, batchSize: 1, numIters: 1, numItersWarmup: 0 };
+    const run = benchLatency({ ...small, outputJson }, engineFlags({ model: '/no-model' }));
+    await expect(run).rejects.toThrow(`--output-json ${outputJson} cannot be written: `);
+  });
+
   it('refuses an option that only a server has, in one line', async () => {
     const { code, stderr } = await latency('--port', '1');
     expect({ code, stderr }).toEqual({
@@ -194,6 +200,12 @@ describe('svc bench throughput', () => {
     const run = benchThroughput({ dataset, outputLen: 1, ...options }, engineFlags({}));
     await expect(run).rejects.toThrow(message);
   });
+});
+
+it('a measurement of prompts names the one that is too long before it begins', async () => {
+  const dataset = file('.txt', `a\n${'a '.repeat(1000)}\n`);
+  const run = benchThroughput({ dataset, outputLen: 1 }, engineFlags({}));
+  await expect(run).rejects.toThrow(/^--dataset .*: prompt 2: the prompt has \d+ tokens/);
 });
 
 describe('a dataset', () => {

@@ -15,7 +15,7 @@ const RANDOM: WorkloadOptions = {
   inputLen: 8,
   prefixLen: 0,
   rangeRatio: 0,
-  outputLen: null,
+  outputLen: 128,
   seed: 1,
 };
 
@@ -63,7 +63,7 @@ describe('a workload', () => {
       ]),
     );
     const requests = await readWorkload({ ...RANDOM, dataset: 'sharegpt', datasetPath });
-    expect(requests).toEqual([{ prompt: 'Hi', outputLen: null, at: null }]);
+    expect(requests).toEqual([{ prompt: 'Hi', outputLen: 128, at: null }]);
   });
 
   it('of a trace keeps its times, its lengths and its shared beginnings', async () => {
@@ -73,7 +73,7 @@ describe('a workload', () => {
       { timestamp: 1600, input_length: 5, output_length: 4 },
     ];
     const datasetPath = file(lines.map((line) => JSON.stringify(line)).join('\n'));
-    const requests = await readWorkload({ ...RANDOM, dataset: 'trace', datasetPath });
+    const requests = await readWorkload({ ...RANDOM, outputLen: null, dataset: 'trace', datasetPath });
     expect(requests.map(({ prompt, outputLen, at }) => [prompt.length, outputLen, at])).toEqual([
       [600, 3, 0],
       [700, 4, 1],

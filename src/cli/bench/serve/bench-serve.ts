@@ -1,11 +1,11 @@
 // svc bench serve: sends a workload to a server that speaks the protocol, and measures what its clients would see.
 
-import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ConfigError } from '../../../errors.ts';
+import { ConfigError, SvcError } from '../../../errors.ts';
 import { startProgress } from '../../../llm/progress.ts';
 import { listModels } from '../../api-client.ts';
 import { formatTable, type Row } from '../bench-report.ts';
+import { expectWritable, writeOutput } from '../output-file.ts';
 import { arrivals } from './arrivals.ts';
 import { htmlReport } from './html-report.ts';
 import {
@@ -42,8 +42,10 @@ export interface BenchServeOptions extends WorkloadOptions {
   readonly outputHtml: string | null;
 }
 
-/** @throws ConfigError for the options, ApiError where the server cannot be asked. */
+/** @throws ConfigError for the options, ApiError where the server cannot be asked, SvcError where it answers nothing. */
 export async function benchServe(options: BenchServeOptions): Promise<void> {
+  await expectWritable('output-json', options.outputJson);
+  await expectWritable('output-html', options.outputHtml);
   const workload = await readWorkload(options);
   if (options.backend === 'openai-chat' && workload.some(({ prompt }) => typeof prompt !== 'string')) {
     throw new ConfigError(
@@ -122,16 +124,13 @@ async function report(
   const tables = tablesOf(options, model, metrics);
   const json = `${JSON.stringify(jsonOf(options, model, metrics), null, 2)}\n`;
   process.stdout.write(outputJson === '-' ? json : tables.map(formatTable).join('\n'));
-  if (outputJson !== null && outputJson !== '-') await write('output-json', outputJson, json);
-  if (outputHtml !== null) await write('output-html', outputHtml, htmlReport(tables, answers));
+  if (outputJson !== null && outputJson !== '-') await writeOutput('output-json', outputJson, json);
+  if (outputHtml !== null) await writeOutput('output-html', outputHtml, htmlReport(tables, answers));
   const failed = answers.find(({ error }) => error !== null);
-  if (failed !== undefined) process.stderr.write(`the first failure: ${failed.error}\n`);
-}
-
-async function write(option: string, path: string, text: string): Promise<void> {
-  await writeFile(path, text).catch((error: Error) => {
-    throw new ConfigError(`--${option} ${path} cannot be written: ${error.message}`, { param: option });
-  });
+  if (failed === undefined) return;
+  if (metrics.completed === 0)
+    throw new SvcError(`no request was answered, so nothing is measured: ${failed.error}`);
+  process.stderr.write(`the first failure: ${failed.error}\n`);
 }
 
 function tablesOf(

@@ -60,7 +60,8 @@ function htmlTable(rows: readonly Row[]): string {
 }
 
 function plot(title: string, points: readonly Point[], kind: 'dots' | 'line'): string {
-  const most = (of: (point: Point) => number): number => Math.max(1e-9, ...points.map(of));
+  const most = (of: (point: Point) => number): number =>
+    points.reduce((largest, point) => Math.max(largest, of(point)), 1e-9);
   const [maxX, maxY] = [most(({ x }) => x), most(({ y }) => y)];
   const place = ({ x, y }: Point): string =>
     `${(MARGIN + (x / maxX) * (WIDTH - 2 * MARGIN)).toFixed(1)},${(HEIGHT - MARGIN - (y / maxY) * (HEIGHT - 2 * MARGIN)).toFixed(1)}`;

@@ -44,7 +44,7 @@ export function servingMetrics(
   { goodput, percentiles }: MetricsOptions,
 ): ServingMetrics {
   const good = answers.filter(({ error }) => error === null);
-  const duration = Math.max(...answers.map(({ endedAt }) => endedAt)) || 1e-9;
+  const duration = answers.reduce((last, { endedAt }) => Math.max(last, endedAt), 0) || 1e-9;
   const sum = (of: (answer: TimedAnswer) => number): number =>
     good.reduce((total, answer) => total + of(answer), 0);
   const input = sum(({ promptTokens }) => promptTokens);
@@ -60,7 +60,7 @@ export function servingMetrics(
     request_goodput: goodput === null ? null : numGood / duration,
     output_throughput: output / duration,
     total_token_throughput: (input + output) / duration,
-    max_output_tokens_per_s: Math.max(0, ...tokensBySecond(good)),
+    max_output_tokens_per_s: tokensBySecond(good).reduce((most, count) => Math.max(most, count), 0),
     max_concurrent_requests: mostAtOnce(answers),
     distributions: {
       ttft: distribution(

@@ -82,7 +82,7 @@ export class LoadClient {
   async *#events(request: WorkloadRequest): AsyncGenerator<z.output<typeof chunk>> {
     const { url, apiKey, headers, backend } = this.#target;
     const path = backend === 'openai' ? '/completions' : '/chat/completions';
-    const { statusCode, body } = await send(`${url}${path}`, {
+    const { statusCode, body } = await send(`${url.replace(/\/+$/, '')}${path}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', authorization: `Bearer ${apiKey}`, ...headers },
       body: JSON.stringify(this.#body(request)),
@@ -99,6 +99,7 @@ export class LoadClient {
       if (failed.success) throw new Error(failed.data.error.message);
       yield chunk.parse(event);
     }
+    throw new Error('the stream broke off before the answer was complete');
   }
 
   #body({ prompt, outputLen }: WorkloadRequest): object {

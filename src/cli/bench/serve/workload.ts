@@ -26,13 +26,12 @@ export interface WorkloadOptions {
   readonly prefixLen: number;
   /** Random lengths are within this part of what they should be: 0.1 is 10 % less to 10 % more. */
   readonly rangeRatio: number;
-  /** Null: as the dataset says, or for random prompts `DEFAULT_OUTPUT_LEN`. */
+  /** Null: as a trace says, or else left to the model. */
   readonly outputLen: number | null;
   readonly seed: number;
 }
 
 const DEFAULT_NUM_PROMPTS = 100;
-const DEFAULT_OUTPUT_LEN = 128;
 /** Apart from the streams of prompts. */
 const LENGTHS = 1 << 21;
 const PREFIX = -1;
@@ -64,15 +63,14 @@ export async function readWorkload(options: WorkloadOptions): Promise<WorkloadRe
 }
 
 function randomRequests(options: WorkloadOptions): WorkloadRequest[] {
-  const { numPrompts, inputLen, prefixLen, rangeRatio, seed } = options;
-  const outputLen = options.outputLen ?? DEFAULT_OUTPUT_LEN;
+  const { numPrompts, inputLen, outputLen, prefixLen, rangeRatio, seed } = options;
   const prefix = randomIds(seed, PREFIX, prefixLen);
   return Array.from({ length: numPrompts ?? DEFAULT_NUM_PROMPTS }, (_, i) => {
     const length = (mean: number, index: number): number =>
       Math.max(1, Math.round(mean * (1 + rangeRatio * (2 * uniform(seed, LENGTHS + i, index) - 1))));
     return {
       prompt: [...prefix, ...randomIds(seed, i, length(inputLen, 0))],
-      outputLen: length(outputLen, 1),
+      outputLen: outputLen === null ? null : length(outputLen, 1),
       at: null,
     };
   });
