@@ -9,9 +9,16 @@ namespace svc::cuda {
 /// The nearest whole number of |x| < 2^22: adding 1.5 * 2^23 leaves no bits for a fraction.
 __device__ __forceinline__ float nearest(float x) { return (x + 12582912.0f) - 12582912.0f; }
 
-/// `exponential` of a number that is at most 88.
-__device__ __forceinline__ float boundedExponential(float x) {
-  constexpr float kLowest = -87.33654f, kRound = 12582912.0f;  // 1.5 * 2^23 leaves no bits for a fraction
+/// What the exponential of a number is made of: (1 + r + p * r * r) * powerOf2.
+struct ExponentialParts {
+  float r, p, powerOf2;
+};
+
+constexpr float kLowestExponent = -87.33654f;
+
+/// Of a number from kLowestExponent to 88.
+__device__ __forceinline__ ExponentialParts partsOfExponential(float x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23 leaves no bits for a fraction
   // The low bits are those of the whole number n.
   const float shifted = x * 1.44269504f + kRound, n = shifted - kRound;
   // ln 2 in two pieces: the product with the first is exact.
@@ -23,25 +30,20 @@ __device__ __forceinline__ float boundedExponential(float x) {
   p = fma(p, r, 4.1665796e-2f);
   p = fma(p, r, 1.6666665e-1f);
   p = fma(p, r, 5.0000001e-1f);
-  const auto powerOf2 = bitsAs<float>((bitsAs<uint32_t>(shifted) << 23) + bitsAs<uint32_t>(1.0f));
-  const float result = fma(p, r * r, r + 1.0f) * powerOf2;
-  return x < kLowest ? 0.0f : result;
+  return {r, p, bitsAs<float>((bitsAs<uint32_t>(shifted) << 23) + bitsAs<uint32_t>(1.0f))};
+}
+
+/// `exponential` of a number that is at most 88.
+__device__ __forceinline__ float boundedExponential(float x) {
+  const ExponentialParts e = partsOfExponential(x);
+  const float result = fma(e.p, e.r * e.r, e.r + 1.0f) * e.powerOf2;
+  return x < kLowestExponent ? 0.0f : result;
 }
 
 /// exp(x) - 1 for x <= 0: relative error below 3e-7; NaN stays NaN.
 __device__ __forceinline__ float exponentialLess1(float x) {
-  constexpr float kLowest = -87.33654f, kRound = 12582912.0f;  // as in boundedExponential
-  const float clamped = x < kLowest ? kLowest : x, shifted = clamped * 1.44269504f + kRound, n = shifted - kRound;
-  float r = fma(n, -0.693359375f, clamped);
-  r = fma(n, 2.12194440e-4f, r);
-  float p = 1.9875691e-4f;
-  p = fma(p, r, 1.3981999e-3f);
-  p = fma(p, r, 8.3334519e-3f);
-  p = fma(p, r, 4.1665796e-2f);
-  p = fma(p, r, 1.6666665e-1f);
-  p = fma(p, r, 5.0000001e-1f);
-  const auto powerOf2 = bitsAs<float>((bitsAs<uint32_t>(shifted) << 23) + bitsAs<uint32_t>(1.0f));
-  return fma(fma(p, r * r, r), powerOf2, powerOf2 - 1.0f);
+  const ExponentialParts e = partsOfExponential(x < kLowestExponent ? kLowestExponent : x);
+  return fma(fma(e.p, e.r * e.r, e.r), e.powerOf2, e.powerOf2 - 1.0f);
 }
 
 /// Relative error below 2e-7; exactly 1 at 0 and exactly 0 below -87.3, so that what is masked vanishes; NaN stays NaN.

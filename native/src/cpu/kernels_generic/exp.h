@@ -2,13 +2,18 @@
 
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
-/// Relative error below 2e-7; exactly 1 at 0 and exactly 0 below -87.3, so that masked lanes vanish; NaN stays NaN.
-inline V16 exponential(V16 x) {
-  const V16 lowest = splat(-87.33654f), highest = splat(88.37626f);
-  const V16 clamped = max(lowest, selectLess(highest, x, highest, x));
-  const V16 n = nearest(clamped * splat(1.44269504f));
+/// What the exponential of numbers is made of: (1 + r + p * r * r) * 2^n.
+struct ExponentialParts {
+  V16 n, r, p;
+};
+
+constexpr float kLowestExponent = -87.33654f;
+
+/// Of numbers from kLowestExponent to 88.
+inline ExponentialParts partsOfExponential(V16 x) {
+  const V16 n = nearest(x * splat(1.44269504f));
   // ln 2 in two pieces: the product with the first is exact.
-  V16 r = fma(n, splat(-0.693359375f), clamped);
+  V16 r = fma(n, splat(-0.693359375f), x);
   r = fma(n, splat(2.12194440e-4f), r);
   V16 p = splat(1.9875691e-4f);
   p = fma(p, r, splat(1.3981999e-3f));
@@ -16,22 +21,19 @@ inline V16 exponential(V16 x) {
   p = fma(p, r, splat(4.1665796e-2f));
   p = fma(p, r, splat(1.6666665e-1f));
   p = fma(p, r, splat(5.0000001e-1f));
-  p = fma(p, r * r, r + splat(1.0f));
-  return selectLess(x, lowest, splat(0.0f), timesPowerOf2(p, n));
+  return {n, r, p};
+}
+
+/// Relative error below 2e-7; exactly 1 at 0 and exactly 0 below -87.3, so that masked lanes vanish; NaN stays NaN.
+inline V16 exponential(V16 x) {
+  const V16 lowest = splat(kLowestExponent), highest = splat(88.37626f);
+  const auto [n, r, p] = partsOfExponential(max(lowest, selectLess(highest, x, highest, x)));
+  return selectLess(x, lowest, splat(0.0f), timesPowerOf2(fma(p, r * r, r + splat(1.0f)), n));
 }
 
 /// exp(x) - 1 for x <= 0: relative error below 3e-7; NaN stays NaN.
 inline V16 exponentialLess1(V16 x) {
-  const V16 clamped = max(splat(-87.33654f), x);
-  const V16 n = nearest(clamped * splat(1.44269504f));
-  V16 r = fma(n, splat(-0.693359375f), clamped);
-  r = fma(n, splat(2.12194440e-4f), r);
-  V16 p = splat(1.9875691e-4f);
-  p = fma(p, r, splat(1.3981999e-3f));
-  p = fma(p, r, splat(8.3334519e-3f));
-  p = fma(p, r, splat(4.1665796e-2f));
-  p = fma(p, r, splat(1.6666665e-1f));
-  p = fma(p, r, splat(5.0000001e-1f));
+  const auto [n, r, p] = partsOfExponential(max(splat(kLowestExponent), x));
   const V16 powerOf2 = timesPowerOf2(splat(1.0f), n);
   return fma(fma(p, r * r, r), powerOf2, powerOf2 - splat(1.0f));
 }
