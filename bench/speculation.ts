@@ -69,7 +69,7 @@ const WORKLOADS: readonly Workload[] = [
 
 /** Drafts of the model itself, all right: as many passes over its weights as tokens, so that 1 is what can be reached. */
 const DRAFTED: readonly Workload[] = [1, 2].map((count) => ({
-  name: `${count} sequences, the model as its own draft model`,
+  name: `${count} at a time, the model as its own draft model`,
   goal: '>= 0.85',
   parts: Array.from({ length: count }, (_, seed) => ({
     promptTokenIds: prompt((index) => (index * 7919 + seed) % 151_000),
