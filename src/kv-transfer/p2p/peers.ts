@@ -107,7 +107,7 @@ export class Peers {
   sweep(now: number): void {
     for (const peer of [...this.#byAddress.values()]) {
       if (peer.pins.size > 0) this.#watch(peer, now);
-      else if (now - peer.lastUsed >= this.#options.deadlines.idlePeer) this.#evict(peer, false);
+      else if (now >= peer.lastUsed + this.#options.deadlines.idlePeer) this.#evict(peer, false);
     }
   }
 
@@ -120,7 +120,7 @@ export class Peers {
 
   #watch(peer: Peer, now: number): void {
     const { ping, missedPings } = this.#options.deadlines;
-    if (now - peer.lastPing < ping) return;
+    if (now < peer.lastPing + ping) return;
     if (peer.missedPings >= missedPings) {
       this.#giveUp(peer);
       return;
