@@ -1,13 +1,14 @@
 // Compiles the kernels of native/cuda/ into one file for all GPUs, native/build/cuda-kernels.fatbin: machine code for each generation,
 // and PTX that later drivers compile for later ones; and cuda-kernels.ptx, which drivers take that are too old for the compiler's
-// machine code. The addon loads them where a GPU is there.
+// machine code. The halves of these are bf16; cuda-kernels-f16.fatbin and cuda-kernels-f16.ptx are the same for f16. The addon loads them
+// where a GPU is there.
 //
 //   node scripts/build-cuda.mjs                    all of it
-//   node scripts/build-cuda.mjs sm_90a a.fatbin    one generation, into another file
-//   node scripts/build-cuda.mjs sm_90a a.fatbin --traced    its machine code alone, of kernels that write down when their blocks run (native/cuda/trace.cuh)
+//   node scripts/build-cuda.mjs sm_90a a.fatbin    one generation, into other files: a.fatbin, a-f16.fatbin
+//   node scripts/build-cuda.mjs sm_90a a.fatbin --traced    for bf16 its machine code alone, of kernels that write down when their blocks run (native/cuda/trace.cuh)
 //   node scripts/build-cuda.mjs --if-possible      all of it where nvcc is, elsewhere a line that says what the package lacks
 //
-// It takes a minute or two of processor time, and only machines with a GPU use the result: so `npm install` and `npm run build` do it
+// It takes some minutes of processor time, and only machines with a GPU use the result: so `npm install` and `npm run build` do it
 // only where there is a GPU. `npm publish` needs it (prepublishOnly). `npm pack` does it where it can (prepack): npm runs that for every
 // install from git too, where a missing compiler must not fail. A kernel whose registers spill fails the build.
 import { spawn, spawnSync } from 'node:child_process';
@@ -49,12 +50,18 @@ export function hasGpu() {
   return existsSync('/dev/nvidiactl');
 }
 
-/** Builds both files unless it is newer than what it is made of. @throws Error with what the compiler says. */
+/** Builds all files unless they are newer than what they are made of. @throws Error with what the compiler says. */
 export async function buildCuda(
   generations = GENERATIONS,
   output = join(native, 'build', 'cuda-kernels.fatbin'),
   isTraced = false,
 ) {
+  await buildFor('bf16', generations, output, isTraced);
+  if (!isTraced) await buildFor('f16', generations, output.replace(/\.fatbin$/, '-f16.fatbin'), false);
+}
+
+/** @param half the format of the kernels' halves */
+async function buildFor(half, generations, output, isTraced) {
   const ptx = output.replace(/\.fatbin$/, '.ptx');
   const outputs = isTraced ? [output] : [output, ptx];
   if (outputs.every(isNewest)) return;
@@ -62,9 +69,16 @@ export async function buildCuda(
   // The machine cleans up after a build that was killed.
   const intermediate = mkdtempSync(join(tmpdir(), 'svc-cuda-'));
   try {
-    await compileInto(intermediate, generations, isTraced);
+    await compileInto(intermediate, half, generations, isTraced);
     if (!isTraced) {
-      writeFileSync(`${ptx}.new`, asOldest(readFileSync(join(intermediate, `kernels.${PTX}.ptx`), 'utf8')));
+      const text = readFileSync(join(intermediate, `kernels.${PTX}.ptx`), 'utf8');
+      const trapped = traps(text);
+      if (trapped.length > 0) {
+        throw new Error(
+          `svc: CUDA kernels read what only the host has, and would stop there: ${trapped.join(', ')}`,
+        );
+      }
+      writeFileSync(`${ptx}.new`, asOldest(text));
     }
     copyFileSync(join(intermediate, 'kernels.fatbin'), `${output}.new`);
     for (const path of outputs) renameSync(`${path}.new`, path);
@@ -74,7 +88,7 @@ export async function buildCuda(
 }
 
 /** Leaves kernels.fatbin in `folder`, and beside it the PTX that it has where its kernels are not traced. */
-async function compileInto(folder, generations, isTraced) {
+async function compileInto(folder, half, generations, isTraced) {
   // One module has all kernels only if they are compiled as one source.
   const all = join(folder, 'kernels.cu');
   const kernels = readdirSync(sources).filter((name) => name.endsWith('.cu'));
@@ -91,6 +105,7 @@ async function compileInto(folder, generations, isTraced) {
   const spilled = spills(
     await compile(
       ...(isTraced ? ['-DSVC_TRACE'] : []),
+      ...(half === 'f16' ? ['-DSVC_F16'] : []),
       '-Xptxas',
       '-v',
       ...codes,
@@ -131,6 +146,12 @@ function spills(text) {
     if (/[1-9]\d* bytes spill/.test(line)) found.push(kernel);
   }
   return found;
+}
+
+/** Kernels in whose place the compiler has left none: it says nothing of an array of the host that one indexes. */
+function traps(ptx) {
+  const kernels = ptx.split(/^\.visible \.entry /m).slice(1);
+  return kernels.filter((text) => /^\s*trap;/m.test(text)).map((text) => text.slice(0, text.indexOf('(')));
 }
 
 function isNewest(output) {

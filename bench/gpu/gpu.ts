@@ -3,6 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { loadNative } from '../../src/native/native.ts';
+import type { HalfDType } from '../../src/ops/dtype.ts';
 import { openCudaDevice } from '../../src/ops/native/cuda-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
 
@@ -14,10 +15,9 @@ export const EMULATED = {
   SVC_CUDA_KERNELS: `${ROOT}/native/build/cuda-kernels-emulated.so`,
 };
 
-export function openGpu(): NativeOps {
-  return new NativeOps(
-    openCudaDevice(loadNative(), { usesGraphs: true, schedulesDecode: false, schedulesPrefill: false }),
-  );
+export function openGpu(half: HalfDType = 'bf16'): NativeOps {
+  const options = { half, usesGraphs: true, schedulesDecode: false, schedulesPrefill: false };
+  return new NativeOps(openCudaDevice(loadNative(), options));
 }
 
 export interface Digests {

@@ -170,7 +170,7 @@ struct Attention {
         high = from[1];
       }
       *reinterpret_cast<Piece*>(pieceOf<kWidth>(into, row, i % kPieces)) = {
-          {packBf16(low.of[0], low.of[1]), packBf16(low.of[2], low.of[3]), packBf16(high.of[0], high.of[1]), packBf16(high.of[2], high.of[3])}};
+          {packHalves(low.of[0], low.of[1]), packHalves(low.of[2], low.of[3]), packHalves(high.of[0], high.of[1]), packHalves(high.of[2], high.of[3])}};
     }
   }
 
@@ -422,9 +422,9 @@ struct Attention {
     const LanePieces<kValueWidth> lanes(values, lane() % 16, (firstColumn - blockColumn) / 8 + lane() / 16);
 #pragma unroll
     for (int n = 0; n < kKeys; n += 2) {
-      const uint32_t weights[4] = {packBf16(scores[n][0], scores[n][1]), packBf16(scores[n][2], scores[n][3]),
-                                   packBf16(scores[n + 1][0], scores[n + 1][1]),
-                                   packBf16(scores[n + 1][2], scores[n + 1][3])};
+      const uint32_t weights[4] = {packHalves(scores[n][0], scores[n][1]), packHalves(scores[n][2], scores[n][3]),
+                                   packHalves(scores[n + 1][0], scores[n + 1][1]),
+                                   packHalves(scores[n + 1][2], scores[n + 1][3])};
 #pragma unroll
       for (int d = 0; d < kColumns; d += 2) {
         uint32_t v[4];
@@ -497,23 +497,23 @@ struct Attention {
   }
 };
 
-SVC_EARLY_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, false>::compute(p); }
-SVC_EARLY_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, false>::compute(p); }
-SVC_EARLY_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Half, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Half, 1, false>::compute(p); }
+SVC_EARLY_KERNEL(svcAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Half, 1, false>::compute(p); }
 
-SVC_EARLY_KERNEL(svcFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, fewSharing(64), false>::compute(p); }
-SVC_EARLY_KERNEL(svcFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, fewSharing(128), false>::compute(p); }
-SVC_EARLY_KERNEL(svcFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, fewSharing(256), false>::compute(p); }
-SVC_EARLY_KERNEL(svcFewAttention512, AttentionParams, kWidestThreads) { Attention<512, KvForm::Bf16, fewSharing(512), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Half, fewSharing(64), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Half, fewSharing(128), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Half, fewSharing(256), false>::compute(p); }
+SVC_EARLY_KERNEL(svcFewAttention512, AttentionParams, kWidestThreads) { Attention<512, KvForm::Half, fewSharing(512), false>::compute(p); }
 
-SVC_EARLY_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, 1, true>::compute(p); }
-SVC_EARLY_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, 1, true>::compute(p); }
-SVC_EARLY_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, 1, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Half, 1, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Half, 1, true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Half, 1, true>::compute(p); }
 
-SVC_EARLY_KERNEL(svcScheduledFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Bf16, fewSharing(64), true>::compute(p); }
-SVC_EARLY_KERNEL(svcScheduledFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Bf16, fewSharing(128), true>::compute(p); }
-SVC_EARLY_KERNEL(svcScheduledFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Bf16, fewSharing(256), true>::compute(p); }
-SVC_EARLY_KERNEL(svcScheduledFewAttention512, AttentionParams, kWidestThreads) { Attention<512, KvForm::Bf16, fewSharing(512), true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Half, fewSharing(64), true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Half, fewSharing(128), true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention256, AttentionParams, kAttentionThreads) { Attention<256, KvForm::Half, fewSharing(256), true>::compute(p); }
+SVC_EARLY_KERNEL(svcScheduledFewAttention512, AttentionParams, kWidestThreads) { Attention<512, KvForm::Half, fewSharing(512), true>::compute(p); }
 
 SVC_EARLY_KERNEL(svcFp8Attention64, AttentionParams, kAttentionThreads) { Attention<64, KvForm::Fp8, 1, false>::compute(p); }
 SVC_EARLY_KERNEL(svcFp8Attention128, AttentionParams, kAttentionThreads) { Attention<128, KvForm::Fp8, 1, false>::compute(p); }

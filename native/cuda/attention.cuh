@@ -31,9 +31,9 @@ __device__ __forceinline__ float finish(Progress progress, const float* sinks, i
 }
 
 /// A sum of nothing but zeros may have either sign.
-__device__ __forceinline__ uint16_t resultOf(float sum, float factor) { return floatToBf16(sum * factor + 0.0f); }
+__device__ __forceinline__ uint16_t resultOf(float sum, float factor) { return floatToHalf(sum * factor + 0.0f); }
 __device__ __forceinline__ void storeResults(uint16_t* out, float first, float second, float factor) {
-  *reinterpret_cast<uint32_t*>(out) = packBf16(first * factor + 0.0f, second * factor + 0.0f);
+  *reinterpret_cast<uint32_t*>(out) = packHalves(first * factor + 0.0f, second * factor + 0.0f);
 }
 
 /// First and last position that a token sees.
@@ -74,7 +74,7 @@ __device__ __forceinline__ void eachPair(const Owner& owner, int half, const Use
   }
 }
 
-/// Rows of kWidth numbers of bf16 in shared memory; pieces of 16 bytes are swapped, so that eight rows are in different banks.
+/// Rows of kWidth halves in shared memory; pieces of 16 bytes are swapped, so that eight rows are in different banks.
 template <int kWidth>
 __device__ __forceinline__ uint16_t* pieceOf(uint16_t* tile, int row, int piece) {
   return tile + row * kWidth + (piece ^ (row & 7)) * 8;

@@ -1,4 +1,4 @@
-// Numbers of codes: what a code means, and pieces of 16 of a row that come to shared memory as codes and become bf16 there. Each step is
+// Numbers of codes: what a code means, and pieces of 16 of a row that come to shared memory as codes and become halves there. Each step is
 // exact but for the two or three that the definition rounds, so a weight has the bits of the numbers that it encodes.
 #pragma once
 
@@ -60,7 +60,7 @@ __device__ __forceinline__ float numberOf(uint32_t code, const Factors& factors)
   return (meaningOf<kMeaning>(code) - factors.zero) * factors.scale - factors.minimum;
 }
 
-/// The 16 numbers of a piece as two pieces of bf16.
+/// The 16 numbers of a piece as two pieces of halves.
 template <Meaning kMeaning>
 __device__ __forceinline__ void expandPiece(const Piece& codes, const Factors& factors, Piece (&out)[2]) {
   constexpr int kBits = kHas4Bits<kMeaning> ? 4 : 8, kPerWord = 32 / kBits;
@@ -68,7 +68,7 @@ __device__ __forceinline__ void expandPiece(const Piece& codes, const Factors& f
     return numberOf<kMeaning>(codes.words[i / kPerWord] >> i % kPerWord * kBits & ((1u << kBits) - 1), factors);
   };
 #pragma unroll
-  for (int i = 0; i < 16; i += 2) out[i / 8].words[i % 8 / 2] = packBf16(number(i), number(i + 1));
+  for (int i = 0; i < 16; i += 2) out[i / 8].words[i % 8 / 2] = packHalves(number(i), number(i + 1));
 }
 
 /// Calls use.template operator()<meaning>() with that of the weight.
@@ -132,7 +132,7 @@ __device__ inline float numberAt(const CodedWeight& codes, int row, int column) 
     const auto byte = static_cast<uint8_t>(at.codes(2 * kBits)[in / 8]);
     number = numberOf<kMeaning>(byte >> in % 8 & ((1u << kBits) - 1), factors);
   });
-  return bf16ToFloat(floatToBf16(number));
+  return halfToFloat(floatToHalf(number));
 }
 
 }  // namespace svc::cuda

@@ -1,4 +1,4 @@
-// What kernels use beyond C++: numbers of bf16, what threads tell each other, copies to shared memory and matrix instructions.
+// What kernels use beyond C++: halves, what threads tell each other, copies to shared memory and matrix instructions.
 // Written out in PTX, so that kernels need no header of a toolkit; where no CUDA compiler reads this, `native/test/simt/` emulates it.
 #pragma once
 
@@ -30,6 +30,13 @@
 /// The same of arguments with tensor maps, which are read where the launch has left them.
 #define SVC_TENSOR_KERNEL(name, Params, threads) SVC_GPU_KERNEL(name, Params, threads, __grid_constant__, )
 
+// Numbers of 16 bits, halves: all kernels of a file have one format of them.
+#ifdef SVC_F16
+#define SVC_HALF "f16"
+#else
+#define SVC_HALF "bf16"
+#endif
+
 namespace svc::cuda {
 
 /// From Hopper on a kernel of a graph may begin while the one before it runs: it waits here until that one, and so all before it, have run. The next one may
@@ -60,15 +67,25 @@ __device__ __forceinline__ To bitsAs(From from) {
   return bits.to;
 }
 
-__device__ __forceinline__ uint16_t floatToBf16(float value) {
+__device__ __forceinline__ uint16_t floatToHalf(float value) {
   uint16_t bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  asm("cvt.rn." SVC_HALF ".f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
 
-__device__ __forceinline__ uint32_t packBf16(float low, float high) {
+__device__ __forceinline__ float halfToFloat(uint16_t bits) {
+#ifdef SVC_F16
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+#else
+  return bitsAs<float>(static_cast<uint32_t>(bits) << 16);
+#endif
+}
+
+__device__ __forceinline__ uint32_t packHalves(float low, float high) {
   uint32_t bits;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  asm("cvt.rn." SVC_HALF "x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
   return bits;
 }
 
@@ -106,7 +123,7 @@ __device__ __forceinline__ void waitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroupsLeft) : "memory");
 }
 
-/// Four matrices of 8 by 8 numbers of bf16: lanes 8m to 8m + 7 name the rows of matrix m, and out[m] is the lane's pair of it.
+/// Four matrices of 8 by 8 halves: lanes 8m to 8m + 7 name the rows of matrix m, and out[m] is the lane's pair of it.
 template <bool kTransposed>
 __device__ __forceinline__ void loadMatrices(uint32_t (&out)[4], const void* row) {
   if constexpr (kTransposed) {
@@ -122,9 +139,9 @@ __device__ __forceinline__ void loadMatrices(uint32_t (&out)[4], const void* row
   }
 }
 
-/// c [16, 8] += a [16, 16] * b [16, 8], a warp's fragments of bf16 and f32.
+/// c [16, 8] += a [16, 16] * b [16, 8], a warp's fragments of halves and f32.
 __device__ __forceinline__ void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." SVC_HALF "." SVC_HALF ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -165,11 +182,9 @@ __device__ __forceinline__ int threads() { return static_cast<int>(blockDim.x); 
 __device__ __forceinline__ int lane() { return thread() % kWarp; }
 __device__ __forceinline__ int warp() { return thread() / kWarp; }
 
-__device__ __forceinline__ float bf16ToFloat(uint16_t bits) { return bitsAs<float>(static_cast<uint32_t>(bits) << 16); }
-
 __device__ __forceinline__ void storeAs(Format format, void* row, int64_t column, float value) {
   if (format == Format::F32) static_cast<float*>(row)[column] = value;
-  else static_cast<uint16_t*>(row)[column] = floatToBf16(value);
+  else static_cast<uint16_t*>(row)[column] = floatToHalf(value);
 }
 /// Row `row` of a matrix whose numbers have this format.
 __device__ __forceinline__ void* rowOf(Format format, void* data, int64_t stride, int64_t row) {
@@ -178,7 +193,7 @@ __device__ __forceinline__ void* rowOf(Format format, void* data, int64_t stride
 /// A number of such a matrix.
 __device__ __forceinline__ float numberOf(Format format, const void* data, int64_t stride, int64_t row, int64_t column) {
   const int64_t at = row * stride + column;
-  return format == Format::F32 ? static_cast<const float*>(data)[at] : bf16ToFloat(static_cast<const uint16_t*>(data)[at]);
+  return format == Format::F32 ? static_cast<const float*>(data)[at] : halfToFloat(static_cast<const uint16_t*>(data)[at]);
 }
 
 struct Add {

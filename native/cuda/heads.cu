@@ -9,7 +9,7 @@ SVC_KERNEL(svcPackHeads, PackHeadsParams, kRowThreads) {
   if (i >= p.heads * p.width) return;
   const int head = i / p.width, column = i % p.width;
   const void* x = rowOf(p.format, const_cast<void*>(p.x), p.xStride, row);
-  const float value = p.format == Format::F32 ? static_cast<const float*>(x)[i] : bf16ToFloat(static_cast<const uint16_t*>(x)[i]);
+  const float value = p.format == Format::F32 ? static_cast<const float*>(x)[i] : halfToFloat(static_cast<const uint16_t*>(x)[i]);
   if (column < p.k) storeAs(p.packedFormat, p.packed, (int64_t{row} * p.heads + head) * p.packedWidth + column, value);
   else if (p.rest != nullptr) p.rest[row * p.restStride + int64_t{head} * p.restWidth + column - p.k] = value;
 }

@@ -1,4 +1,4 @@
-// Where keys and values of a token are, and how pieces of 8 numbers come to shared memory: those of 8 bits as bytes, which become bf16 in the
+// Where keys and values of a token are, and how pieces of 8 numbers come to shared memory: those of 8 bits as bytes, which become halves in the
 // place of the numbers.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace svc::cuda {
 
-constexpr int numberBytes(KvForm form) { return form == KvForm::F32 ? 4 : form == KvForm::Bf16 ? 2 : 1; }
+constexpr int numberBytes(KvForm form) { return form == KvForm::F32 ? 4 : form == KvForm::Half ? 2 : 1; }
 
 /// The key (kind 0) or the value (1) of one head of a token: the same where keys are the values.
 struct KvPlace {
@@ -33,7 +33,7 @@ struct KvPlace {
 /// Begins to copy 8 numbers from `column` on, or zeros.
 template <KvForm kForm>
 __device__ __forceinline__ void copyPiece(uint16_t* to, const KvPlace& place, int column, bool isHere = true) {
-  if constexpr (kForm == KvForm::Bf16) {
+  if constexpr (kForm == KvForm::Half) {
     copyAsync16(to, place.numbers + column * 2, isHere ? 16 : 0);
   } else {
     copyAsync<8>(to, place.numbers + column, isHere ? 8 : 0);
@@ -51,13 +51,13 @@ __device__ __forceinline__ void expandPiece(Piece& piece) {
     else return meaningOf<Meaning::Int8>(code) * bitsAs<float>(codes.words[2]);
   };
 #pragma unroll
-  for (int i = 0; i < 8; i += 2) piece.words[i / 2] = packBf16(number(i), number(i + 1));
+  for (int i = 0; i < 8; i += 2) piece.words[i / 2] = packHalves(number(i), number(i + 1));
 }
 
 /// Makes the pieces of a tile of kWidth columns that this thread has copied into numbers: threads take them in turn.
 template <int kWidth, KvForm kForm>
 __device__ __forceinline__ void expandTile(uint16_t* tile) {
-  if constexpr (kForm != KvForm::Bf16) {
+  if constexpr (kForm != KvForm::Half) {
     constexpr int kPieces = kWidth / 8;
 #pragma unroll 1
     for (int i = thread(); i < kKvTile * kPieces; i += threads()) {

@@ -94,7 +94,7 @@ struct LatentAttention {
       const int row = i / kWidth, d = i % kWidth;
       float value = 0.0f;
       if (isRowAt(row) && d < p.kv.headDim) value = p.q[tokenAt(row) * p.qStride + int64_t{headAt(row)} * p.kv.headDim + d];
-      pieceOf<kWidth>(queries(), row, d / 8)[d % 8] = floatToBf16(value);
+      pieceOf<kWidth>(queries(), row, d / 8)[d % 8] = floatToHalf(value);
     }
   }
 
@@ -209,7 +209,7 @@ struct LatentAttention {
         weight += low;
         weight += high;
         uint16_t* piece = pieceOf<kKvTile>(weights(), rowOf(half), part() * kKeys + n);
-        *reinterpret_cast<uint32_t*>(piece + lane() % 4 * 2) = packBf16(low, high);
+        *reinterpret_cast<uint32_t*>(piece + lane() % 4 * 2) = packHalves(low, high);
       }
       chunk[half] = {largest, chunk[half].weight * factor + weight};
 #pragma unroll
@@ -293,8 +293,8 @@ struct LatentAttention {
   }
 };
 
-SVC_KERNEL(svcLatent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Bf16>(p).run(); }
-SVC_KERNEL(svcLatent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Bf16>(p).run(); }
+SVC_KERNEL(svcLatent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Half>(p).run(); }
+SVC_KERNEL(svcLatent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Half>(p).run(); }
 
 SVC_KERNEL(svcFp8Latent64, LatentAttentionParams, kLatentThreads) { LatentAttention<64, KvForm::Fp8>(p).run(); }
 SVC_KERNEL(svcFp8Latent576, LatentAttentionParams, kLatentThreads) { LatentAttention<576, KvForm::Fp8>(p).run(); }

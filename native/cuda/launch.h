@@ -133,7 +133,7 @@ constexpr int linearTileOf(int rows, int segmentsPerBlock, uint32_t sharedLimit)
 }
 
 inline bool isWhole(const LinearParams& p) { return p.columnScales != nullptr; }
-/// Which of three kernels multiplies: of bf16, of codes, of whole numbers.
+/// Which of three kernels multiplies: of halves, of codes, of whole numbers.
 inline int kindOf(const LinearParams& p) { return p.codes.panels != nullptr ? 1 : isWhole(p) ? 2 : 0; }
 
 inline void planLinear(LinearParams& p) { p.segmentsPerBlock = segmentsPerBlock(p.rows, p.segments); }
@@ -308,10 +308,9 @@ constexpr int kKvTile = 64;
 constexpr int kKvChunk = 256;
 
 constexpr int kAttentionMaxHeadDim = 512;
-/// Columns that the kernel for heads of headDim computes with, and which of them it is.
-constexpr int kAttentionWidths[] = {64, 128, 256, 512};
+/// Which of the kernels is that for heads of headDim, and the columns that it computes with.
 constexpr int attentionKernel(int headDim) { return headDim <= 64 ? 0 : headDim <= 128 ? 1 : headDim <= 256 ? 2 : 3; }
-constexpr int attentionWidth(int headDim) { return kAttentionWidths[attentionKernel(headDim)]; }
+constexpr int attentionWidth(int headDim) { return 64 << attentionKernel(headDim); }
 /// Columns of values that a block of threads takes.
 constexpr int valueWidth(int width) { return width == 256 ? 128 : width; }
 /// Rows of a block with few, and the warps that share them: one alone would be busy for longer than its keys and values take to come, and the columns of
@@ -390,7 +389,7 @@ inline Launch launchOf(const AttentionParams& p, const AttentionPlan& plan) {
        {"svcFp8FewAttention64", "svcFp8FewAttention128", "svcFp8FewAttention256", "svcFp8FewAttention512"}},
       {{"svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256", nullptr},
        {"svcInt8FewAttention64", "svcInt8FewAttention128", "svcInt8FewAttention256", "svcInt8FewAttention512"}}};
-  const int width = attentionWidth(p.kv.headDim), form = static_cast<int>(p.kv.form) - static_cast<int>(KvForm::Bf16);
+  const int width = attentionWidth(p.kv.headDim), form = static_cast<int>(p.kv.form) - static_cast<int>(KvForm::Half);
   return {kNames[form][plan.rows == kFewRows ? 1 : 0][attentionKernel(p.kv.headDim)],
           {static_cast<uint32_t>(p.numTiles), static_cast<uint32_t>(attentionParts(p.kv.kvHeads, p.kv.headDim)),
            p.partials == nullptr ? 1u : static_cast<uint32_t>(p.maxChunks)},
@@ -469,7 +468,7 @@ inline Launch launchOf(const LatentAttentionParams& p, const AttentionPlan& plan
   const int parts = latentParts(attention.heads / attention.kv.kvHeads, plan.rows);
   constexpr const char* kNames[][2] = {
       {"svcLatent64", "svcLatent576"}, {"svcFp8Latent64", "svcFp8Latent576"}, {"svcInt8Latent64", "svcInt8Latent576"}};
-  return {kNames[static_cast<int>(attention.kv.form) - static_cast<int>(KvForm::Bf16)][width == 64 ? 0 : 1],
+  return {kNames[static_cast<int>(attention.kv.form) - static_cast<int>(KvForm::Half)][width == 64 ? 0 : 1],
           {static_cast<uint32_t>(attention.numTiles), static_cast<uint32_t>(attention.kv.kvHeads * parts),
            attention.partials == nullptr ? 1u : static_cast<uint32_t>(attention.maxChunks)},
           static_cast<uint32_t>(plan.rows / 16 * kLatentWarps * 32),

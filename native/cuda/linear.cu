@@ -1,7 +1,7 @@
 // Matrix products on tensor cores. The weight is the side of 16 rows and tokens are the side of 8, so that a few tokens cost no
 // padding. A sum runs through its segment of k in steps of 16, in one accumulator, and the segments are added as a binary tree: that
 // order is the weight's own, and how many rows there are chooses only how wide a tile is. A device has one instruction for all rows: Hopper
-// that of warpgroups, the others that of a warp. Plain weights of bf16 have kernels of their own on Hopper (linear_wide.cu).
+// that of warpgroups, the others that of a warp. Plain weights of halves have kernels of their own on Hopper (linear_wide.cu).
 
 #include "codes.cuh"
 #include "groups.cuh"
@@ -34,10 +34,10 @@ __device__ __forceinline__ void loadTile(uint16_t* tile, const Side& side, int r
 }
 
 /// How a tile of a weight comes to shared memory: what a thread begins to copy, and what it makes of its copies once they are there. The
-/// numbers of bf16, and pairs of whole numbers, come as they are.
+/// halves, and pairs of whole numbers, come as they are.
 struct PlainTile {
   using Sum = float;
-  static constexpr Format kInput = Format::Bf16;
+  static constexpr Format kInput = Format::Half;
   static constexpr bool kTakesWarpgroups = true;
 
   template <int kRows, int kThreads>
@@ -62,7 +62,7 @@ struct WholeTile : PlainTile {
 /// Codes become numbers in their place: 16 of a row, and what is beside them, need no more room than their numbers.
 struct CodedTile {
   using Sum = float;
-  static constexpr Format kInput = Format::Bf16;
+  static constexpr Format kInput = Format::Half;
   static constexpr bool kTakesWarpgroups = true;
 
   template <int kRows, int kThreads>

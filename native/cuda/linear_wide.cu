@@ -246,7 +246,7 @@ struct WideProduct {
     for (int i = 0; i < kTiles * 2; ++i) {
       const int token = i / 2 * 8 + i % 2;
       const float gate = sums[i / 2][i % 2] + gateBias, up = sums[i / 2][i % 2 + 2] + upBias;
-      if (firstToken + token < p.rows) out[token * p.outStride] = floatToBf16(gated(kActivation, gate, up));
+      if (firstToken + token < p.rows) out[token * p.outStride] = floatToHalf(gated(kActivation, gate, up));
     }
   }
 };

@@ -4,10 +4,10 @@
 
 namespace svc::cuda {
 
-__device__ __forceinline__ float widened(uint16_t number) { return bf16ToFloat(number); }
+__device__ __forceinline__ float widened(uint16_t number) { return halfToFloat(number); }
 __device__ __forceinline__ float widened(float number) { return number; }
 /// As a number of the format of B.
-__device__ __forceinline__ float rounded(float x, const uint16_t*) { return bf16ToFloat(floatToBf16(x)); }
+__device__ __forceinline__ float rounded(float x, const uint16_t*) { return halfToFloat(floatToHalf(x)); }
 __device__ __forceinline__ float rounded(float x, const float*) { return x; }
 
 /// What a column adds up of a tile's rows, kLoraRows at a time: ranks one after the other.

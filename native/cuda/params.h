@@ -1,7 +1,8 @@
 // The arguments of each kernel: one plain struct, passed by value. Compiled by the host's compiler and the device's alike, so
 // plain numbers and pointers to device memory only. `src/ops/ops.ts` defines each op.
 //
-// Rows of activations have a stride in elements. Numbers of bf16 are the upper half of a float's bits, kept as uint16_t.
+// Rows of activations have a stride in elements. Halves are numbers of bf16 or f16, kept as uint16_t: those of a file of kernels
+// are all of one format.
 // No kernel reads the padding of a row, and none writes it.
 #pragma once
 
@@ -10,7 +11,7 @@
 namespace svc::cuda {
 
 /// Of activations; the values of svc::DType.
-enum class Format : int32_t { F32 = 0, Bf16 = 1 };
+enum class Format : int32_t { F32 = 0, Half = 1 };
 
 /// What a code means: the values of svc::CodeKind, which defines each.
 enum class Meaning : int32_t { Int8 = 0, Fp8 = 1, Int4 = 2, Uint4 = 3, Fp4 = 4, Iq4 = 5 };
@@ -21,7 +22,7 @@ enum class Meaning : int32_t { Int8 = 0, Fp8 = 1, Int4 = 2, Uint4 = 3, Fp4 = 4, 
 ///   [header][64 rows]          scales, f32; then likewise zeros or minimums, if there are any
 ///   [4 groups][64 rows][4]     bytes that scales are multiplied with, if there are any; then likewise of minimums
 ///
-/// A number is bf16((meaning - zero) * scale - minimum), in f32 with a rounding a step. `groupSize` numbers along k have a scale in common, a
+/// A number is half((meaning - zero) * scale - minimum), in f32 with a rounding a step. `groupSize` numbers along k have a scale in common, a
 /// multiple of 16. A header is of a group, or with bytes of kSuperBlock numbers. What pads rows and k encodes zeros, or is not read.
 struct CodedWeight {
   const char* panels;
@@ -37,7 +38,7 @@ struct CodedWeight {
 /// and the row is that of token 0. The table has `tokens` rows, the first of which is that of token `first`; rows of other tokens are -0.
 struct EmbeddingParams {
   /// A weight [tokens, cols] of one of these, see LinearParams; the others are null.
-  const uint16_t* bf16;
+  const uint16_t* halves;
   const float* f32;
   const int8_t* int8;
   CodedWeight codes;
@@ -91,7 +92,7 @@ struct RopeParams {
 };
 
 /// How keys and values are kept: the values of svc::KvFormat.
-enum class KvForm : int32_t { F32 = 0, Bf16 = 1, Fp8 = 2, Int8 = 3 };
+enum class KvForm : int32_t { F32 = 0, Half = 1, Fp8 = 2, Int8 = 3 };
 
 /// What a layer has of KV memory: [blocks][keys, values][kvHeads][blockSize][headDim] numbers, blocks `blockBytes` apart. A block of Int8 has its scales
 /// behind them, f32 [keys, values][kvHeads][blockSize]. headDim is a multiple of 8, but of F32.
@@ -146,7 +147,7 @@ struct AttentionSchedule {
   const int32_t* counts;  // of works, of cuts
 };
 
-/// q [tokens, heads * headDim] f32 -> out bf16, or f32 where keys and values are. Rows of q begin at multiples of 16 bytes. One
+/// q [tokens, heads * headDim] f32 -> out in halves, or f32 where keys and values are. Rows of q begin at multiples of 16 bytes. One
 /// block of threads takes one tile and one KV head; where `partials` is not null, of one chunk of tokens alone, and svcAttentionCombine follows
 /// with the same arguments.
 struct AttentionParams {
@@ -187,7 +188,7 @@ struct PackHeadsParams {
   Format format, packedFormat;  // of x, of packed
 };
 
-/// x [rows, k] bf16 times a weight [n, k]. A row of the weight has `weightStride` numbers, those past k zero; each row of x and of the
+/// x [rows, k] of halves times a weight [n, k]. A row of the weight has `weightStride` numbers, those past k zero; each row of x and of the
 /// weight begins at a multiple of 16 bytes. Bias and weight of gate and up take turns, eight rows each (`gateUpRow`).
 ///
 /// k is cut in `segments` of the weight (`segmentBegin`), 1, 2 or 4, whose sums are added as a binary tree. One block of threads takes
@@ -207,7 +208,7 @@ struct LinearParams {
   const float* bias;  // [n], or null
   const uint16_t* x;
   int64_t xStride;
-  void* out;  // f32 [rows, n]; of gate and up bf16 [rows, n / 2]
+  void* out;  // f32 [rows, n]; of gate and up halves [rows, n / 2]
   int64_t outStride;
   float* partials;  // [segments / segmentsPerBlock][rows][n]
   int32_t rows, n, k;
@@ -222,12 +223,12 @@ struct CombineNormParams {
   RmsNormParams norm;
 };
 
-/// A matrix of numbers of bf16, and the boxes that are copied of it, in the words of the driver (cuTensorMapEncodeTiled).
+/// A matrix of halves, and the boxes that are copied of it, in the words of the driver (cuTensorMapEncodeTiled).
 struct alignas(128) TensorMap {
   uint64_t words[16];
 };
 
-/// A product of bf16 on Hopper: `weight` and `x` are the same matrices as those of `product`. Sums of a block that takes several segments wait in
+/// A product of halves on Hopper: `weight` and `x` are the same matrices as those of `product`. Sums of a block that takes several segments wait in
 /// `waiting`, [grid x][levels of the tree][sums of a tile], for their right neighbours.
 struct WideLinearParams {
   TensorMap weight, x;
@@ -271,7 +272,7 @@ struct LoraGroup {
   int32_t rank;
 };
 
-/// out f32, at the columns of a product, += B · t of t = scales * t; of bf16, t is rounded to it. Columns of up come after all n of gate, and where
+/// out f32, at the columns of a product, += B · t of t = scales * t; of halves, t is rounded to one. Columns of up come after all n of gate, and where
 /// `isGateUp` they take turns in `out` as rows of the weight do.
 struct LoraUpParams {
   const char* numbers;
@@ -332,7 +333,7 @@ struct ExpertsSumParams {
   int32_t rows, cols, topK, first, experts, total;
 };
 
-/// x [rows, cols] bf16 -> whole numbers from -127 to 127 and a scale for each row (quantization.cuh); what
+/// x [rows, cols] of halves -> whole numbers from -127 to 127 and a scale for each row (quantization.cuh); what
 /// fills the last pair of an odd row is 0.
 struct QuantizeRowsParams {
   const uint16_t* x;
@@ -343,7 +344,7 @@ struct QuantizeRowsParams {
   int32_t rows, cols;
 };
 
-/// out[row, i] = x[row, columns[i]], of bf16.
+/// out[row, i] = x[row, columns[i]], of halves.
 struct TakeColumnsParams {
   const uint16_t* x;
   int64_t xStride;

@@ -1,4 +1,4 @@
-// What this GPU can do at most: reading its memory, and multiplying on its matrix units.
+// What this GPU can do at most: reading its memory, and multiplying on its matrix units; and of which halves the kernels are.
 
 #include "device.cuh"
 
@@ -34,5 +34,10 @@ SVC_KERNEL(svcMatrixPeak, MatrixPeakParams, kProbeThreads) {
   for (const auto& sum : sums) all += sum[0] + sum[1] + sum[2] + sum[3];
   p.sums[int64_t{blockIdx.x} * kProbeThreads + thread()] = all;
 }
+
+#ifdef SVC_F16
+/// Computes nothing: that it is there says it.
+SVC_KERNEL(svcOfF16, ReadMemoryParams, kWarp) { static_cast<void>(p); }
+#endif
 
 }  // namespace svc::cuda

@@ -8,10 +8,10 @@ SVC_KERNEL(svcQuantizeRows, QuantizeRowsParams, kRowThreads) {
   const int64_t row = blockIdx.x;
   const uint16_t* x = p.x + row * p.xStride;
   int bits = 0;
-  for (int i = thread(); i < p.cols; i += kRowThreads) bits = Max()(bits, x[i] & 0x7fff);
-  const Quantization how(reduceBlock(bits, Max()) << 16);
+  for (int i = thread(); i < p.cols; i += kRowThreads) bits = Max()(bits, bitsAs<int>(halfToFloat(x[i])) & 0x7fffffff);
+  const Quantization how(reduceBlock(bits, Max()));
   for (int i = thread(); i < p.cols + p.cols % 2; i += kRowThreads) {
-    p.out[row * p.outStride + i] = i < p.cols ? how.code(bf16ToFloat(x[i])) : int8_t{0};
+    p.out[row * p.outStride + i] = i < p.cols ? how.code(halfToFloat(x[i])) : int8_t{0};
   }
   if (thread() == 0) p.scales[row] = how.scale;
 }

@@ -30,7 +30,7 @@ __device__ __forceinline__ void finishGated(const LinearParams& p, int token, in
     gate += p.bias[n];
     up += p.bias[n + 8];
   }
-  static_cast<uint16_t*>(p.out)[token * p.outStride + n / 16 * 8 + n % 8] = floatToBf16(gated(p.activation, gate, up));
+  static_cast<uint16_t*>(p.out)[token * p.outStride + n / 16 * 8 + n % 8] = floatToHalf(gated(p.activation, gate, up));
 }
 
 template <class Sum>

@@ -19,7 +19,7 @@ __device__ int tokenOf(const EmbeddingParams& p, int row) {
 __device__ float numberOf(const EmbeddingParams& p, int token, int i) {
   if (p.codes.panels != nullptr) return numberAt(p.codes, token, i);
   const int64_t at = token * p.tableStride + i;
-  if (p.bf16 != nullptr) return bf16ToFloat(p.bf16[at]);
+  if (p.halves != nullptr) return halfToFloat(p.halves[at]);
   return p.f32 != nullptr ? p.f32[at] : static_cast<float>(p.int8[at]) * p.scales[token];
 }
 

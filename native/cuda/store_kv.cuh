@@ -26,7 +26,7 @@ __device__ __forceinline__ uint8_t toE4m3(float x) {
 /// In a form other than Int8, whose numbers have a scale.
 __device__ __forceinline__ void keep(const KvRow& kv, const KvPlace& place, int i, float value) {
   if (kv.form == KvForm::F32) reinterpret_cast<float*>(place.numbers)[i] = value;
-  else if (kv.form == KvForm::Bf16) reinterpret_cast<uint16_t*>(place.numbers)[i] = floatToBf16(value);
+  else if (kv.form == KvForm::Half) reinterpret_cast<uint16_t*>(place.numbers)[i] = floatToHalf(value);
   else reinterpret_cast<uint8_t*>(place.numbers)[i] = toE4m3(value);
 }
 

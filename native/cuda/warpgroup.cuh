@@ -50,7 +50,7 @@ __device__ __forceinline__ void beginProducts(float (&c)[kTiles][4]) {
                   ", %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114"    \
                   ", %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define SVC_WGMMA(tiles, columns, left, right)                                                                         \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" SVC_REGISTERS##tiles "}, %" #left    \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." SVC_HALF "." SVC_HALF " {" SVC_REGISTERS##tiles "}, %" #left    \
                ", %" #right ", 1, 1, 1, 0, 0;"                                                                         \
                : SVC_SUMS##tiles(0)                                                                                    \
                : "l"(tileDescriptor(a, k)), "l"(tileDescriptor(b, k))                                                  \

@@ -1,10 +1,10 @@
 // Which values of which options this version cannot serve: each gets an error that says so, never silence.
 
-import { NotAvailableError } from '../errors.ts';
+import { ConfigError, NotAvailableError } from '../errors.ts';
 import type { DTypeOption } from './engine-config.ts';
 import type { OptionValues } from './options.ts';
 
-type Checked = Pick<OptionValues, 'sslCertReqs' | 'tensorParallelSize' | 'device'>;
+type Checked = Pick<OptionValues, 'sslCertReqs' | 'tensorParallelSize' | 'device' | 'dtype'>;
 
 /**
  * Refuses what would matter and is not there yet.
@@ -21,17 +21,20 @@ export function checkAvailable(values: Checked): void {
   if (values.sslCertReqs === 1) {
     throw notAvailable('ssl-cert-reqs', 1, 'use 2, which needs a certificate of every client, or 0');
   }
+  if (values.device === 'cpu') expectNoF16(values.dtype);
 }
 
-export function availableDType(dtype: OptionValues['dtype']): DTypeOption {
-  if (dtype === 'float16') {
-    throw notAvailable(
-      'dtype',
-      dtype,
-      'use auto, which computes a float16 checkpoint in bfloat16, or float32',
-    );
-  }
-  return dtype;
+/**
+ * @param why the model is computed on a processor, behind a reason
+ * @throws ConfigError for float16, which processors do not compute with.
+ */
+export function expectNoF16(dtype: DTypeOption, why = ''): void {
+  if (dtype !== 'float16') return;
+  throw new ConfigError(
+    `--dtype float16 is computed on an NVIDIA GPU, not on the processor${why}: use bfloat16, or auto, which computes a checkpoint in ` +
+      'float16 in it too',
+    { param: 'dtype' },
+  );
 }
 
 function notAvailable(option: string, value: unknown, instead: string): NotAvailableError {

@@ -10,7 +10,7 @@ import type { StructuredOutputsConfig } from './structured-outputs-config.ts';
 
 export type Device = 'auto' | 'cpu' | 'cuda' | 'reference';
 type SchedulingPolicy = 'fcfs' | 'priority';
-export type DTypeOption = 'auto' | 'float32' | 'bfloat16';
+export type DTypeOption = 'auto' | 'float32' | 'bfloat16' | 'float16';
 
 /** `auto` is the format that the model is computed in. */
 export type KvCacheDType = 'auto' | 'bf16' | 'fp8' | 'int8';

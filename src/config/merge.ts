@@ -2,7 +2,7 @@
 
 import { ConfigError } from '../errors.ts';
 import { chooseAttention } from './attention-backends.ts';
-import { availableDType, checkAvailable } from './availability.ts';
+import { checkAvailable } from './availability.ts';
 import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
 import { expectReachable, parseKvTransferConfig } from './kv-transfer-config.ts';
@@ -101,7 +101,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     revision: values.revision,
     downloadDir: values.downloadDir,
     device: values.device,
-    dtype: availableDType(values.dtype),
+    dtype: values.dtype,
     quantization: quantization(values),
     packedCache: values.packedCache,
     packedCacheSize: packedCacheSize(values, given),
@@ -147,12 +147,12 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
   };
 }
 
-/** Quantised products take and give bfloat16. */
+/** Quantised products take and give numbers of 16 bits. */
 function quantization({ quantization, dtype }: OptionValues): Quantization | null {
   if (quantization === null || dtype !== 'float32') return quantization;
   throw new ConfigError(
     `--quantization ${quantization} and --dtype float32 contradict each other: quantised weights are computed with in ` +
-      'bfloat16; leave out one of them',
+      'bfloat16 or float16; leave out one of them',
     { param: 'quantization' },
   );
 }

@@ -174,7 +174,7 @@ export const SERVE_OPTIONS = new OptionTable({
       choice(['auto', 'float32', 'bfloat16', 'float16'], { float: 'float32', half: 'float16' }),
       'auto',
       {
-        help: 'format of weights and activations; auto is that of the checkpoint (float16 is not available yet)',
+        help: 'format of weights and activations; auto is that of the checkpoint. Processors have no float16, and compute in bfloat16 in its place',
       },
     ),
     quantization: optional(choice(QUANTIZATIONS), {

@@ -139,7 +139,7 @@ export class OutputProcessor {
     return new ModelOutputError(
       `the model computed NaN or infinite logits for token ${this.#numTokens + 1} of the answer, after ` +
         `${this.#promptTokenIds.length} tokens of prompt: its numbers grow too large on this text (--dtype float32 may ` +
-        'help where it computes in bfloat16), or its weights are damaged',
+        'help, and bfloat16 where it computes in float16), or its weights are damaged',
     );
   }
 

@@ -2,7 +2,7 @@
 // themselves, of which a pooling model makes vectors or scores.
 
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
-import { roundToBf16 } from '../ops/float-formats.ts';
+import { roundTo } from '../ops/float-formats.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
 import type { LinearWeight } from '../ops/weights.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
@@ -195,7 +195,7 @@ class Decoder implements Model {
     this.dtype = weights.dtype;
     const scale = Float32Array.of(config.embeddingScale);
     // Where the original computes in bfloat16, the factor is of that format too.
-    if (this.dtype === 'bf16') roundToBf16(scale);
+    roundTo(this.dtype, scale);
     this.#embeddingScale = scale[0]!;
     this.kvDType = kvDType;
     this.weightFormat = weights.formatName;

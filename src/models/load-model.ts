@@ -2,7 +2,13 @@
 
 import type { DTypeOption, KvCacheDType, Quantization } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
-import { type ComputeDType, formatName, type KvDType, type WeightFormat } from '../ops/dtype.ts';
+import {
+  type ComputeDType,
+  formatName,
+  type HalfDType,
+  type KvDType,
+  type WeightFormat,
+} from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import type { RankPlace } from '../ops/ranks.ts';
 import { kvCacheShape } from './decoder.ts';
@@ -80,7 +86,7 @@ async function loadFrom(
   const config = isHeadItsOwn ? { ...published, tieWordEmbeddings: false } : published;
   expectItsLayers(checkpoint, config, names);
   expectOneQuantization(source, config, options);
-  const dtype = chooseDType(config, checkpoint, names, options);
+  const dtype = chooseDType(config, checkpoint, names, options, ops.half);
   const kvDType = chooseKvDType(dtype, options);
   const shape: ModelShape = {
     config,
@@ -212,34 +218,55 @@ function expectOneQuantization(
   }
   if (dtype === 'float32') {
     throw new ConfigError(
-      `the weights of ${path} are quantised (${published.method}), which are computed with in bfloat16: leave out --dtype`,
+      `the weights of ${path} are quantised (${published.method}), which are computed with in bfloat16 or float16: leave out --dtype`,
       { param: 'dtype' },
     );
   }
 }
 
-/** `auto` is the published format; f16 has a smaller range than bf16, and it and quantised weights are computed in bf16. */
+/**
+ * The numbers of 16 bits to compute with where a device has those of both formats. f16 has a smaller range than bf16: what is quantised is
+ * computed in it only where it is asked for.
+ */
+export function preferredHalf(
+  { checkpointDType, quantization: published }: ModelConfig,
+  { dtype, quantization = null }: Pick<LoadOptions, 'dtype' | 'quantization'>,
+): HalfDType {
+  if (dtype !== 'auto') return dtype === 'float16' ? 'f16' : 'bf16';
+  return checkpointDType === 'f16' && quantization === null && published === null ? 'f16' : 'bf16';
+}
+
+/** `auto` is the published format, in the device's halves where it has 16 bits. */
 function chooseDType(
   config: ModelConfig,
   checkpoint: Checkpoint,
   names: TensorNames,
   { dtype, quantization = null }: Pick<LoadOptions, 'dtype' | 'quantization'>,
+  half: HalfDType,
 ): ComputeDType {
-  if (dtype !== 'auto') return dtype === 'float32' ? 'f32' : 'bf16';
-  if (quantization !== null || config.quantization !== null) return 'bf16';
+  if (dtype !== 'auto') return dtype === 'float32' ? 'f32' : half;
+  if (quantization !== null || config.quantization !== null) return half;
   const { vocabSize, hiddenSize, checkpointDType } = config;
   const published =
     checkpointDType ?? checkpoint.find(`${names.embedding}.weight`, [vocabSize, hiddenSize]).dtype;
-  return published === 'f32' ? 'f32' : 'bf16';
+  return published === 'f32' ? 'f32' : half;
 }
 
-/** @throws ConfigError where a model in float32 is to keep less of its keys and values. */
+/** @throws ConfigError where a model in float32 is to keep less of its keys and values, or one in float16 others. */
 function chooseKvDType(dtype: ComputeDType, { kvCacheDtype = 'auto' }: LoadOptions): KvDType {
   if (kvCacheDtype === 'auto') return dtype;
-  if (dtype === 'bf16') return kvCacheDtype;
-  throw new ConfigError(
-    `--kv-cache-dtype ${kvCacheDtype} is for models in bfloat16, and this one is computed in float32: leave it out, or give ` +
-      '--dtype bfloat16',
+  if (dtype === 'f32') {
+    throw notForKv(kvCacheDtype, 'models in 16 bits, and this one is computed in float32', 'bfloat16');
+  }
+  if (kvCacheDtype === 'bf16' && dtype === 'f16') {
+    throw notForKv(kvCacheDtype, 'models in bfloat16, and this one is computed in float16', 'bfloat16');
+  }
+  return kvCacheDtype;
+}
+
+function notForKv(kvCacheDtype: KvCacheDType, what: string, dtype: DTypeOption): ConfigError {
+  return new ConfigError(
+    `--kv-cache-dtype ${kvCacheDtype} is for ${what}: leave it out, or give --dtype ${dtype}`,
     { param: 'kv-cache-dtype' },
   );
 }

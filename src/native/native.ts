@@ -69,7 +69,7 @@ interface NativeCodeFormat {
 }
 
 /** How the numbers of a weight are kept; k of int8 is at most 65536. */
-export type NativeWeightFormat = 'f32' | 'bf16' | 'int8' | NativeBlockDType | NativeCodeFormat;
+export type NativeWeightFormat = 'f32' | 'bf16' | 'f16' | 'int8' | NativeBlockDType | NativeCodeFormat;
 
 /** A tensor in the arena: byte offset, rows, columns, distance of rows in elements. */
 export type TensorArgs = readonly [offset: number, rows: number, cols: number, stride: number];
@@ -126,7 +126,7 @@ export interface NativeBackend {
   ): number;
   /** Fields of LoraNumbers: ops/lora.ts. */
   makeLora(
-    isBf16: boolean,
+    isHalf: boolean,
     k: number,
     n: number,
     isGateUp: boolean,
@@ -147,7 +147,7 @@ export interface NativeBackend {
     blockSize: number,
     kvHeads: number,
     headDim: number,
-    dtype: 'f32' | 'bf16' | 'fp8' | 'int8',
+    dtype: 'f32' | 'bf16' | 'f16' | 'fp8' | 'int8',
     keysAreValues: boolean,
     /** Numbers that layers without keys and values keep of a sequence: see `StateShape`. */
     stateLayers: number,
@@ -177,6 +177,8 @@ export interface NativeBackend {
   await(position: StreamPosition, atMost: number): boolean;
   /** Time in which ops ran. */
   busySeconds(): number;
+  /** The format of its halves: weights, keys and values are of no other one. */
+  half(): 'bf16' | 'f16';
   /** Whether a driver made the machine code of the kernels: then their bits are the driver's. */
   isCompiledByDriver(): boolean;
 
@@ -204,7 +206,7 @@ export interface NativeBackend {
   ): StreamPosition;
   activate(
     activation: NativeActivation,
-    isBf16: boolean,
+    isHalf: boolean,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   xielu(
@@ -212,21 +214,21 @@ export interface NativeBackend {
     negative: number,
     linear: number,
     least: number,
-    isBf16: boolean,
+    isHalf: boolean,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   gate(
     opening: 'silu' | 'sigmoid' | 'identity',
-    isBf16Input: boolean,
-    isBf16: boolean,
+    isHalfInput: boolean,
+    isHalf: boolean,
     ...rest: [...x: TensorArgs, ...gate: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
-  cast(xIsBf16: boolean, isBf16: boolean, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
+  cast(xIsHalf: boolean, isHalf: boolean, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
   addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
   scale(factor: number, ...x: TensorArgs): StreamPosition;
   softcap(cap: number, ...x: TensorArgs): StreamPosition;
   scaleColumns(
-    isBf16: boolean,
+    isHalf: boolean,
     factors: number,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
@@ -245,7 +247,7 @@ export interface NativeBackend {
     weights: Int32Array,
     width: number,
     keepsRest: boolean,
-    isBf16: boolean,
+    isHalf: boolean,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   experts(
@@ -265,7 +267,7 @@ export interface NativeBackend {
     ...out: TensorArgs
   ): StreamPosition;
   rmsNorm(
-    isBf16: boolean,
+    isHalf: boolean,
     weight: number,
     eps: number,
     groups: number,
@@ -273,7 +275,7 @@ export interface NativeBackend {
   ): StreamPosition;
   /** `bias` and `factors` of -1 are none. */
   layerNorm(
-    isBf16: boolean,
+    isHalf: boolean,
     weight: number,
     bias: number,
     eps: number,
@@ -356,20 +358,20 @@ export interface NativeBackend {
   /** `starts` [rows of out + 1] rise. */
   meanRows(starts: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
   gatherRows(
-    isBf16: boolean,
+    isHalf: boolean,
     rows: Int32Array,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
   /** Waits for all ops before it, as `write` does. */
-  read(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
+  read(isHalf: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): void;
   /** What another backend sends over it, this one receives: up to `capacity` tensors are on their way. */
   makeStageLink(capacity: number): NativeStageLink;
   sendHidden(...rest: [...x: TensorArgs, link: NativeStageLink]): StreamPosition;
   /** Over a link that this backend made. */
   receiveHidden(...rest: [...out: TensorArgs, link: NativeStageLink]): StreamPosition;
   /** Fills `values` when it runs. */
-  readLater(isBf16: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): StreamPosition;
-  write(isBf16: boolean, values: Float32Array, ...out: TensorArgs): void;
+  readLater(isHalf: boolean, ...rest: [...x: TensorArgs, values: Float32Array]): StreamPosition;
+  write(isHalf: boolean, values: Float32Array, ...out: TensorArgs): void;
   storeKv(step: number, layer: number, ...rest: [...k: TensorArgs, ...v: TensorArgs]): StreamPosition;
   /** Both norms -1 are none, and so is `table` -1. */
   prepareHeads(
@@ -432,7 +434,7 @@ export interface NativeBackend {
   sumRanks(...x: TensorArgs): StreamPosition;
   /** `widths` [ranks] are the columns of each; x may be its own columns of out. Where they are not wanted here, out is x and stays. */
   gatherColumns(
-    isBf16: boolean,
+    isHalf: boolean,
     widths: Int32Array,
     isWanted: boolean,
     ...rest: [...x: TensorArgs, ...out: TensorArgs]

@@ -37,16 +37,22 @@ export function isTernaryDType(dtype: StorageDType): dtype is TernaryDType {
   return dtype === 'tq1_0' || dtype === 'tq2_0' || dtype === 'i2_s';
 }
 
-/** Formats that a backend computes in: `bf16` products are accumulated in f32. */
-export type ComputeDType = 'f32' | 'bf16';
+/** Numbers of 16 bits; each backend computes with those of one format (`Ops.half`). */
+export type HalfDType = 'bf16' | 'f16';
+/** Formats that a backend computes in: products of halves are accumulated in f32. */
+export type ComputeDType = 'f32' | HalfDType;
+
+export function isHalf(dtype: string): dtype is HalfDType {
+  return dtype === 'bf16' || dtype === 'f16';
+}
 
 /** What a code means. Of 4 bits: `int4`, the code less 8; `fp4`, e2m1. Of 8 bits: `int8`, signed; `fp8`, e4m3. */
 export type CodeKind = 'int4' | 'fp4' | 'int8' | 'fp8';
 
 /**
- * Codes that encode numbers of bf16, and are no format of their own to compute in: each number is
- * bf16((meaning of its code - zero) * scale), computed in f32, and a product is that of these numbers in bf16. A backend may leave out
- * the rounding to bf16 of what codes encode.
+ * Codes that encode halves, and are no format of their own to compute in: each number is
+ * half((meaning of its code - zero) * scale), computed in f32, and a product is that of these halves. A backend may leave out
+ * the rounding to a half of what codes encode.
  */
 export interface CodeFormat {
   readonly kind: CodeKind;
@@ -58,20 +64,20 @@ export interface CodeFormat {
 
 /**
  * How a backend keeps the numbers of a weight. `int8`: whole numbers from -127 to 127 times one scale for each column of
- * the output; a product then quantises each row of its bf16 input likewise, so that its sums are exact. Blocks are codes like those of
- * CodeFormat: they encode the numbers of bf16 that are nearest to those of their definition (`block-formats.ts`).
+ * the output; a product then quantises each row of its input of halves likewise, so that its sums are exact. Blocks are codes like those of
+ * CodeFormat: they encode the halves that are nearest to those of their definition (`block-formats.ts`).
  */
 export type WeightFormat = ComputeDType | 'int8' | CodeFormat | BlockDType;
 
 /**
  * How keys and values are kept. `fp8`: e4m3, no scales, larger numbers become 448. `int8`: whole numbers from -127 to 127
- * times one scale a token and head. Attention computes with both as bf16.
+ * times one scale a token and head. Attention computes with both as halves.
  */
 export type KvDType = ComputeDType | 'fp8' | 'int8';
 
 /** The format that attention computes with, and of its output. */
-export function attentionDTypeOf(dtype: KvDType): ComputeDType {
-  return dtype === 'f32' ? 'f32' : 'bf16';
+export function attentionDTypeOf(dtype: KvDType, half: HalfDType): ComputeDType {
+  return dtype === 'f32' ? 'f32' : half;
 }
 
 /** Bytes of the key, or the value, of one head of one token. */
@@ -79,6 +85,7 @@ export function kvHeadBytes(dtype: KvDType, headDim: number): number {
   switch (dtype) {
     case 'f32':
     case 'bf16':
+    case 'f16':
       return headDim * BYTES_PER_ELEMENT[dtype];
     case 'fp8':
       return headDim;
@@ -88,8 +95,8 @@ export function kvHeadBytes(dtype: KvDType, headDim: number): number {
 }
 
 /** The format of the activations that a weight is multiplied with. */
-export function inputDTypeOf(format: WeightFormat): ComputeDType {
-  return format === 'f32' ? 'f32' : 'bf16';
+export function inputDTypeOf(format: WeightFormat, half: HalfDType): ComputeDType {
+  return format === 'f32' ? 'f32' : half;
 }
 
 /** One name for each format: `bf16`, `int8`, `int4-g128-zp`, `w8a16-g128`, `fp8`, `mxfp4`, `nvfp4`, `q4_k`. */

@@ -10,6 +10,12 @@ function nearestBf16(bits: number): number {
   return ((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16) & 0xffff;
 }
 
+/** Rounds in place to what `dtype` can hold. */
+export function roundTo(dtype: 'f32' | 'bf16' | 'f16', values: Float32Array): void {
+  if (dtype === 'bf16') roundToBf16(values);
+  else if (dtype === 'f16') roundToF16(values);
+}
+
 /** Rounds in place to what bf16 can hold. */
 export function roundToBf16(values: Float32Array): void {
   const bits = bitsOf(values);
@@ -60,6 +66,21 @@ function nearestE4m3(size: number): number {
   if (size >= MOST_E4M3) return 0x7e;
   const exponent = Math.max(-6, Math.floor(Math.log2(size)));
   return (exponent + 6) * 8 + roundHalfToEven(size * 2 ** (3 - exponent));
+}
+
+/** Bits of the f16 nearest to `value`, whose bits as f32 they are, ties to even; infinite where it is too large, not-a-number stays one. */
+function nearestF16(value: number, bits: number): number {
+  const [sign, size] = [(bits >>> 16) & 0x8000, bits & 0x7fffffff];
+  if (size > 0x7f800000) return sign | 0x7e00;
+  // Below 2^-14 multiples of 2^-24, above 10 bits of the fraction, whose carry goes to the exponent.
+  if (size < 0x38800000) return sign | roundHalfToEven(Math.abs(value) * 2 ** 24);
+  return sign | Math.min(0x7c00, ((size + 0xfff + ((size >>> 13) & 1)) >>> 13) - (112 << 10));
+}
+
+/** Rounds in place to what f16 can hold. */
+export function roundToF16(values: Float32Array): void {
+  const bits = bitsOf(values);
+  for (let i = 0; i < bits.length; i++) values[i] = f16ToNumber(nearestF16(values[i]!, bits[i]!));
 }
 
 /** Writes the f32 form of `packed` to `into`: exact. */

@@ -10,7 +10,7 @@
 
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { Activation, GatedActivation, Xielu } from './activation.ts';
-import type { ComputeDType, KvDType, WeightFormat } from './dtype.ts';
+import type { ComputeDType, HalfDType, KvDType, WeightFormat } from './dtype.ts';
 import type { Expert, ExpertRange, Experts, Routing } from './experts.ts';
 import type { AdapterLora, Lora, LoraNumbers } from './lora.ts';
 import type { PackedWeights } from './packed-weights.ts';
@@ -299,6 +299,9 @@ export interface Ops {
   readonly description: string;
   /** Instruction set of the kernels: their results are equal to the bit only to those of the same one. */
   readonly isa: string;
+
+  /** The format of its numbers of 16 bits: none of its tensors, weights and caches has another one. */
+  readonly half: HalfDType;
 
   /** Where it is among the ranks of one model. All of them run the same ops in the same order. */
   readonly ranks: RankPlace;

@@ -13,7 +13,7 @@ import {
   storedBytes,
 } from './dtype.ts';
 import { type Rectangle, rectangleOf } from './expected-weights.ts';
-import { roundToBf16, unpackBf16, unpackF16 } from './float-formats.ts';
+import { roundTo, unpackBf16, unpackF16 } from './float-formats.ts';
 import { unpackTernary } from './ternary-blocks.ts';
 import type { TensorSource, TransposedWeightSource } from './weights.ts';
 
@@ -32,7 +32,7 @@ export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Flo
   const values = into ?? new Float32Array(rectangle.rows * rectangle.cols);
   if (source.numbers) {
     copyRectangle(source.numbers, rectangle, values);
-    if (dtype === 'bf16') roundToBf16(values);
+    roundTo(dtype, values);
     expectFinite(source, rectangle, values);
     return values;
   }
@@ -50,7 +50,7 @@ export function readTensor(source: TensorSource, dtype: ComputeDType, into?: Flo
     else unpack(stored, new Uint16Array(piece.buffer, 0, place.length), place);
   });
   if (source.shape.length === 1) orderVector(source, values);
-  if (dtype === 'bf16' && source.dtype !== 'bf16') roundToBf16(values);
+  if (source.dtype !== dtype) roundTo(dtype, values);
   expectFinite(source, rectangle, values);
   return values;
 }

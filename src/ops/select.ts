@@ -2,10 +2,12 @@
 
 import os from 'node:os';
 import { expectNoGpuBackend } from '../config/attention-backends.ts';
+import { expectNoF16 } from '../config/availability.ts';
 import { multipliesWholeCodes } from '../config/cpu-isa.ts';
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError, NativeAddonError } from '../errors.ts';
 import { chooseIsa, loadNative, type Native, probeNative } from '../native/native.ts';
+import type { HalfDType } from './dtype.ts';
 import { openCpuDevice } from './native/cpu-device.ts';
 import { type GpuPlace, missingForCuda, openCudaDevice } from './native/cuda-device.ts';
 import { NativeOps } from './native/native-ops.ts';
@@ -44,7 +46,11 @@ type DeviceOptions = Pick<
   | 'cpuIsa'
   | 'enforceEager'
   | 'attention'
->;
+  | 'dtype'
+> & {
+  /** The numbers of 16 bits that the model is to be computed with, where the device has them; left out, bf16. */
+  readonly half?: HalfDType;
+};
 type StageOptions = DeviceOptions & Pick<EngineConfig, 'speculative'>;
 
 /** Longer than any step: a rank waits for the tokens of rank 0, which may be waiting for a constraint. */
@@ -134,7 +140,7 @@ function placeOf(stage: number, numStages: number, { rank, size }: RankPlace = A
  */
 function selectBeside(options: StageOptions, seat?: RankSeat): Ops {
   const { device, pipelineParallelSize: numStages } = options;
-  if (device === 'reference') return new ReferenceOps();
+  if (device === 'reference') return new ReferenceOps(options.half);
   if (device === 'cuda') return openCudaBeside(options, numStages - 1, seat);
   return openCpu(loadNative(), options, '', undefined, placeOf(numStages - 1, numStages, seat)).ops;
 }
@@ -153,7 +159,11 @@ function selectRank(options: DeviceOptions, seat: RankSeat): SelectedOps {
 function selectAlone(options: DeviceOptions): SelectedOps {
   switch (options.device) {
     case 'reference':
-      return { ops: new ReferenceOps(), reason: 'asked for by --device reference', warning: null };
+      return {
+        ops: new ReferenceOps(options.half),
+        reason: 'asked for by --device reference',
+        warning: null,
+      };
     case 'cpu':
       return openCpu(loadNative(), options, 'asked for by --device cpu');
     case 'cuda':
@@ -169,6 +179,7 @@ function selectAutomatically(options: DeviceOptions): SelectedOps {
     const obstacle = obstacleToGpu(native, options);
     const onCpu = (why: string) => {
       expectNoGpuBackend(options.attention, why);
+      expectNoF16(options.dtype, why);
       return openCpu(native, options, `the native addon is built${why}`);
     };
     return obstacle === null ? openCudaOr(options, onCpu) : onCpu(obstacle);
@@ -176,7 +187,7 @@ function selectAutomatically(options: DeviceOptions): SelectedOps {
     // Where the user asks for what this machine cannot do, nothing else is served in its place.
     if (!(error instanceof NativeAddonError)) throw error;
     expectNoGpuBackend(options.attention, `: ${error.message}`);
-    return { ops: new ReferenceOps(), reason: `slow: ${error.message}`, warning: null };
+    return { ops: new ReferenceOps(options.half), reason: `slow: ${error.message}`, warning: null };
   }
 }
 
@@ -216,9 +227,10 @@ function openCudaBeside(options: DeviceOptions, stage: number, place?: RankPlace
   return new NativeOps(openCudaDevice(loadNative(), cudaOptions(options), gpuOf(options, stage, place)));
 }
 
-function cudaOptions({ enforceEager, attention }: DeviceOptions, seat?: RankSeat) {
+function cudaOptions({ enforceEager, attention, half = 'bf16' }: DeviceOptions, seat?: RankSeat) {
   const isScheduled = attention.backend === 'FLASHINFER';
   return {
+    half,
     usesGraphs: !enforceEager && seat === undefined,
     schedulesDecode: isScheduled,
     schedulesPrefill: isScheduled && attention.isForPrefill,
@@ -248,6 +260,7 @@ function openCpu(
   seat?: RankSeat,
   place?: RankPlace,
 ): SelectedOps {
+  expectNoF16(options.dtype);
   const ops = new NativeOps(openCpuDevice(native, options, seat, place));
   return { ops, reason, warning: tooManyThreads(options.numThreads) };
 }

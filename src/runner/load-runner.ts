@@ -3,6 +3,7 @@
 import type { EngineConfig } from '../config/engine-config.ts';
 import { NotAvailableError } from '../errors.ts';
 import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
+import { preferredHalf } from '../models/load-model.ts';
 import type { Model } from '../models/model.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
@@ -54,9 +55,11 @@ export async function loadRunner(
   place: LoadPlace | null = null,
 ): Promise<Executor> {
   const source = openConfiguredSource(config);
-  expectPossible(config, readModelConfig(source, config));
+  const modelConfig = readModelConfig(source, config);
+  expectPossible(config, modelConfig);
+  const half = preferredHalf(modelConfig, config);
   const agree = place?.agree ?? (async (own) => own());
-  return await loadOrFallBack(selectStages(config, place?.seats), (selected) =>
+  return await loadOrFallBack(selectStages({ ...config, half }, place?.seats), (selected) =>
     loadOn(selected, source, config, listeners, agree),
   );
 }

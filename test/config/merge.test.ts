@@ -231,7 +231,7 @@ describe('what is not available yet', () => {
       /--tensor-parallel-size 2 with --device reference is not available yet.*: use --device cpu or cuda, or 1/,
     ],
     [{ kvTransferConfig: '{"kv_connector": "NixlConnector"}' }, /NixlConnector is not available yet/],
-    [{ dtype: 'half' }, /--dtype float16 is not available yet/],
+    [{ device: 'cpu', dtype: 'half' }, /--dtype float16 is computed on an NVIDIA GPU, not on the processor/],
     [
       { device: 'cpu', attentionBackend: 'flash_attn' },
       /flash_attn computes on an NVIDIA GPU: give --device cuda/,

@@ -98,6 +98,50 @@ describe('a model on the CUDA backend', needsCudaEmulator, () => {
     },
   );
 
+  it('computes a checkpoint in float16 in it, as the reference does, and the processor in bfloat16', async () => {
+    const modelPath = join(folder, 'f16');
+    writeTinyModel(modelPath, { dtype: 'f16', seed: 1 });
+    const options = { modelPath, dtype: 'auto' } as const;
+    const cores = [
+      await start('cuda', options),
+      await start('reference', options),
+      await start('cpu', options),
+    ];
+    expect(cores.map(({ executor: { info } }) => [info.dtype, info.kvDType, info.weightFormat])).toEqual([
+      ['f16', 'f16', 'f16'],
+      ['f16', 'f16', 'f16'],
+      ['bf16', 'bf16', 'bf16'],
+    ]);
+    const [actual, expected] = cores.map(
+      (core) => generate(core, [request(1, 20, 0, null)]).get(1)!.tokenIds,
+    );
+    expect(actual).toEqual(expected);
+    for (const core of cores) core.close();
+  });
+
+  it('gives a request in float16 the same bytes alone, beside others, and in chunks', async () => {
+    const options = { dtype: 'float16' } as const;
+    const alone = await start('cuda', { ...options, enablePrefixCaching: false });
+    const chunked = await start('cuda', { ...options, maxNumBatchedTokens: 9, maxNumSeqs: 4 });
+    const expected = generate(alone, [request(9, 30, 1, 1)]).get(9);
+    const beside = [request(9, 30, 1, 1), ...[7, 17, 1].map((length, id) => request(id, length, 1, null))];
+    expect(generate(chunked, beside, [1, 0, 1, 2]).get(9)).toEqual(expected);
+    for (const core of [alone, chunked]) core.close();
+  });
+
+  it.each(['cpu', 'auto'] as const)('says that --device %s has no float16', async (device) => {
+    vi.stubEnv('SVC_CUDA_DRIVER', '/nowhere/libcuda.so.1');
+    await expect(start(device, { dtype: 'float16' })).rejects.toThrow(
+      /--dtype float16 is computed on an NVIDIA GPU, not on the processor.*use bfloat16, or auto/,
+    );
+    vi.unstubAllEnvs();
+  });
+
+  it('keeps keys and values of float16 in no bf16', async () => {
+    const options = { dtype: 'float16', kvCacheDtype: 'bf16' } as const;
+    await expect(start('cuda', options)).rejects.toThrow(/--kv-cache-dtype bf16 is for models in bfloat16/);
+  });
+
   it('gives requests of several adapters the tokens of the reference, side by side', async () => {
     const modules = [4, 16].map((rank, id) => {
       const path = join(folder, `adapter-${id}`);

@@ -52,9 +52,10 @@ export function compileChanged(
       return path;
     });
     const replaced = files.map((file) => file.replace('.cu', '.o'));
-    const objects = readdirSync(join(native, 'build/simt'))
+    const built = join(native, 'build/simt', definitions.includes('SVC_F16') ? 'f16' : 'bf16');
+    const objects = readdirSync(built)
       .filter((name) => name.endsWith('.o') && !replaced.includes(name))
-      .map((name) => join(native, 'build/simt', name));
+      .map((name) => join(built, name));
     const flags = [
       '-std=c++20',
       '-O1',
@@ -78,6 +79,7 @@ export function compileChanged(
       '-x',
       'none',
       ...objects,
+      join(native, 'build/simt/simt.o'),
     ];
     const made = spawnSync('g++', args, { encoding: 'utf8' });
     expect(made.stderr).toBe('');

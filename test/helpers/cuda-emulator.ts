@@ -2,6 +2,7 @@
 
 import { describe, it, vi } from 'vitest';
 import { probeNative } from '../../src/native/native.ts';
+import type { HalfDType } from '../../src/ops/dtype.ts';
 import { openCudaDevice } from '../../src/ops/native/cuda-device.ts';
 import { NativeOps } from '../../src/ops/native/native-ops.ts';
 import type { RankSeat } from '../../src/ops/ranks.ts';
@@ -47,10 +48,11 @@ export function describeCuda(name: string, body: () => void): void {
   else it(name, needsCudaEmulator, () => {});
 }
 
-export function openCuda(isScheduled = false, seat?: RankSeat): NativeOps {
+export function openCuda(isScheduled = false, seat?: RankSeat, half: HalfDType = 'bf16'): NativeOps {
   const addon = probeNative();
   if (addon === null) throw new Error('the native addon is not built');
   const options = {
+    half,
     usesGraphs: seat === undefined,
     schedulesDecode: isScheduled,
     schedulesPrefill: isScheduled,

@@ -24,7 +24,12 @@ export const NCCL_EMULATOR = { ...CUDA_EMULATOR, SVC_NCCL: `${native}/build/nccl
 export function buildEmulators(): string | null {
   if (probeNative() === null) return 'the native addon is not built';
   mkdirSync(`${native}/build`, { recursive: true });
-  const targets = ['build/cuda-emulator.so', 'build/cuda-kernels-emulated.so', 'build/nccl-emulator.so'];
+  const targets = [
+    'cuda-emulator',
+    'cuda-kernels-emulated',
+    'cuda-kernels-emulated-f16',
+    'nccl-emulator',
+  ].map((name) => `build/${name}.so`);
   // Another test file may be building it at the same time.
   const lock = `${native}/build/cuda-emulator.lock`;
   const make = ['make', '--silent', '-j2', '-C', native, 'WERROR=-Werror', ...targets];

@@ -1,7 +1,7 @@
 // Random numbers that are the same in every run.
 
 import type { ComputeDType } from '../../src/ops/dtype.ts';
-import { roundToBf16 } from '../../src/ops/float-formats.ts';
+import { roundTo } from '../../src/ops/float-formats.ts';
 
 /** A repeatable stream of numbers. */
 export class Random {
@@ -27,7 +27,7 @@ export class Random {
   floats(count: number, dtype: ComputeDType = 'f32'): Float32Array {
     const values = new Float32Array(count);
     for (let i = 0; i < count; i += 1) values[i] = this.next() * 2 - 1;
-    if (dtype === 'bf16') roundToBf16(values);
+    roundTo(dtype, values);
     return values;
   }
 

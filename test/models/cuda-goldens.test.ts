@@ -30,17 +30,21 @@ const NAMES = [
 ];
 
 describeCuda('on a GPU', () => {
-  const cuda = openCuda();
-  afterAll(() => cuda.close());
+  const [cuda, inF16] = [openCuda(), openCuda(false, undefined, 'f16')];
+  afterAll(() => {
+    cuda.close();
+    inF16.close();
+  });
 
   async function logits(
     { folder, maxModelLen, cases }: GoldenModel,
-    dtype: 'float32' | 'bfloat16',
+    dtype: 'float32' | 'bfloat16' | 'float16',
     quantization: Quantization | null = null,
   ) {
     const { ids, rows, logits: expected } = cases.at(-1)!;
-    const model = await loadModel(openModelSource(folder), cuda, { dtype, quantization, maxModelLen });
-    return { actual: new ModelSession(cuda, model, ids.length).run(ids, rows), expected };
+    const ops = dtype === 'float16' ? inF16 : cuda;
+    const model = await loadModel(openModelSource(folder), ops, { dtype, quantization, maxModelLen });
+    return { actual: new ModelSession(ops, model, ids.length).run(ids, rows), expected };
   }
 
   const goldens = [...ownGoldens(), ...architectureGoldens()].filter(({ name }) => NAMES.includes(name));
@@ -48,6 +52,16 @@ describeCuda('on a GPU', () => {
   it.each(goldens)('$name gives its logits within 1e-4 in f32', async (golden) => {
     const { actual, expected } = await logits(golden, 'float32');
     expect(largestDifference(actual, expected)).toBeLessThan(1e-4);
+  });
+
+  it.each(goldens)('$name gives logits nearer to its own in f16 than in bf16', async (golden) => {
+    const differences = [];
+    for (const dtype of ['float16', 'bfloat16'] as const) {
+      const { actual, expected } = await logits(golden, dtype);
+      differences.push(1 - cosine(actual, expected));
+    }
+    const [inF16, inBf16] = differences;
+    expect(inF16).toBeLessThan(inBf16! / 4);
   });
 
   it.each([

@@ -160,7 +160,7 @@ describe('a checkpoint that is quantised', () => {
     compressModel(folder, everything);
     for (const [options, message] of [
       [{ quantization: 'int8' }, /quantised already \(compressed-tensors\): leave out --quantization/],
-      [{ dtype: 'float32' }, /computed with in bfloat16: leave out --dtype/],
+      [{ dtype: 'float32' }, /computed with in bfloat16 or float16: leave out --dtype/],
     ] as const) {
       await expect(load(folder, ops, options)).rejects.toThrow(ConfigError);
       await expect(load(folder, ops, options)).rejects.toThrow(message);

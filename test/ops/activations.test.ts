@@ -151,9 +151,11 @@ describeEachIsa('ops on single numbers', (isa) => {
       const answers = ACTIVATIONS.map((activation) => {
         const [actual, expected] = both((ops) => {
           const weight = ops.loadGateUp(gate!, up!, format);
-          return ops.read(ops.gateUp(ops.tensor(x, rows, k, inputDTypeOf(format)), weight, activation));
+          return ops.read(
+            ops.gateUp(ops.tensor(x, rows, k, inputDTypeOf(format, 'bf16')), weight, activation),
+          );
         });
-        const relative = inputDTypeOf(format) === 'bf16' ? BF16_ROUNDING : 1e-5;
+        const relative = inputDTypeOf(format, 'bf16') === 'bf16' ? BF16_ROUNDING : 1e-5;
         const isUnrounded = takesUnrounded(isa, format);
         const size = Math.hypot(...expected) / Math.sqrt(expected.length);
         expectClose(actual, expected, { absolute: isUnrounded ? size * 2 ** -4 : 1e-4, relative });

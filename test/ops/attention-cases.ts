@@ -51,7 +51,10 @@ export function makeSequences(
       queries,
       k: random.floats(context * width),
       v: random.floats(context * width),
-      q: random.floats(context * width * heads.group, attentionDTypeOf(dtype)),
+      q: random.floats(
+        context * width * heads.group,
+        attentionDTypeOf(dtype, dtype === 'f16' ? 'f16' : 'bf16'),
+      ),
       blocks,
     };
   });

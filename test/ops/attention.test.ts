@@ -287,7 +287,7 @@ describeEachIsa('attention', (isa) => {
 
     it('tells the bytes of a block', () => {
       const shape = { layers: 1, blocks: 2, blockSize: 16, kvHeads: 2, headDim: 64, dtype };
-      const bytes = { f32: 4 * 64, bf16: 2 * 64, fp8: 64, int8: 64 + 4 }[dtype];
+      const bytes = { f32: 4 * 64, bf16: 2 * 64, f16: 2 * 64, fp8: 64, int8: 64 + 4 }[dtype];
       expect(cpu.makeKvCache(shape).layerBlockBytes).toBe(2 * 2 * 16 * bytes);
       expect(reference.makeKvCache(shape).layerBlockBytes).toBe(2 * 2 * 16 * bytes);
     });

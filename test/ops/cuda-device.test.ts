@@ -207,7 +207,7 @@ describe('the kernels that a GPU computes with', needsCudaEmulator, () => {
       mkdirSync(sources);
       for (let i = 0; i < 12; i += 1) {
         writeFileSync(join(sources, 'one.cu'), `// ${i}`);
-        expect(existsSync(compileCached(loadNative(), library, '13.7', 90, sources))).toBe(true);
+        expect(existsSync(compileCached(loadNative(), library, '13.7', 90, 'bf16', sources))).toBe(true);
       }
       expect(readdirSync(join(folder, 'cache/svc/cuda-kernels')).length).toBe(8);
     });
@@ -260,7 +260,7 @@ describe(
     });
     afterEach(() => rmSync(folder, { recursive: true }));
 
-    const compile = () => compileCached(loadNative(), nvrtc!, '13', 90, join(folder, 'sources'));
+    const compile = () => compileCached(loadNative(), nvrtc!, '13', 90, 'bf16', join(folder, 'sources'));
 
     it('compiles kernels that include no header of a toolkit', () => {
       const code = readFileSync(compile());

@@ -18,6 +18,7 @@ const needsCompiler = needs(has('make') && has('g++'), 'there is no make or no g
 const needsNvcc = needs(has('nvcc'), 'there is no nvcc');
 const needsDisassembler = needs(has('nvcc') && has('cuobjdump'), 'there is no nvcc or no cuobjdump');
 const LIBRARY = join(native, 'build/cuda-kernels-emulated.so');
+const IN_F16 = join(native, 'build/cuda-kernels-emulated-f16.so');
 const ORDERS = ['forward', 'backward', 'shuffled'];
 const WARPGROUPS = ['SVC_EMULATE_WARPGROUPS'];
 
@@ -69,7 +70,10 @@ function itNeeds(
 
 describe('the CUDA kernels', needsCompiler, () => {
   beforeAll(() => {
-    const targets = ['build/cuda-kernels-emulated.so', 'build/cuda-kernels-check'];
+    const targets = ['', '-f16'].flatMap((half) => [
+      `build/cuda-kernels-emulated${half}.so`,
+      `build/cuda-kernels-check${half}`,
+    ]);
     const made = spawnSync('make', ['--silent', '-j2', '-C', native, 'WERROR=-Werror', ...targets], {
       encoding: 'utf8',
     });
@@ -83,6 +87,18 @@ describe('the CUDA kernels', needsCompiler, () => {
     );
     expect(outputs[0]?.stdout).toMatch(/svcSample [0-9a-f]{16}/);
     expect(new Set(outputs.map(({ stdout }) => stdout)).size).toBe(1);
+  }, 120_000);
+
+  it('have them with halves of f16', async () => {
+    const { stdout, stderr, code } = await check(
+      IN_F16,
+      'shuffled',
+      null,
+      {},
+      'build/cuda-kernels-check-f16',
+    );
+    expect({ stderr, code }).toEqual({ stderr: '', code: 0 });
+    expect(stdout).toMatch(/svcSample [0-9a-f]{16}/);
   }, 120_000);
 
   itNeeds(
@@ -181,15 +197,17 @@ describe('the CUDA kernels for a GPU', needsNvcc, () => {
       env: { ...process.env, LD_PRELOAD: '' },
     });
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-    expect(statSync(output).size).toBeGreaterThan(100_000);
-    // The PTX for older drivers, as the assembler of one of them would read it.
-    const ptx = join(folder, 'kernels.ptx');
-    expect(readFileSync(ptx, 'utf8')).toMatch(/^\.version 7\.0\n\.target sm_80$/m);
-    const assembled = spawnSync('ptxas', ['-O0', '-arch=sm_80', ptx, '-o', join(folder, 'sm_80.cubin')], {
-      encoding: 'utf8',
-    });
-    expect(assembled).toMatchObject({ status: 0, stderr: '' });
-  }, 600_000);
+    for (const name of ['kernels', 'kernels-f16']) {
+      expect(statSync(join(folder, `${name}.fatbin`)).size).toBeGreaterThan(100_000);
+      // The PTX for older drivers, as the assembler of one of them would read it.
+      const ptx = join(folder, `${name}.ptx`);
+      expect(readFileSync(ptx, 'utf8')).toMatch(/^\.version 7\.0\n\.target sm_80$/m);
+      const assembled = spawnSync('ptxas', ['-O0', '-arch=sm_80', ptx, '-o', join(folder, 'sm_80.cubin')], {
+        encoding: 'utf8',
+      });
+      expect(assembled).toMatchObject({ status: 0, stderr: '' });
+    }
+  }, 900_000);
 
   // An instruction for eight tokens among wide ones would be a group of no products, whose wait is one for all that were called.
   it.each([
@@ -223,8 +241,9 @@ async function check(
   order: string,
   part: string | null = null,
   env: NodeJS.ProcessEnv = {},
+  checks = 'build/cuda-kernels-check',
 ): Promise<Output> {
-  const child = spawn('build/cuda-kernels-check', [library, ...(part === null ? [] : [part])], {
+  const child = spawn(checks, [library, ...(part === null ? [] : [part])], {
     cwd: native,
     env: { ...process.env, SVC_SIMT_ORDER: order, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -31,7 +31,7 @@ describeCuda('products of ranges of k', () => {
       for (const k of [331, 70]) {
         const random = new Random(k);
         const source = folder.write([N, k], random.floats(N * k));
-        const dtype = inputDTypeOf(format);
+        const dtype = inputDTypeOf(format, cuda.half);
         const x = random.floats(ROWS * k, dtype);
         const product = (ops: Ops, rows: number) =>
           ops.scope(() => {

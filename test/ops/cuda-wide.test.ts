@@ -12,18 +12,19 @@ import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { BF16_ROUNDING, expectClose, Random, sumTolerance } from './native-backends.ts';
 
-describe('products on Hopper', needsCudaEmulator, () => {
+describe.each(['bf16', 'f16'] as const)('products of %s on Hopper', needsCudaEmulator, (half) => {
   const weights = new WeightFolder();
   const folder = mkdtempSync(join(tmpdir(), 'svc-wide-'));
   let hopper: Ops;
   beforeAll(() => {
     const kernels = join(folder, 'hopper.so');
+    const ofHalf = half === 'f16' ? join(folder, 'hopper-f16.so') : kernels;
     const changes = ['linear.cu', 'linear_wide.cu'].map((file) => ({ file, from: /^/, to: '' }));
-    compileChanged(kernels, changes, ['SVC_EMULATE_WARPGROUPS']);
+    compileChanged(ofHalf, changes, ['SVC_EMULATE_WARPGROUPS', ...(half === 'f16' ? ['SVC_F16'] : [])]);
     vi.stubEnv('SVC_CUDA_KERNELS', kernels);
     // Of an H100: with fewer, no block of threads would leave a part of k to others.
     vi.stubEnv('SVC_EMULATED_MULTIPROCESSORS', '132');
-    hopper = openCuda();
+    hopper = openCuda(false, undefined, half);
     vi.unstubAllEnvs();
   }, 120_000);
   afterAll(() => {
@@ -35,8 +36,8 @@ describe('products on Hopper', needsCudaEmulator, () => {
   const [rows, n, k] = [260, 136, 1610];
   const random = new Random(1);
   const part = (): LinearPart =>
-    plainPart(weights.write([n, k], random.floats(n * k), 'bf16'), weights.write([n], random.floats(n)));
-  const x = random.floats(rows * k, 'bf16');
+    plainPart(weights.write([n, k], random.floats(n * k), half), weights.write([n], random.floats(n)));
+  const x = random.floats(rows * k, half);
   const residual = random.floats(rows * n);
 
   /** Rows from `first` on, of what `compute` makes of them. */
@@ -47,7 +48,7 @@ describe('products on Hopper', needsCudaEmulator, () => {
     compute: (ops: Ops, x: Tensor) => Tensor,
   ): Float32Array {
     const own = x.subarray(first * k, (first + count) * k);
-    return ops.scope(() => ops.read(compute(ops, ops.tensor(own, count, k, 'bf16'))));
+    return ops.scope(() => ops.read(compute(ops, ops.tensor(own, count, k, half))));
   }
 
   function expectRowsAlike(width: number, compute: (ops: Ops, x: Tensor) => Tensor): void {
@@ -61,26 +62,29 @@ describe('products on Hopper', needsCudaEmulator, () => {
         all.subarray(first * width, (first + count) * width),
       );
     }
-    const expected = run(new ReferenceOps(), 0, rows, compute);
-    expectClose(all, expected, { ...sumTolerance(k), relative: 2 * BF16_ROUNDING });
+    const expected = run(new ReferenceOps(half), 0, rows, compute);
+    expectClose(all, expected, {
+      ...sumTolerance(k),
+      relative: half === 'f16' ? 2 ** -10 : 2 * BF16_ROUNDING,
+    });
   }
 
   it.each([false, true])('have the bits of few rows, k split: %s', (splitsK) => {
     const own = part();
-    expectRowsAlike(n, (ops, input) => ops.linear(input, ops.loadLinear([own], 'bf16', splitsK)));
+    expectRowsAlike(n, (ops, input) => ops.linear(input, ops.loadLinear([own], half, splitsK)));
   });
 
   it('have them of gate and up', () => {
     const [gate, up] = [part(), part()];
-    expectRowsAlike(n, (ops, input) => ops.gateUp(input, ops.loadGateUp(gate, up, 'bf16'), 'silu'));
+    expectRowsAlike(n, (ops, input) => ops.gateUp(input, ops.loadGateUp(gate, up, half), 'silu'));
   });
 
   it('are none of no rows', () => {
     const [own, other] = [part(), part()];
-    expect(run(hopper, 0, 0, (ops, input) => ops.linear(input, ops.loadLinear([own], 'bf16')))).toEqual(
+    expect(run(hopper, 0, 0, (ops, input) => ops.linear(input, ops.loadLinear([own], half)))).toEqual(
       new Float32Array(0),
     );
-    const gated = (ops: Ops, input: Tensor) => ops.gateUp(input, ops.loadGateUp(own, other, 'bf16'), 'silu');
+    const gated = (ops: Ops, input: Tensor) => ops.gateUp(input, ops.loadGateUp(own, other, half), 'silu');
     expect(run(hopper, 0, 0, gated)).toEqual(new Float32Array(0));
   });
 
@@ -89,9 +93,9 @@ describe('products on Hopper', needsCudaEmulator, () => {
     const compute = (ops: Ops) =>
       ops.scope(() => {
         const out = ops.tensor(residual, rows, n, 'f32');
-        ops.addLinear(out, ops.tensor(x, rows, k, 'bf16'), ops.loadLinear([own], 'bf16', true));
+        ops.addLinear(out, ops.tensor(x, rows, k, half), ops.loadLinear([own], half, true));
         return ops.read(out);
       });
-    expectClose(compute(hopper), compute(new ReferenceOps()), sumTolerance(k));
+    expectClose(compute(hopper), compute(new ReferenceOps(half)), sumTolerance(k));
   });
 });

@@ -39,7 +39,7 @@ export interface Product {
 /** The ids of a step's adapters: each has the rows that follow each other. */
 export function stepOf(ops: Ops, adapters: readonly number[]) {
   const rows = adapters.length;
-  const shape = { layers: 1, blocks: rows, blockSize: 16, kvHeads: 1, headDim: 8, dtype: 'bf16' } as const;
+  const shape = { layers: 1, blocks: rows, blockSize: 16, kvHeads: 1, headDim: 8, dtype: ops.half } as const;
   const batch = {
     numSequences: rows,
     queryStarts: Int32Array.from({ length: rows + 1 }, (_, i) => i),
@@ -76,7 +76,7 @@ export function product(
   format: WeightFormat,
   kind: 'linear' | 'addLinear' | 'gateUp',
 ): Product {
-  const dtype = inputDTypeOf(format);
+  const dtype = inputDTypeOf(format, ops.half);
   const random = new Random(1);
   const part = () =>
     plainPart(folder.write([N, K], random.floats(N * K)), folder.write([N], random.floats(N)));

@@ -29,7 +29,7 @@ describeEachIsa('adapters', (isa) => {
   });
 
   describe.each([...dtypes, 'int8'] as const)('in %s', (format) => {
-    const dtype = inputDTypeOf(format);
+    const dtype = inputDTypeOf(format, 'bf16');
     it.each(KINDS)('add to %s what the definition says', (kind) => {
       const [actual, expected] = [two, new ReferenceOps()].map((ops) => product(folder, ops, format, kind));
       for (const [count, runs] of [
@@ -50,7 +50,7 @@ describeEachIsa('adapters', (isa) => {
   });
 
   describe.each(formats)('over weights of %j', (format) => {
-    const dtype = inputDTypeOf(format);
+    const dtype = inputDTypeOf(format, 'bf16');
     const most = 90;
     const x = new Random(5).floats(most * K, dtype);
 

@@ -24,6 +24,7 @@ describeEachIsa('The probes of the machine', (isa) => {
 describe('The probes of a GPU', needsCudaEmulator, () => {
   it('measure the speed of its matrix units, of its memory and of launches', () => {
     const { native: backend } = openCudaDevice(loadNative(), {
+      half: 'bf16',
       usesGraphs: true,
       schedulesDecode: false,
       schedulesPrefill: false,

@@ -1,8 +1,8 @@
 // Weights of codes for tests of products.
 
 import { decodeCodes } from '../../src/ops/decode-codes.ts';
-import type { CodeFormat } from '../../src/ops/dtype.ts';
-import { roundToBf16 } from '../../src/ops/float-formats.ts';
+import type { CodeFormat, HalfDType } from '../../src/ops/dtype.ts';
+import { roundTo, roundToBf16 } from '../../src/ops/float-formats.ts';
 import { readStoredCodes } from '../../src/ops/stored-codes.ts';
 import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import type { WeightFolder } from '../helpers/weight-file.ts';
@@ -64,9 +64,13 @@ export function encoded(source: CodesWeightSource): Float32Array {
   return numbers;
 }
 
-/** The weight of those numbers, rounded to bf16. */
-export function decoded(folder: WeightFolder, source: CodesWeightSource): LinearPart {
+/** The weight of those numbers, rounded to halves. */
+export function decoded(
+  folder: WeightFolder,
+  source: CodesWeightSource,
+  half: HalfDType = 'bf16',
+): LinearPart {
   const numbers = encoded(source);
-  roundToBf16(numbers);
+  roundTo(half, numbers);
   return plainPart(folder.write(source.shape, numbers));
 }

@@ -45,7 +45,12 @@ function open({ device, seat, threads }: Extract<RankOrder, { type: 'open' }>): 
       openCpuDevice(addon, { numThreads: threads * seat.size, cpuBind: null, cpuIsa: null }, seat),
     );
   }
-  const options = { usesGraphs: false, schedulesDecode: false, schedulesPrefill: false };
+  const options = {
+    half: 'bf16',
+    usesGraphs: false,
+    schedulesDecode: false,
+    schedulesPrefill: false,
+  } as const;
   const place = { gpu: seat.rank, count: seat.size, options: { 'tensor-parallel-size': seat.size } };
   return new NativeOps(openCudaDevice(addon, options, place, seat));
 }

@@ -272,6 +272,8 @@ class Backend {
   virtual const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) = 0;
   /// Waits for all ops before it. What a transfer has of its memory goes with that.
   virtual void freeKvCache(const KvCache& cache) = 0;
+  /// The format of its halves.
+  virtual DType half() const = 0;
   virtual ArenaMemory arena() const = 0;
   /// Makes at least `bytes` of the arena usable; tensors stay where they are.
   virtual void growArena(size_t bytes) = 0;

@@ -14,8 +14,11 @@ enum class DType : int {
   Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Iq4Nl, Iq4Xs, Mxfp4, Tq1_0, Tq2_0, I2_S
 };
 
-/// Rows of bf16 activations are padded with zeros to this many columns: a matrix tile is 16 pairs deep.
-constexpr int kBf16Depth = 32;
+/// Whether numbers have 16 bits. Each backend computes with halves of one format: `Backend::half`.
+constexpr bool isHalf(DType dtype) { return dtype == DType::Bf16 || dtype == DType::F16; }
+
+/// Rows of halves are padded with zeros to this many columns: a matrix tile is 16 pairs deep.
+constexpr int kHalfDepth = 32;
 constexpr int kMostRanks = 8;
 /// Groups of experts whose outputs are added as a binary tree, a part of it by each rank: group g of `experts` has the ids from here up to that of g + 1.
 constexpr int kExpertGroups = 8;
@@ -23,9 +26,9 @@ constexpr int firstOfGroup(int experts, int group) { return experts * group / kE
 /// Some ops write rows of f32 in whole vectors of this many columns; each of them says so.
 constexpr int kF32Vector = 16;
 
-/// How the numbers of a weight are kept. Int8: whole numbers from -127 to 127, times one scale for each column of the
+/// How the numbers of a weight are kept. Half: in the format of the backend's halves. Int8: whole numbers from -127 to 127, times one scale for each column of the
 /// output; a product then quantises each row of its input in the same way. Codes: see CodeFormat. Ternary: as Int8, of numbers from -1 to 1.
-enum class WeightFormat : int { F32 = 0, Bf16 = 1, Int8 = 2, Codes = 3, Ternary = 4 };
+enum class WeightFormat : int { F32 = 0, Half = 1, Int8 = 2, Codes = 3, Ternary = 4 };
 constexpr int kWeightFormats = 5;
 
 /// Whether products quantise their input, and their sums are whole numbers.
@@ -62,8 +65,8 @@ constexpr int shiftOf(CodeKind kind) {
 /// What a group of codes has beside its scale. Zero: in units of the meanings, Minimum: in those of the numbers.
 enum class CodeOffset : int { None = 0, Zero = 1, Minimum = 2 };
 
-/// Codes that encode numbers of bf16: each is bf16((meaning of its code - zero) * scale), or bf16(meaning * scale - minimum),
-/// computed in f32, a rounding a step; products may leave out the rounding to bf16. `groupSize` numbers
+/// Codes that encode halves: each is half((meaning of its code - zero) * scale), or half(meaning * scale - minimum),
+/// computed in f32, a rounding a step; products may leave out the rounding to a half. `groupSize` numbers
 /// along k have a scale in common, and a zero or minimum where there are such: 16, or a multiple of 32.
 struct CodeFormat {
   CodeKind kind;
@@ -119,18 +122,18 @@ struct WeightForm {
   CodeFormat codes;
 };
 
-/// How keys and values are kept: Fp8 as e4m3, Int8 as whole numbers from -127 to 127 times one scale for each token and head.
-enum class KvFormat : int { F32 = 0, Bf16 = 1, Fp8 = 2, Int8 = 3 };
+/// How keys and values are kept: Half in the format of the backend's halves, Fp8 as e4m3, Int8 as whole numbers from -127 to 127 times one scale for each token and head.
+enum class KvFormat : int { F32 = 0, Half = 1, Fp8 = 2, Int8 = 3 };
 
 constexpr size_t elementBytes(KvFormat format) {
-  return format == KvFormat::F32 ? 4 : format == KvFormat::Bf16 ? 2 : 1;
+  return format == KvFormat::F32 ? 4 : format == KvFormat::Half ? 2 : 1;
 }
 
 /// The format that attention computes with, and of its output.
-constexpr DType attentionDType(KvFormat format) { return format == KvFormat::F32 ? DType::F32 : DType::Bf16; }
+constexpr DType attentionDType(KvFormat format, DType half) { return format == KvFormat::F32 ? DType::F32 : half; }
 
 /// The format of the activations that a weight is multiplied with.
-constexpr DType inputDType(WeightFormat format) { return format == WeightFormat::F32 ? DType::F32 : DType::Bf16; }
+constexpr DType inputDType(WeightFormat format, DType half) { return format == WeightFormat::F32 ? DType::F32 : half; }
 
 /// Numbers that are stored together, and the bytes that they take.
 struct Block {
@@ -179,7 +182,7 @@ constexpr size_t elementBytes(DType dtype) { return dtype == DType::F32 ? 4 : dt
 constexpr int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// Columns of a row with its zeros: an op may write, and a product may read, this many columns of a row of `cols`.
-constexpr int64_t paddedCols(DType dtype, int64_t cols) { return dtype == DType::Bf16 ? roundUp(cols, kBf16Depth) : cols; }
+constexpr int64_t paddedCols(DType dtype, int64_t cols) { return isHalf(dtype) ? roundUp(cols, kHalfDepth) : cols; }
 
 /// Most streams that are mixed, and that come of it.
 constexpr int kMostStreams = 8;

@@ -17,7 +17,7 @@ struct LoraPart {
 
 /// The numbers of a Lora as they are handed over.
 struct LoraNumbers {
-  DType dtype;  // in which they are kept: F32 or Bf16
+  DType dtype;  // in which they are kept: F32, or the backend's halves
   int k;
   int n;  // columns of the product; of gate and up, of each
   bool isGateUp;

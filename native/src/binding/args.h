@@ -32,7 +32,8 @@ struct Span {
 
 class Args {
  public:
-  Args(const char* op, const Napi::CallbackInfo& info, ArenaMemory arena) : op_(op), info_(info), arena_(arena) {}
+  Args(const char* op, const Napi::CallbackInfo& info, const Backend& backend)
+      : op_(op), info_(info), arena_(backend.arena()), half_(backend.half()) {}
 
   int64_t integer() { return number<int64_t>(napi_get_value_int64); }
   double real() { return number<double>(napi_get_value_double); }
@@ -51,8 +52,11 @@ class Args {
   Rows rows(DType dtype, int64_t cols) { return rows(dtype, cols, cols); }
   /// Two arrays: ids, and the result of a `sample` op, which is kept.
   TokenIds tokenIds(int64_t vocab, int64_t first = 0);
-  /// Whether numbers are bf16, the other format being f32.
-  DType dtypeFlag() { return boolean() ? DType::Bf16 : DType::F32; }
+  /// Whether numbers are halves, the other format being f32.
+  DType dtypeFlag() { return boolean() ? half_ : DType::F32; }
+  /// The format of the activations that a weight is multiplied with.
+  DType inputDType(WeightFormat format) const { return svc::inputDType(format, half_); }
+  DType half() const { return half_; }
   /// silu, gelu, gelu_tanh, relu or relu2.
   Activation activation();
   /// The same or clamped_swiglu.
@@ -128,6 +132,7 @@ class Args {
   const char* op_;
   const Napi::CallbackInfo& info_;
   ArenaMemory arena_;
+  DType half_;
   size_t next_ = 0;
   std::vector<Napi::Object> kept_;
 };

@@ -78,6 +78,7 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                          InstanceMethod<&BackendObject::call<&BackendObject::busySeconds>>("busySeconds"),
                          InstanceMethod<&BackendObject::call<&BackendObject::limitGraphs>>("limitGraphs"),
                          InstanceMethod<&BackendObject::call<&BackendObject::graphs>>("graphs"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::half>>("half"),
                          InstanceMethod<&BackendObject::call<&BackendObject::isCompiledByDriver>>("isCompiledByDriver"),
                          InstanceMethod<&BackendObject::call<&BackendObject::shareKvMemory>>("shareKvMemory"),
                          InstanceMethod<&BackendObject::call<&BackendObject::beginStep>>("beginStep"),

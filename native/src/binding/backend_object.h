@@ -44,7 +44,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
 
   /// Throws if the backend is closed; else its device is the one that this thread uses.
   Backend& backend();
-  Args args(const char* op, const Info& info) { return Args(op, info, backend().arena()); }
+  Args args(const char* op, const Info& info) { return Args(op, info, backend()); }
   /// The position of the op that was just called. Keeps the arrays in `args` until that op has run.
   Napi::Value recorded(const Info& info, const Args& args, StreamPosition position);
 
@@ -86,6 +86,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value busySeconds(const Info&);
   Napi::Value limitGraphs(const Info&);
   Napi::Value graphs(const Info&);
+  Napi::Value half(const Info&);
   Napi::Value isCompiledByDriver(const Info&);
   Napi::Value close(const Info&);
 

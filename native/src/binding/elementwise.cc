@@ -18,7 +18,7 @@ Napi::Value BackendObject::embedding(const Info& info) {
   return recorded(info, a, backend().embedding(table, std::move(tokens), out));
 }
 
-/// rmsNorm(isBf16, weight, eps, groups, x[4], out[4])
+/// rmsNorm(isHalf, weight, eps, groups, x[4], out[4])
 Napi::Value BackendObject::rmsNorm(const Info& info) {
   Args a = args("rmsNorm", info);
   const DType dtype = a.dtypeFlag();
@@ -32,7 +32,7 @@ Napi::Value BackendObject::rmsNorm(const Info& info) {
   return recorded(info, a, backend().rmsNorm(weight, groups, eps, x, dtype, out));
 }
 
-/// layerNorm(isBf16, weight, bias or -1, eps, x[4], out[4])
+/// layerNorm(isHalf, weight, bias or -1, eps, x[4], out[4])
 Napi::Value BackendObject::layerNorm(const Info& info) {
   Args a = args("layerNorm", info);
   const DType dtype = a.dtypeFlag();
@@ -70,7 +70,7 @@ Napi::Value BackendObject::headLayerNorm(const Info& info) {
   return recorded(info, a, backend().headLayerNorm(weight, headDim, eps, x));
 }
 
-/// activate(activation, isBf16, x[4], out[4])
+/// activate(activation, isHalf, x[4], out[4])
 Napi::Value BackendObject::activate(const Info& info) {
   Args a = args("activate", info);
   const Activation activation = a.activation();
@@ -82,7 +82,7 @@ Napi::Value BackendObject::activate(const Info& info) {
   return recorded(info, a, backend().activate(activation, x, cols, dtype, out));
 }
 
-/// xielu(positive, negative, linear, least, isBf16, x[4], out[4])
+/// xielu(positive, negative, linear, least, isHalf, x[4], out[4])
 Napi::Value BackendObject::xielu(const Info& info) {
   Args a = args("xielu", info);
   const auto factor = [&] { return static_cast<float>(a.real()); };
@@ -95,7 +95,7 @@ Napi::Value BackendObject::xielu(const Info& info) {
   return recorded(info, a, backend().xielu(factors, x, cols, dtype, out));
 }
 
-/// gate(opening, isBf16 of x, isBf16, x[4], gate[4], out[4])
+/// gate(opening, isHalf of x, isHalf, x[4], gate[4], out[4])
 Napi::Value BackendObject::gate(const Info& info) {
   Args a = args("gate", info);
   const Gate opening = a.gate();
@@ -108,7 +108,7 @@ Napi::Value BackendObject::gate(const Info& info) {
   return recorded(info, a, backend().gate(opening, inputDType, x, gate, cols, dtype, out));
 }
 
-/// cast(isBf16 of x, isBf16, x[4], out[4])
+/// cast(isHalf of x, isHalf, x[4], out[4])
 Napi::Value BackendObject::cast(const Info& info) {
   Args a = args("cast", info);
   const DType inputDType = a.dtypeFlag(), dtype = a.dtypeFlag();
@@ -160,7 +160,7 @@ Napi::Value BackendObject::meanRows(const Info& info) {
   return recorded(info, a, backend().meanRows(std::move(starts), x, cols, out));
 }
 
-/// gatherRows(isBf16, rows, x[4], out[4])
+/// gatherRows(isHalf, rows, x[4], out[4])
 Napi::Value BackendObject::gatherRows(const Info& info) {
   Args a = args("gatherRows", info);
   const DType dtype = a.dtypeFlag();
@@ -173,7 +173,7 @@ Napi::Value BackendObject::gatherRows(const Info& info) {
   return recorded(info, a, backend().gatherRows(dtype, rows.copy(), x, cols, out));
 }
 
-/// read(isBf16, x[4], Float32Array)
+/// read(isHalf, x[4], Float32Array)
 Napi::Value BackendObject::read(const Info& info) {
   Args a = args("read", info);
   const DType dtype = a.dtypeFlag();
@@ -183,7 +183,7 @@ Napi::Value BackendObject::read(const Info& info) {
   return info.Env().Undefined();
 }
 
-/// readLater(isBf16, x[4], Float32Array): the op fills the array.
+/// readLater(isHalf, x[4], Float32Array): the op fills the array.
 Napi::Value BackendObject::readLater(const Info& info) {
   Args a = args("readLater", info);
   const DType dtype = a.dtypeFlag();
@@ -192,7 +192,7 @@ Napi::Value BackendObject::readLater(const Info& info) {
   return recorded(info, a, backend().readLater(dtype, x, cols, a.keptFloat32s(x.rows * cols).data));
 }
 
-/// write(isBf16, Float32Array, out[4])
+/// write(isHalf, Float32Array, out[4])
 Napi::Value BackendObject::write(const Info& info) {
   Args a = args("write", info);
   const DType dtype = a.dtypeFlag();

@@ -9,7 +9,7 @@ namespace {
 void expectAlike(const Args& args, const std::vector<const Weight*>& weights, const char* what) {
   const Weight& first = *weights.front();
   for (const Weight* weight : weights) {
-    if (weight->n == first.n && weight->k == first.k && inputDType(weight->format) == inputDType(first.format)) continue;
+    if (weight->n == first.n && weight->k == first.k && args.inputDType(weight->format) == args.inputDType(first.format)) continue;
     args.fail(std::string(what) + " of one shape and input format", "others");
   }
 }
@@ -49,7 +49,7 @@ Napi::Value BackendObject::makeExperts(const Info& info) {
   expectAlike(a, experts.ups, "up projections");
   expectAlike(a, experts.downs, "down projections");
   const Weight &up = *experts.ups.front(), &down = *experts.downs.front();
-  if (down.k != up.n || inputDType(down.format) != inputDType(up.format)) {
+  if (down.k != up.n || a.inputDType(down.format) != a.inputDType(up.format)) {
     a.fail("down projections of k " + std::to_string(up.n), std::to_string(down.k));
   }
   experts.total = static_cast<int>(a.integerIn(ups.length, 1 << 20, "experts"));
@@ -69,7 +69,7 @@ Napi::Value BackendObject::experts(const Info& info) {
   Args a = args("experts", info);
   const Experts& experts = expertsAt(a);
   const Weight &up = *experts.ups.front(), &down = *experts.downs.front();
-  const DType dtype = inputDType(up.format);
+  const DType dtype = a.inputDType(up.format);
   const Rows logits = a.rows(DType::F32, experts.total);
   const Rows x = a.rows(dtype, up.k, paddedCols(dtype, up.k));
   const Rows out = a.rows(DType::F32, down.n);

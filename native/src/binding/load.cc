@@ -109,13 +109,16 @@ int sizeFrom(const Napi::Value& value, const char* what) {
   return static_cast<int>(size);
 }
 
-KvFormat kvFormatFrom(const Napi::Value& name) {
+/// The name of the backend's halves.
+std::string nameOf(DType half) { return half == DType::F16 ? "f16" : "bf16"; }
+
+KvFormat kvFormatFrom(const Napi::Value& name, DType half) {
   const std::string text = name.ToString();
   if (text == "f32") return KvFormat::F32;
-  if (text == "bf16") return KvFormat::Bf16;
+  if (text == nameOf(half)) return KvFormat::Half;
   if (text == "fp8") return KvFormat::Fp8;
   if (text == "int8") return KvFormat::Int8;
-  throw ArgumentError("makeKvCache", "f32, bf16, fp8 or int8", text);
+  throw ArgumentError("makeKvCache", "f32, " + nameOf(half) + ", fp8 or int8", text);
 }
 
 constexpr int kMostHeads = 1 << 14;
@@ -173,8 +176,8 @@ CodeKind codeKindFrom(const std::string& text) {
 CodeFormat codeFormatFrom(const Napi::Object& object) {
   const CodeFormat codes{codeKindFrom(object.Get("kind").ToString()), object.Get("groupSize").ToNumber().Int32Value(),
                          object.Get("hasZeros").ToBoolean() ? CodeOffset::Zero : CodeOffset::None, false};
-  const bool isHalf = codes.kind == CodeKind::Fp4 && codes.groupSize == kBf16Depth / 2;
-  if (!isHalf && (codes.groupSize < kBf16Depth || codes.groupSize % kBf16Depth != 0)) {
+  const bool isHalf = codes.kind == CodeKind::Fp4 && codes.groupSize == kHalfDepth / 2;
+  if (!isHalf && (codes.groupSize < kHalfDepth || codes.groupSize % kHalfDepth != 0)) {
     throw ArgumentError("load", "a groupSize that is a multiple of 32, or 16 for fp4", std::to_string(codes.groupSize));
   }
   const bool isFloat = codes.kind == CodeKind::Fp4 || codes.kind == CodeKind::Fp8;
@@ -183,13 +186,13 @@ CodeFormat codeFormatFrom(const Napi::Object& object) {
 }
 
 /// A name, which may be that of blocks, or an object for other codes.
-WeightForm formFrom(const Napi::Value& value, int k) {
+WeightForm formFrom(const Napi::Value& value, int k, DType half) {
   if (value.IsObject()) return {WeightFormat::Codes, codeFormatFrom(value.As<Napi::Object>())};
   const std::string text = value.ToString();
   if (text == "f32") return {WeightFormat::F32, {}};
-  if (text == "bf16") return {WeightFormat::Bf16, {}};
+  if (text == nameOf(half)) return {WeightFormat::Half, {}};
   if (const auto blocks = blocksFrom(text); blocks.has_value()) return {WeightFormat::Codes, codesOfBlocks(*blocks)};
-  if (text != "int8") throw ArgumentError("load", "f32, bf16, int8, blocks or codes", text);
+  if (text != "int8") throw ArgumentError("load", "f32, " + nameOf(half) + ", int8, blocks or codes", text);
   if (k > kMostInt8K) throw ArgumentError("load", "k up to 65536 for int8", std::to_string(k));
   return {WeightFormat::Int8, {}};
 }
@@ -300,7 +303,7 @@ const T& itemAt(const std::vector<const T*>& list, Args& args, const char* what)
 Napi::Value BackendObject::loadLinear(const Info& info) {
   const auto list = info[0].As<Napi::Array>();
   const int k = sizeFrom(info[1], "k");
-  const WeightForm form = formFrom(info[2], k);
+  const WeightForm form = formFrom(info[2], k, backend().half());
   Files files;
   std::vector<LinearPart> parts;
   for (uint32_t i = 0; i < list.Length(); ++i) {
@@ -313,7 +316,7 @@ Napi::Value BackendObject::loadLinear(const Info& info) {
 /// loadGateUp(gate, up, k, form)
 Napi::Value BackendObject::loadGateUp(const Info& info) {
   const int k = sizeFrom(info[2], "k");
-  const WeightForm form = formFrom(info[3], k);
+  const WeightForm form = formFrom(info[3], k, backend().half());
   Files files;
   const LinearPart gate = partFrom(info[0].As<Napi::Object>(), files, form, k);
   const LinearPart up = partFrom(info[1].As<Napi::Object>(), files, form, k);
@@ -347,7 +350,7 @@ Napi::Value BackendObject::makeKvCache(const Info& info) {
                            sizeFrom(info[3], "blockSize"),
                            sizeFrom(info[4], "kvHeads"),
                            sizeFrom(info[5], "headDim"),
-                           kvFormatFrom(info[6]),
+                           kvFormatFrom(info[6], backend().half()),
                            info[7].ToBoolean(),
                            stateShapeFrom(info),
                            layerHeads};

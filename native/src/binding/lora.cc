@@ -29,7 +29,7 @@ std::vector<LoraPart> loraParts(Args& a, int64_t columns, int64_t rank) {
 
 }  // namespace
 
-/// makeLora(isBf16, k, n, isGateUp, a, scales, parts, b): its index.
+/// makeLora(isHalf, k, n, isGateUp, a, scales, parts, b): its index.
 Napi::Value BackendObject::makeLora(const Info& info) {
   Args a = args("makeLora", info);
   LoraNumbers numbers{};
@@ -67,7 +67,7 @@ std::vector<AdapterLora> BackendObject::lorasFor(Args& args, const Weight& weigh
   for (int64_t i = 0; i < indices.length; ++i) {
     const std::shared_ptr<const Lora>& lora = loras_[indices.data[i]];
     if (lora == nullptr) args.fail("a lora that is not freed", std::to_string(indices.data[i]));
-    const bool fits = lora->dtype == inputDType(weight.format) && lora->k == weight.k && lora->isGateUp == weight.isGateUp &&
+    const bool fits = lora->dtype == args.inputDType(weight.format) && lora->k == weight.k && lora->isGateUp == weight.isGateUp &&
                       lora->n == weight.n;
     if (!fits) args.fail("a lora of this weight's format, k and columns", "another");
     loras.push_back({adapters.data[i], lora});
@@ -81,7 +81,7 @@ Napi::Value BackendObject::linearLora(const Info& info) {
   const Backend::Step& step = stepAt(a);
   const Weight& weight = weightAt(a, false);
   std::vector<AdapterLora> loras = lorasFor(a, weight);
-  const DType dtype = inputDType(weight.format);
+  const DType dtype = a.inputDType(weight.format);
   const Rows x = a.rows(dtype, weight.k, paddedCols(dtype, weight.k));
   const Rows out = a.rows(DType::F32, weight.n);
   a.expectEqual("rows of x", step->tokens(), x.rows);
@@ -96,8 +96,8 @@ Napi::Value BackendObject::gateUpLora(const Info& info) {
   const GatedActivation activation = a.gatedActivation();
   const Weight& weight = weightAt(a, true);
   std::vector<AdapterLora> loras = lorasFor(a, weight);
-  const DType dtype = inputDType(weight.format);
-  const int64_t written = roundUp(weight.n, dtype == DType::F32 ? kF32Vector : kBf16Depth);
+  const DType dtype = a.inputDType(weight.format);
+  const int64_t written = roundUp(weight.n, dtype == DType::F32 ? kF32Vector : kHalfDepth);
   const Rows x = a.rows(dtype, weight.k, paddedCols(dtype, weight.k));
   const Rows out = a.rows(dtype, weight.n, written);
   a.expectEqual("rows of x", step->tokens(), x.rows);

@@ -14,14 +14,14 @@ constexpr int kMostHeadWidth = 1 << 20;
 Napi::Value BackendObject::linear(const Info& info) {
   Args a = args("linear", info);
   const Weight& weight = weightAt(a, false);
-  const DType dtype = inputDType(weight.format);
+  const DType dtype = a.inputDType(weight.format);
   const Rows x = a.rows(dtype, weight.k, paddedCols(dtype, weight.k));
   const Rows out = a.rows(DType::F32, weight.n);
   a.expectEqual("rows of the output", x.rows, out.rows);
   return recorded(info, a, backend().linear(weight, x, out, a.boolean()));
 }
 
-/// headLinear(weights, width, keepsRest, isBf16, x[4], out[4])
+/// headLinear(weights, width, keepsRest, isHalf, x[4], out[4])
 Napi::Value BackendObject::headLinear(const Info& info) {
   Args a = args("headLinear", info);
   const Span<const int32_t> indices = a.int32s(1);
@@ -30,7 +30,7 @@ Napi::Value BackendObject::headLinear(const Info& info) {
   for (int64_t i = 0; i < indices.length; ++i) heads.weights.push_back(weights_[indices.data[i]]);
   const Weight& first = *heads.weights.front();
   for (const Weight* weight : heads.weights) {
-    const bool isFloats = weight->format == WeightFormat::F32 || weight->format == WeightFormat::Bf16;
+    const bool isFloats = weight->format == WeightFormat::F32 || weight->format == WeightFormat::Half;
     const bool isAlike = weight->n == first.n && weight->k == first.k && weight->format == first.format;
     if (!isFloats || !isAlike || weight->isGateUp) a.fail("linear weights of floats, of one shape and format", "others");
   }
@@ -49,8 +49,8 @@ Napi::Value BackendObject::gateUp(const Info& info) {
   Args a = args("gateUp", info);
   const GatedActivation activation = a.gatedActivation();
   const Weight& weight = weightAt(a, true);
-  const DType dtype = inputDType(weight.format);
-  const int64_t written = roundUp(weight.n, dtype == DType::F32 ? kF32Vector : kBf16Depth);
+  const DType dtype = a.inputDType(weight.format);
+  const int64_t written = roundUp(weight.n, dtype == DType::F32 ? kF32Vector : kHalfDepth);
   const Rows x = a.rows(dtype, weight.k, paddedCols(dtype, weight.k));
   const Rows out = a.rows(dtype, weight.n, written);
   a.expectEqual("rows of the output", x.rows, out.rows);

@@ -15,7 +15,7 @@ Napi::Value BackendObject::readBandwidth(const Info& info) {
 Napi::Value BackendObject::matrixPeak(const Info& info) {
   Args a = args("matrixPeak", info);
   const int64_t repeats = a.integerIn(1, 1000, "repeats");
-  const WeightFormat format = a.boolean() ? WeightFormat::Int8 : WeightFormat::Bf16;
+  const WeightFormat format = a.boolean() ? WeightFormat::Int8 : WeightFormat::Half;
   return Napi::Number::New(info.Env(), backend().matrixPeak(repeats, format));
 }
 

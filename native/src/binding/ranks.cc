@@ -59,7 +59,7 @@ Napi::Value BackendObject::sumRanks(const Info& info) {
   return recorded(info, a, backend().sumRanks(a.rows(DType::F32, cols), cols));
 }
 
-/// gatherColumns(isBf16, widths, isWanted, x[4], out[4])
+/// gatherColumns(isHalf, widths, isWanted, x[4], out[4])
 Napi::Value BackendObject::gatherColumns(const Info& info) {
   Args a = args("gatherColumns", info);
   const RankMember& member = rankMember(a);

@@ -257,7 +257,7 @@ Napi::Value BackendObject::attention(const Info& info) {
   options.sinks = vectorOrNullAt(a);
   const int64_t cols = a.peekCols();
   const Rows q = a.rows(DType::F32, cols);
-  const DType dtype = attentionDType(shape.format);
+  const DType dtype = attentionDType(shape.format, a.half());
   const Rows out = a.rows(dtype, cols, paddedCols(dtype, cols));
   const KvHeads kvHeads = shape.headsOf(options.layer);
   const int64_t headGroup = kvHeads.width();

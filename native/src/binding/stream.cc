@@ -35,6 +35,11 @@ Napi::Value BackendObject::limitGraphs(const Info& info) {
   return info.Env().Undefined();
 }
 
+/// half(): `f16` or `bf16`, the format of its halves.
+Napi::Value BackendObject::half(const Info& info) {
+  return Napi::String::New(info.Env(), backend().half() == DType::F16 ? "f16" : "bf16");
+}
+
 /// isCompiledByDriver(): whether a driver made the machine code of the kernels.
 Napi::Value BackendObject::isCompiledByDriver(const Info& info) {
   return Napi::Boolean::New(info.Env(), backend().isCompiledByDriver());

@@ -4,7 +4,7 @@
 
 namespace svc {
 
-/// scaleColumns(isBf16, factors, x[4], out[4])
+/// scaleColumns(isHalf, factors, x[4], out[4])
 Napi::Value BackendObject::scaleColumns(const Info& info) {
   Args a = args("scaleColumns", info);
   const DType dtype = a.dtypeFlag();

@@ -52,7 +52,7 @@ float meaningOf(CodeKind kind, uint8_t code) {
 CodePanel::CodePanel(const CodeFormat& format, int k)
     : format_(format),
       k_(k),
-      paddedK_(static_cast<int>(roundUp(k, kBf16Depth))),
+      paddedK_(static_cast<int>(roundUp(k, kHalfDepth))),
       headers_(piecesOf(k, headedSize(format))),
       groups_(piecesOf(k, format.groupSize)),
       codes_(static_cast<size_t>(kLanes) * paddedK_),

@@ -53,6 +53,7 @@ class CpuBackend final : public Backend {
   std::shared_ptr<const Lora> makeLora(const LoraNumbers& numbers) override;
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
   void freeKvCache(const KvCache& cache) override;
+  DType half() const override { return DType::Bf16; }
   ArenaMemory arena() const override { return {arena_.data(), arena_.capacity()}; }
   void growArena(size_t bytes) override { arena_.grow(bytes); }
 

@@ -178,7 +178,7 @@ void runExperts(ThreadPool& pool, const KernelSet& set, ProductMemory& products,
     const auto& down = static_cast<const PackedWeight&>(*experts.downs[expert]);
     const DType dtype = inputDType(up.format);
     const Rows input = gathered(pool, memory.inputs, routed, rows, x, paddedCols(dtype, up.k), dtype);
-    const Rows hidden = rowsIn(memory.hidden, rows, roundUp(up.n, kBf16Depth), dtype);
+    const Rows hidden = rowsIn(memory.hidden, rows, roundUp(up.n, kHalfDepth), dtype);
     const Rows output{rowAt(outputs, memory.starts[expert], DType::F32), rows, outputs.stride};
     if (const auto* gated = std::get_if<GatedActivation>(&experts.activation)) {
       runGateUp(pool, set, products, up, *gated, input, hidden);

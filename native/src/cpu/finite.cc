@@ -11,7 +11,7 @@ namespace svc::cpu {
 namespace {
 
 constexpr int32_t kF32Infinity = 0x7f800000;
-constexpr int16_t kBf16Infinity = 0x7f80;
+constexpr int16_t kBf16Infinity = 0x7f80, kF16Infinity = 0x7c00;
 
 /// The largest number without its sign, as an integer: infinity is larger than every finite number, NaN larger still.
 template <class Bits>
@@ -40,7 +40,7 @@ void expectFinite(const TensorSource& tensor, const void* numbers, DType dtype, 
   if (dtype == DType::F32) {
     check<int32_t>(tensor, static_cast<const int32_t*>(numbers), count, row, kF32Infinity, 0x7fffffff);
   } else {
-    check<int16_t>(tensor, static_cast<const int16_t*>(numbers), count, row, kBf16Infinity, 0x7fff);
+    check<int16_t>(tensor, static_cast<const int16_t*>(numbers), count, row, dtype == DType::F16 ? kF16Infinity : kBf16Infinity, 0x7fff);
   }
 }
 

@@ -15,7 +15,7 @@ std::vector<float> readVector(const KernelSet&, const TensorSource&, int64_t cou
 /// The same of scales. Throws std::runtime_error too if one is not above 0.
 std::vector<float> readScales(const KernelSet&, const TensorSource&, int64_t count);
 
-/// Throws std::runtime_error, naming the tensor and the place, if one of `count` numbers of f32 or bf16 is NaN or
+/// Throws std::runtime_error, naming the tensor and the place, if one of `count` numbers of f32, bf16 or f16 is NaN or
 /// infinite. The numbers are row `row` of the rectangle; a vector has no rows.
 void expectFinite(const TensorSource&, const void* numbers, DType dtype, int64_t count, std::optional<int64_t> row);
 

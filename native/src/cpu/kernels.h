@@ -7,6 +7,10 @@
 
 namespace svc::cpu {
 
+/// Halves are bf16 here.
+constexpr DType inputDType(WeightFormat format) { return svc::inputDType(format, DType::Bf16); }
+constexpr DType attentionDType(KvFormat format) { return svc::attentionDType(format, DType::Bf16); }
+
 /// Columns of a weight panel, tokens of a KV tile, lanes of a vector.
 constexpr int kLanes = 16;
 /// Bytes that one step (of k one f32 number, two of bf16, four of int8, sixteen of 2 bits) of one panel takes.
@@ -28,18 +32,18 @@ constexpr int stepsOf(WeightFormat format, int k) {
     case WeightFormat::F32: return k;
     case WeightFormat::Int8: return static_cast<int>(roundUp(k, kInt8Depth) / 4);
     case WeightFormat::Ternary: return static_cast<int>(roundUp(k, kInt8Depth) / 4 / kTernaryWords);
-    default: return static_cast<int>(roundUp(k, kBf16Depth) / 2);
+    default: return static_cast<int>(roundUp(k, kHalfDepth) / 2);
   }
 }
 
 /// Steps of bf16 that codes are expanded to at once: those of a matrix tile. A group of codes has half of it, or a multiple.
-constexpr int kCodeSteps = kBf16Depth / 2;
+constexpr int kCodeSteps = kHalfDepth / 2;
 
 /// Bytes of the codes of one step: 32 codes.
 constexpr int codeStepBytes(CodeKind kind) { return 4 * codeBits(kind); }
 
 /// Bytes of one column's codes of 4 bits in so many steps.
-constexpr int kCodeColumnBytes = kBf16Depth / 2;
+constexpr int kCodeColumnBytes = kHalfDepth / 2;
 /// Codes of other numbers of bits are kept in two planes: the lower 4 bits, as codes of 4 bits are, or 2 bits, and behind them the upper ones, if any.
 constexpr bool hasPlanes(CodeKind kind) { return codeBits(kind) != 4 && codeBits(kind) != 8; }
 constexpr int lowerBits(CodeKind kind) { return codeBits(kind) < 4 ? 2 : 4; }
@@ -61,7 +65,7 @@ constexpr int meaningsOf(CodeKind kind) { return static_cast<int>(kind) - static
 constexpr int floatSize(const CodeFormat& codes) { return codes.hasByteScales ? kSuperBlock : codes.groupSize; }
 
 /// Numbers along k whose codes follow one header: those of a float, or all that are expanded at once.
-constexpr int headedSize(const CodeFormat& codes) { return floatSize(codes) < kBf16Depth ? kBf16Depth : floatSize(codes); }
+constexpr int headedSize(const CodeFormat& codes) { return floatSize(codes) < kHalfDepth ? kHalfDepth : floatSize(codes); }
 
 /// What a header has: scales, and zeros or minimums where there are any.
 constexpr int headerRows(const CodeFormat& codes) { return codes.offset == CodeOffset::None ? 1 : 2; }
@@ -87,7 +91,7 @@ constexpr size_t codePanelBytes(const CodeFormat& codes, int steps) {
 /// than 2^15 units. Down to a 128th of it numbers keep all their bits. The unit is 0 where all count as zero, since it would be no
 /// normal number, and NaN where one is not finite.
 struct FixedBlock {
-  int16_t numbers[kBf16Depth];
+  int16_t numbers[kHalfDepth];
   float unit;
   /// Of the first 16, of the last, and of all, in units.
   float sums[3];

@@ -26,7 +26,7 @@ struct Encoded {
     auto* bytes = reinterpret_cast<uint8_t*>(numbers.data());
     switch (format) {
       case KvFormat::F32: std::memcpy(bytes, x, static_cast<size_t>(headDim) * 4); return;
-      case KvFormat::Bf16: set.narrow(x, reinterpret_cast<uint16_t*>(bytes), headDim); return;
+      case KvFormat::Half: set.narrow(x, reinterpret_cast<uint16_t*>(bytes), headDim); return;
       case KvFormat::Fp8:
         for (int d = 0; d < headDim; ++d) bytes[d] = toE4m3(x[d]);
         return;

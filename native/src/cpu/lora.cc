@@ -21,7 +21,7 @@ bool isEmpty(Range range) { return range.begin >= range.end; }
 int lengthOf(Range range) { return range.end - range.begin; }
 
 PackedWeight packA(ThreadPool& pool, const KernelSet& set, const LoraNumbers& numbers) {
-  const WeightForm form{numbers.dtype == DType::F32 ? WeightFormat::F32 : WeightFormat::Bf16, {}};
+  const WeightForm form{numbers.dtype == DType::F32 ? WeightFormat::F32 : WeightFormat::Half, {}};
   TensorSource source{nullptr, "lora_A", 0, DType::F32, numbers.k, 0, 0, 0};
   source.numbers = std::make_shared<const std::vector<float>>(numbers.a);
   const int rank = static_cast<int>(numbers.scales.size());

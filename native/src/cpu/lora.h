@@ -19,7 +19,7 @@ struct HostLora : Lora {
 
   int rank() const { return static_cast<int>(scales.size()); }
   int panelsOfA() const { return static_cast<int>(roundUp(rank(), kLanes)) / kLanes; }
-  WeightFormat formatOfA() const { return dtype == DType::F32 ? WeightFormat::F32 : WeightFormat::Bf16; }
+  WeightFormat formatOfA() const { return dtype == DType::F32 ? WeightFormat::F32 : WeightFormat::Half; }
 };
 
 /// Small matrices in huge pages that they share. A step reads each of them once: in ordinary pages, the processor would look up

@@ -21,7 +21,7 @@ constexpr int kManyTasksPerThread = 4;
 
 /// Kernels write whole vectors of 16 columns; the next product reads bf16 rows up to a multiple of 32.
 void clearPadding(const PackedWeight& weight, Rows out) {
-  const int64_t written = roundUp(weight.n, kLanes), padded = roundUp(weight.n, kBf16Depth);
+  const int64_t written = roundUp(weight.n, kLanes), padded = roundUp(weight.n, kHalfDepth);
   if (inputDType(weight.format) != DType::Bf16 || written == padded) return;
   for (int64_t row = 0; row < out.rows; ++row) {
     std::memset(out.data + (row * out.stride + written) * 2, 0, static_cast<size_t>(padded - written) * 2);
@@ -143,7 +143,7 @@ Input inputOf(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, con
 WeightFormat multipliedFormat(const KernelSet& set, const PackedWeight& weight, int rows) {
   if (rows <= kFewRows) return weight.format;
   switch (weight.format) {
-    case WeightFormat::Codes: return set.expand != nullptr && !takesFixedRows(set, weight) ? WeightFormat::Bf16 : weight.format;
+    case WeightFormat::Codes: return set.expand != nullptr && !takesFixedRows(set, weight) ? WeightFormat::Half : weight.format;
     case WeightFormat::Ternary: return set.widenTernary != nullptr ? WeightFormat::Int8 : weight.format;
     default: return weight.format;
   }

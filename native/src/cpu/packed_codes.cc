@@ -66,7 +66,7 @@ void interleaveBits(const CodePanel& rows, int first, int lowest, char* out) {
 void interleaveBytes(const CodePanel& rows, int first, char* out) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const uint8_t* codes = rows.codes(lane) + first;
-    for (int i = 0; i < kBf16Depth; ++i) out[i / 2 * 2 * kLanes + lane * 2 + i % 2] = static_cast<char>(codes[i]);
+    for (int i = 0; i < kHalfDepth; ++i) out[i / 2 * 2 * kLanes + lane * 2 + i % 2] = static_cast<char>(codes[i]);
   }
 }
 
@@ -83,7 +83,7 @@ void interleave(const CodeFormat& format, const CodePanel& rows, char* panel) {
   for (int header = 0; header < rows.headers(); ++header) {
     panel = writeHeader(format, rows, header, panel);
     const int end = std::min((header + 1) * headedSize(format), rows.paddedK());
-    for (int i = header * headedSize(format); i < end; i += kBf16Depth) {
+    for (int i = header * headedSize(format); i < end; i += kHalfDepth) {
       interleaveBlock(format.kind, rows, i, panel);
       panel += kCodeSteps * codeStepBytes(format.kind);
     }
@@ -180,10 +180,10 @@ void unpackCodes(const PackedWeight& weight, int row, float* out) {
   for (int first = 0; first < weight.k; first += headedSize(format)) {
     const HeaderOfLane header(format, panel, lane);
     panel += codeHeaderBytes(format);
-    const int end = std::min(first + headedSize(format), static_cast<int>(roundUp(weight.k, kBf16Depth)));
+    const int end = std::min(first + headedSize(format), static_cast<int>(roundUp(weight.k, kHalfDepth)));
     for (int i = first; i < std::min(end, weight.k); ++i) {
       const int in = i - first;
-      const uint8_t code = codeIn(format.kind, panel + in / kBf16Depth * kCodeSteps * codeStepBytes(format.kind), lane, in % kBf16Depth);
+      const uint8_t code = codeIn(format.kind, panel + in / kHalfDepth * kCodeSteps * codeStepBytes(format.kind), lane, in % kHalfDepth);
       out[weight.columns.empty() ? i : weight.columns[i]] = header.number(in / format.groupSize, meaningOf(format.kind, code));
     }
     panel += static_cast<size_t>(end - first) / 2 * codeStepBytes(format.kind);

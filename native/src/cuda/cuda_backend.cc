@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/not_available.h"
+#include "cuda/halves.h"
 #include "cuda/transfer_memory.h"
 
 namespace svc::cuda {
@@ -61,7 +62,7 @@ CudaBackend::CudaBackend(const std::string& driver, const std::string& kernels, 
       kernelsPath_(kernels),
       ownDevice_(std::make_shared<const Device>(driver, options.ordinal)),
       kernels_(device_, kernels),
-      loader_(device_),
+      loader_(device_, kernels_.half()),
       arena_(device_),
       fault_(device_, sizeof(int32_t)),
       staging_(device_),
@@ -183,7 +184,7 @@ void CudaBackend::write(DType dtype, const float* values, int64_t cols, Rows out
     char* const to = rows.data() + rowBytes * row;
     const float* const from = values + row * cols;
     if (dtype == DType::F32) std::copy_n(from, cols, reinterpret_cast<float*>(to));
-    else loader_.conversions().narrow(from, reinterpret_cast<uint16_t*>(to), cols);
+    else toHalves(loader_.conversions(), dtype, from, reinterpret_cast<uint16_t*>(to), cols);
   }
   auto parcel = std::make_shared<Parcel>(staging_);
   const Slice<char> numbers = parcel->in(rows);

@@ -21,7 +21,7 @@
 namespace svc::cuda {
 
 /// What kernels call a format of activations.
-inline Format formatOf(DType dtype) { return dtype == DType::Bf16 ? Format::Bf16 : Format::F32; }
+inline Format formatOf(DType dtype) { return isHalf(dtype) ? Format::Half : Format::F32; }
 
 struct CudaOptions {
   /// Which of the GPUs that the driver shows.
@@ -70,6 +70,7 @@ class CudaBackend final : public Backend {
   const Vector& makeVector(std::vector<float> values) override;
   const KvCache& makeKvCache(const KvCacheShape& shape, bool isShared) override;
   void freeKvCache(const KvCache& cache) override;
+  DType half() const override { return kernels_.half(); }
   ArenaMemory arena() const override { return {reinterpret_cast<char*>(arena_.address()), arena_.capacity()}; }
   void growArena(size_t bytes) override { arena_.grow(bytes); }
   StreamPosition lastPosition() const override { return stream_.lastPosition(); }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cpu/finite.h"
+#include "cuda/halves.h"
 #include "cuda/launch.h"
 
 namespace svc::cuda {
@@ -12,7 +13,7 @@ DeviceWeight loadA(WeightLoader& loader, const LoraNumbers& numbers, StreamHandl
   TensorSource source{nullptr, "lora_A", 0, DType::F32, numbers.k, 0, 0, 0};
   source.numbers = std::make_shared<const std::vector<float>>(numbers.a);
   const int rank = static_cast<int>(numbers.scales.size());
-  return loader.linear({LinearPart{source, rank, {}, {}, {}}}, numbers.k, {numbers.dtype == DType::F32 ? WeightFormat::F32 : WeightFormat::Bf16, {}}, 1, stream);
+  return loader.linear({LinearPart{source, rank, {}, {}, {}}}, numbers.k, {numbers.dtype == DType::F32 ? WeightFormat::F32 : WeightFormat::Half, {}}, 1, stream);
 }
 
 /// Throws std::runtime_error where a number is not finite.
@@ -53,7 +54,7 @@ int64_t appendB(std::vector<char>& bytes, const WeightLoader& loader, const Lora
     return append(bytes, numbers.b);
   }
   std::vector<uint16_t> rounded(numbers.b.size());
-  loader.conversions().narrow(numbers.b.data(), rounded.data(), static_cast<int64_t>(rounded.size()));
+  toHalves(loader.conversions(), numbers.dtype, numbers.b.data(), rounded.data(), static_cast<int64_t>(rounded.size()));
   expectFiniteB(numbers, rounded);
   return append(bytes, rounded);
 }

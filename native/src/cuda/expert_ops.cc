@@ -68,7 +68,7 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
   const WeightGroups &ups = experts.upGroups.front(), &downs = experts.downGroups.front();
   const auto* const gated = std::get_if<GatedActivation>(&experts.activation);
   const int topK = experts.routing.topK, k = ups.first->k;
-  const DType dtype = inputDType(ups.first->format);
+  const DType dtype = inputDType(ups.first->format, half());
   const auto numberBytes = static_cast<int64_t>(elementBytes(dtype));
   const int64_t count = int64_t{x.rows} * topK, inputStride = roundUp(k, kPieceNumbers);
   const int64_t hiddenStride = gated != nullptr ? ups.n / 2 : roundUp(ups.n, kPieceNumbers);

@@ -12,8 +12,8 @@ StreamPosition CudaBackend::headLinear(HeadWeights heads, DType dtype, Rows x, R
   PackHeadsParams pack{};
   pack.x = x.data;
   pack.xStride = x.stride;
-  pack.format = dtype == DType::Bf16 ? Format::Bf16 : Format::F32;
-  pack.packedFormat = groups.first->format == WeightFormat::F32 ? Format::F32 : Format::Bf16;
+  pack.format = formatOf(dtype);
+  pack.packedFormat = groups.first->format == WeightFormat::F32 ? Format::F32 : Format::Half;
   pack.packed = scratch((pack.packedFormat == Format::F32 ? sizeof(float) : sizeof(uint16_t)) * x.rows * count * packedWidth);
   pack.rest = heads.keepsRest ? reinterpret_cast<float*>(out.data) + groups.n : nullptr;
   pack.restStride = out.stride;

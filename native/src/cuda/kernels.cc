@@ -5,8 +5,8 @@
 namespace svc::cuda {
 namespace {
 
-/// What every kernel may use without asking for it.
-constexpr uint32_t kPlainSharedBytes = 48 << 10;
+/// What every kernel may use without asking for it, but for what it may have of its own beside that.
+constexpr uint32_t kPlainSharedBytes = (48 << 10) - 1024;
 
 /// All that launch.h names: a file that lacks one is of another version, which a service learns at its start.
 constexpr const char* kNames[] = {
@@ -27,8 +27,8 @@ constexpr const char* kNames[] = {
     "svcSoftcap", "svcScaleColumns", "svcSparsify", "svcJoinStreams", "svcAddMixed", "svcGateBy", "svcConvolve", "svcGatedDelta64", "svcGatedDelta128", "svcGatedDelta256", "svcSelectiveScan64", "svcSelectiveScan128", "svcSelectiveScan256",
     "svcCopyPieces", "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
 
-/// Those that a GPU of Hopper has beside them.
-constexpr const char* kNamesOfHopper[] = {"svcWide8", "svcWide16", "svcWide32", "svcWide64", "svcWide128", "svcWide256"};
+/// Those that some files have beside them: of Hopper, and one that says of which halves they are.
+constexpr const char* kFurtherNames[] = {"svcOfF16", "svcWide8", "svcWide16", "svcWide32", "svcWide64", "svcWide128", "svcWide256"};
 
 bool isPtx(const std::string& path) { return path.ends_with(".ptx"); }
 
@@ -100,7 +100,7 @@ void Kernels::findAll() {
     driver_.check(result, "find a kernel");
     kernels_.emplace(name, Kernel{function, kPlainSharedBytes});
   }
-  for (const char* const name : kNamesOfHopper) {
+  for (const char* const name : kFurtherNames) {
     Function function = nullptr;
     if (driver_.cuModuleGetFunction(&function, module_, name) == kSuccess) kernels_.emplace(name, Kernel{function, kPlainSharedBytes});
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "backend/dtype.h"
 #include "cuda/device.h"
 #include "cuda/launch.h"
 
@@ -17,6 +18,9 @@ class Kernels {
   ~Kernels();
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
+
+  /// The format of halves that they are compiled for.
+  DType half() const { return kernels_.contains("svcOfF16") ? DType::F16 : DType::Bf16; }
 
   /// Whether the driver made the machine code: then its bits are the driver's.
   bool areCompiledByDriver() const { return areCompiledByDriver_; }

@@ -42,7 +42,7 @@ struct AdapterWork {
 };
 
 /// Of its numbers.
-Format formatOf(const Lora& lora) { return lora.dtype == DType::F32 ? Format::F32 : Format::Bf16; }
+Format formatOf(const Lora& lora) { return lora.dtype == DType::F32 ? Format::F32 : Format::Half; }
 
 /// Of A · x of every row.
 size_t sumBytes(int rows, const std::vector<AdapterLora>& loras) {
@@ -101,7 +101,7 @@ StreamPosition CudaBackend::gateUpLora(const Step& step, std::vector<AdapterLora
   linear(weight, x, both, false);
   addLoras(*step, std::move(loras), x, both, memory + sums);
   const GateParams params{memory, width, out.data, out.stride, x.rows, weight.n, static_cast<int32_t>(activation),
-                          weight.format == WeightFormat::F32 ? Format::F32 : Format::Bf16};
+                          weight.format == WeightFormat::F32 ? Format::F32 : Format::Half};
   return run(launchOf(params), params);
 }
 

@@ -57,7 +57,7 @@ double CudaBackend::readBandwidth(size_t bytes, int64_t repeats) {
 }
 
 double CudaBackend::matrixPeak(int64_t repeats, WeightFormat format) {
-  if (format != WeightFormat::Bf16) throw NotAvailable("the speed of int8 products is not measured with --device cuda");
+  if (format != WeightFormat::Half) throw NotAvailable("the speed of int8 products is not measured with --device cuda");
   constexpr double kEnough = 2e-3;  // seconds, of which a launch is nothing
   const DeviceMemory sums(device_, probeSumBytes(device_.multiprocessors()));
   const Launch launch = probeLaunch("svcMatrixPeak", device_.multiprocessors());

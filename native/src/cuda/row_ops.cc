@@ -40,7 +40,7 @@ StreamPosition CudaBackend::embedding(const Weight& table, TokenIds tokens, Rows
   parcel->send(stream_.handle());
   EmbeddingParams params{};
   params.codes = weight.coded;
-  if (weight.format == WeightFormat::Bf16) params.bf16 = weight.numbers.at<uint16_t>();
+  if (weight.format == WeightFormat::Half) params.halves = weight.numbers.at<uint16_t>();
   if (weight.format == WeightFormat::F32) params.f32 = weight.numbers.at<float>();
   if (weight.format == WeightFormat::Int8) params.int8 = weight.numbers.at<int8_t>();
   params.tableStride = weight.stride();
@@ -99,7 +99,7 @@ StreamPosition CudaBackend::multiply(const DeviceWeight& weight, LinearParams pa
   params.rows = x.rows;
   if (weight.format == WeightFormat::F32) return run(f32Launch(params), params);
   expectAligned(x);
-  if (kernels_.areWide() && weight.format == WeightFormat::Bf16) return multiplyWide(params);
+  if (kernels_.areWide() && weight.format == WeightFormat::Half) return multiplyWide(params);
   planLinear(params);
   const size_t partialBytes = roundUp(linearPartialBytes(params), kPieceBytes);
   char* const memory = reinterpret_cast<char*>(scratch(partialBytes + inputBytes(weight, x.rows)));

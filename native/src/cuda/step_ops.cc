@@ -170,7 +170,7 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.tiles = tiles.memory.at<AttentionTile>();
   params.numTiles = static_cast<int32_t>(tiles.sent.size());
   params.maxChunks = ceilDiv(maxContext, kKvChunk);
-  const bool canSchedule = shape.format == KvFormat::Bf16 && !shape.keysAreValues;
+  const bool canSchedule = shape.format == KvFormat::Half && !shape.keysAreValues;
   if (canSchedule && (step_.maxQuery == 1 ? options_.schedulesDecode : options_.schedulesPrefill)) {
     const DeviceSchedule& schedule = scheduleFor(*step, options, tiles);
     params.partials = scratch(sizeof(float) * schedule.states * stateSize(tiles.plan, heads.dim));

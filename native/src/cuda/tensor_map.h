@@ -6,7 +6,7 @@
 
 namespace svc::cuda {
 
-/// Of `data` [rows, columns] bf16, each row `stride` numbers further and at a multiple of 16 bytes; boxes are `boxRows` rows of kTileK columns, whose
+/// Of `data` [rows, columns] of 16 bits, each row `stride` numbers further and at a multiple of 16 bytes; boxes are `boxRows` rows of kTileK columns, whose
 /// pieces are swapped as `pieceOf` of the kernels has them. Throws DriverError.
 TensorMap tensorMap(const Driver& driver, const uint16_t* data, int rows, int columns, int64_t stride, int boxRows);
 

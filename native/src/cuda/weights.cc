@@ -8,6 +8,7 @@
 #include "cpu/code_panel.h"
 #include "cpu/blocks.h"
 #include "cpu/finite.h"
+#include "cuda/halves.h"
 
 namespace svc::cuda {
 namespace {
@@ -28,8 +29,8 @@ void eachRow(const std::vector<LinearPart>& parts, const Use& use) {
 /// Reads rows of parts as the numbers of a format without codes.
 class RowReader {
  public:
-  RowReader(const cpu::KernelSet& set, WeightFormat format, int k)
-      : set_(set), format_(format), k_(k), wide_(k), shifted_(roundUp(k, cpu::kInt8Depth)) {}
+  RowReader(const cpu::KernelSet& set, WeightFormat format, DType half, int k)
+      : set_(set), format_(format), half_(half), k_(k), wide_(k), shifted_(roundUp(k, cpu::kInt8Depth)) {}
 
   /// Returns the scale of int8.
   float read(const LinearPart& part, int row, char* to) {
@@ -40,15 +41,15 @@ class RowReader {
     }
     stored_.resize(storedBytes(source.dtype, k_));
     source.read(stored_.data(), row, 1, k_);
-    if (source.dtype == DType::Bf16 && format_ == WeightFormat::Bf16) {
+    if (source.dtype == half_ && format_ == WeightFormat::Half) {
       std::copy(stored_.begin(), stored_.end(), to);
-      cpu::expectFinite(source, to, DType::Bf16, k_, row);
+      cpu::expectFinite(source, to, half_, k_, row);
       return 1.0f;
     }
     cpu::widenStored(set_, source.dtype, stored_.data(), wide_.data(), k_);
-    if (format_ == WeightFormat::Bf16) {
-      set_.narrow(wide_.data(), reinterpret_cast<uint16_t*>(to), k_);
-      cpu::expectFinite(source, to, DType::Bf16, k_, row);
+    if (format_ == WeightFormat::Half) {
+      toHalves(set_, half_, wide_.data(), reinterpret_cast<uint16_t*>(to), k_);
+      cpu::expectFinite(source, to, half_, k_, row);
       return 1.0f;
     }
     cpu::expectFinite(source, wide_.data(), DType::F32, k_, row);
@@ -72,6 +73,7 @@ class RowReader {
 
   const cpu::KernelSet& set_;
   const WeightFormat format_;
+  const DType half_;
   const int k_;
   std::vector<char> stored_;
   std::vector<float> wide_;
@@ -168,8 +170,8 @@ void DeviceWeight::describe(LinearParams& params) const {
   params.k = ceilDiv(k, 2);
 }
 
-WeightLoader::WeightLoader(const Device& device)
-    : device_(device), conversions_(cpu::kernelSet(cpu::availableSets().front())), upload_(device) {}
+WeightLoader::WeightLoader(const Device& device, DType half)
+    : device_(device), conversions_(cpu::kernelSet(cpu::availableSets().front())), half_(half), upload_(device) {}
 
 DeviceWeight WeightLoader::linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK,
                                   StreamHandle stream) {
@@ -204,7 +206,7 @@ void WeightLoader::loadRows(DeviceWeight& weight, const std::vector<Published>& 
   const size_t rowBytes = static_cast<size_t>(weight.stride()) * numberBytes(weight.format);
   weight.numbers = DeviceMemory(device_, rowBytes * weight.rows);
   std::vector<float> scales(weight.rows, 0.0f);
-  std::vector<RowReader> readers(upload_.threads(), RowReader(conversions_, weight.format, weight.k));
+  std::vector<RowReader> readers(upload_.threads(), RowReader(conversions_, weight.format, half_, weight.k));
   upload_.run(weight.numbers.address(), rowBytes, weight.rows, stream, [&](int i, int thread, char* to) {
     const auto [part, row] = rows[i];
     if (part != nullptr) scales[i] = readers[thread].read(*part, row, to);

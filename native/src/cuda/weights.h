@@ -16,7 +16,7 @@ struct DeviceWeight : Weight {
   int rows;
   /// Ranges of k that are summed by themselves: see segmentBegin.
   int segments;
-  /// [rows, stride] of bf16, f32 or int8, or panels of codes: see CodedWeight.
+  /// [rows, stride] of halves, f32 or int8, or panels of codes: see CodedWeight.
   DeviceMemory numbers;
   /// f32 [rows]; without bytes where no part has a bias.
   DeviceMemory bias;
@@ -41,7 +41,8 @@ struct DeviceVector : Vector {
 /// Reads files and brings what they hold to a GPU.
 class WeightLoader {
  public:
-  explicit WeightLoader(const Device& device);
+  /// @param half the format of halves
+  WeightLoader(const Device& device, DType half);
 
   /// Throws std::runtime_error where a file is cut off or a number is not finite.
   DeviceWeight linear(const std::vector<LinearPart>& parts, int k, const WeightForm& form, bool splitsK, StreamHandle stream);
@@ -68,6 +69,7 @@ class WeightLoader {
 
   const Device& device_;
   const cpu::KernelSet conversions_;
+  const DType half_;
   Upload upload_;
 };
 

@@ -14,11 +14,11 @@ struct Shape {
   int window;
   float softcap;
   bool hasSinks, isBidirectional, keysAreValues;
-  KvForm form = KvForm::Bf16;
+  KvForm form = KvForm::Half;
 
   int heads() const { return kvHeads * group; }
   int cols() const { return heads() * headDim; }
-  int vectorBytes() const { return form == KvForm::Bf16 ? 2 * headDim : form == KvForm::Fp8 ? headDim : headDim + 4; }
+  int vectorBytes() const { return form == KvForm::Half ? 2 * headDim : form == KvForm::Fp8 ? headDim : headDim + 4; }
   /// Of one layer in a row that has room for two, and some bytes more.
   int blockBytes() const { return (keysAreValues ? 1 : 2) * kvHeads * blockSize * vectorBytes(); }
   int rowBytes() const { return 2 * blockBytes() + 64; }
@@ -142,7 +142,7 @@ class Sequences {
   }
 
  private:
-  static float rounded(float value) { return fromBf16(toBf16(value)); }
+  static float rounded(float value) { return fromHalf(toHalf(value)); }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.headDim)); }
   KvRow kv(Halves& memory) const {
     char* const second = reinterpret_cast<char*>(memory.data()) + shape_.blockBytes();
@@ -178,12 +178,12 @@ void check(const Kernels& kernels, const Shape& shape, int length) {
   const Sequences sequences(kernels, shape, {length, 21});
   const std::string what = nameOf(shape);
   const int cols = shape.cols();
-  const bool isScheduled = !shape.keysAreValues && shape.form == KvForm::Bf16;
-  const double tolerance = shape.form == KvForm::Bf16 ? 0.01 : 0.1;
+  const bool isScheduled = !shape.keysAreValues && shape.form == KvForm::Half;
+  const double tolerance = shape.form == KvForm::Half ? 0.01 : 0.1;
   const Halves all = sequences.attend({{0, length, length}});
   for (const int position : {0, 1, length / 2, length - 1}) {
     for (int i = 0; i < cols; i += 7)
-      expectNear(fromBf16(all[position * cols + i]), sequences.expected(0, position, i / shape.headDim, i % shape.headDim), tolerance, what);
+      expectNear(fromHalf(all[position * cols + i]), sequences.expected(0, position, i / shape.headDim, i % shape.headDim), tolerance, what);
   }
   report("svcAttention", all);
   const auto expectPart = [&](const std::vector<Query>& queries, int at, int first, int count) {
@@ -222,7 +222,7 @@ struct Work {
 };
 Work workOf(int sequences) {
   AttentionParams p{};
-  p.kv.headDim = 128, p.kv.kvHeads = 8, p.heads = 32, p.kv.form = KvForm::Bf16;
+  p.kv.headDim = 128, p.kv.kvHeads = 8, p.heads = 32, p.kv.form = KvForm::Half;
   p.numTokens = p.numSequences = p.numTiles = sequences;
   p.maxChunks = 8;
   const AttentionPlan plan = planAttention(4, 128, 1, sequences * 8, 132, kLimits[2]);

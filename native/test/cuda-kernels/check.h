@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -84,21 +85,27 @@ class Numbers {
   uint32_t state_;
 };
 
-inline float fromBf16(uint16_t bits) {
+#ifdef SVC_F16
+inline float fromHalf(uint16_t bits) { return std::bit_cast<_Float16>(bits); }
+/// The nearest, of numbers that are finite.
+inline uint16_t toHalf(float value) { return std::bit_cast<uint16_t>(static_cast<_Float16>(value)); }
+#else
+inline float fromHalf(uint16_t bits) {
   const uint32_t wide = static_cast<uint32_t>(bits) << 16;
   float value;
   std::memcpy(&value, &wide, 4);
   return value;
 }
 /// The nearest, of numbers that are finite.
-inline uint16_t toBf16(float value) {
+inline uint16_t toHalf(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, 4);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-inline Halves toBf16(const Floats& values) {
+#endif
+inline Halves toHalf(const Floats& values) {
   Halves halves;
-  for (const float value : values) halves.push_back(toBf16(value));
+  for (const float value : values) halves.push_back(toHalf(value));
   return halves;
 }
 

@@ -150,11 +150,11 @@ void checkTiles(const Kernels& kernels, int tile, const Groups& groups, const In
 void checkGroups(const Kernels& kernels) {
   constexpr int kRows = 30, kN = Groups::kN, kK = Groups::kK, kAll = Groups::kExperts * kN;
   const Floats biases = Numbers(2).floats(kAll), scales = Numbers(6).floats(kAll);
-  const Input x{toBf16(Numbers(4).floats(kRows * kK)), kK, {}};
+  const Input x{toHalf(Numbers(4).floats(kRows * kK)), kK, {}};
 
   Halves numbers(kAll * weightStride(kK));
   Numbers random(3);
-  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = int64_t(i) % weightStride(kK) < kK ? toBf16(random.next()) : 0;
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = int64_t(i) % weightStride(kK) < kK ? toHalf(random.next()) : 0;
   Groups plain(biases);
   plain.product.weight = numbers.data();
   plain.fill(kN * weightStride(kK), 0);

@@ -55,11 +55,11 @@ Floats encoded(const Kernels& kernels, const CodedWeight& codes, int n, int k) {
 
 void checkCodes(const Kernels& kernels, const Codes& codes, int n, int k, int segments = 1) {
   const int64_t xStride = ceilDiv(k, 32) * 32;
-  const Halves x = toBf16(Numbers(8).floats(kRows * xStride));
+  const Halves x = toHalf(Numbers(8).floats(kRows * xStride));
   const Floats numbers = encoded(kernels, codes.weight, n, k);
   Halves weight(n * weightStride(k));
   for (int row = 0; row < n; ++row) {
-    for (int i = 0; i < k; ++i) weight[row * weightStride(k) + i] = toBf16(numbers[row * k + i]);
+    for (int i = 0; i < k; ++i) weight[row * weightStride(k) + i] = toHalf(numbers[row * k + i]);
   }
   LinearParams p{};
   p.x = x.data(), p.n = n, p.k = k, p.segments = segments;
@@ -74,7 +74,7 @@ void checkCodes(const Kernels& kernels, const Codes& codes, int n, int k, int se
 
 void checkWhole(const Kernels& kernels, int n, int k) {
   const int64_t xStride = ceilDiv(k, 32) * 32, pairs = weightStride(ceilDiv(k, 2));
-  const Halves x = toBf16(Numbers(9).floats(kRows * xStride));
+  const Halves x = toHalf(Numbers(9).floats(kRows * xStride));
   std::vector<int8_t> weight(n * pairs * 2), quantized(kRows * xStride);
   Numbers numbers(10);
   for (int row = 0; row < n; ++row) {

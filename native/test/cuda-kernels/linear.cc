@@ -31,12 +31,12 @@ struct Product {
     weight.resize(s.n * weightStride(s.k));
     Numbers numbers(2);
     for (int n = 0; n < s.n; ++n) {
-      for (int i = 0; i < s.k; ++i) weight[n * weightStride(s.k) + i] = toBf16(numbers.next());
+      for (int i = 0; i < s.k; ++i) weight[n * weightStride(s.k) + i] = toHalf(numbers.next());
     }
     // Not a number, which the kernels must not read, follows each row.
     x.assign(rows * xStride, 0x7fff);
     for (int row = 0; row < rows; ++row) {
-      for (int i = 0; i < s.k; ++i) x[row * xStride + i] = toBf16(numbers.next());
+      for (int i = 0; i < s.k; ++i) x[row * xStride + i] = toHalf(numbers.next());
     }
     before = numbers.floats(static_cast<size_t>(rows) * s.n);
   }
@@ -121,13 +121,13 @@ struct Product {
     multiply(p);
     if (!isGated()) return out;
     Floats widened;
-    for (const uint16_t half : gated) widened.push_back(fromBf16(half));
+    for (const uint16_t half : gated) widened.push_back(fromHalf(half));
     return widened;
   }
 
   double dot(int row, int n) const {
     double sum = shape.hasBias ? bias[n] : 0;
-    for (int i = 0; i < shape.k; ++i) sum += double{fromBf16(x[row * xStride + i])} * fromBf16(weight[n * weightStride(shape.k) + i]);
+    for (int i = 0; i < shape.k; ++i) sum += double{fromHalf(x[row * xStride + i])} * fromHalf(weight[n * weightStride(shape.k) + i]);
     return sum;
   }
 

@@ -8,19 +8,19 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 void checkGateBy(const Kernels& kernels) {
   constexpr int kRows = 3, kCols = 300, kStride = 304;
   const Floats x = Numbers(1).floats(kRows * kStride), gates = Numbers(2).floats(kRows * kStride, 20);
-  const Halves halves = toBf16(x);
+  const Halves halves = toHalf(x);
   for (int opening = 0; opening < 3; ++opening) {
     Floats out(x.size());
     Halves ofHalves(x.size());
     GateByParams p{x.data(), kStride, gates.data(), kStride, out.data(), kStride, kRows, kCols, Format::F32, Format::F32, opening};
     kernels.run(launchOf(p), p);
-    p.x = halves.data(), p.format = Format::Bf16, p.out = ofHalves.data(), p.outFormat = Format::Bf16;
+    p.x = halves.data(), p.format = Format::Half, p.out = ofHalves.data(), p.outFormat = Format::Half;
     kernels.run(launchOf(p), p);
     for (int row = 0; row < kRows; ++row) {
       for (int i = row * kStride; i < row * kStride + kCols; ++i) {
         const double gate = gates[i], share = opening == 0 ? gate * sigmoid(gate) : opening == 1 ? sigmoid(gate) : gate;
         expectNear(out[i], x[i] * share, 1e-6, "svcGateBy");
-        expectNear(fromBf16(ofHalves[i]), fromBf16(halves[i]) * share, 0.005, "svcGateBy: of bf16");
+        expectNear(fromHalf(ofHalves[i]), fromHalf(halves[i]) * share, 0.005, "svcGateBy: of bf16");
       }
     }
     report("svcGateBy", out);

@@ -7,12 +7,12 @@ constexpr int kRows = 5, kCols = 300;
 constexpr int64_t kStride = 304;
 
 void checkEmbedding(const Kernels& kernels) {
-  const Halves table = toBf16(Numbers(1).floats(10 * kStride));
+  const Halves table = toHalf(Numbers(1).floats(10 * kStride));
   const Ints ids = {3, 9, -1, -2, 0}, sampled = {7, -1};
   int32_t fault = 0;
   Floats out(kRows * kStride);
   EmbeddingParams p{};
-  p.bf16 = table.data(), p.tableStride = kStride;
+  p.halves = table.data(), p.tableStride = kStride;
   p.ids = ids.data(), p.sampled = sampled.data(), p.fault = &fault;
   p.out = out.data(), p.outStride = kStride;
   p.rows = kRows, p.cols = kCols, p.vocab = 10, p.tokens = 10;
@@ -20,18 +20,18 @@ void checkEmbedding(const Kernels& kernels) {
   const int tokens[kRows] = {3, 9, 7, 0, 0};
   for (int row = 0; row < kRows; ++row) {
     for (int i = 0; i < kCols; ++i)
-      expectNear(out[row * kStride + i], fromBf16(table[tokens[row] * kStride + i]), 0, "svcEmbedding");
+      expectNear(out[row * kStride + i], fromHalf(table[tokens[row] * kStride + i]), 0, "svcEmbedding");
   }
   expect(fault == 0, "svcEmbedding: a fault");
   p.vocab = 9;
   kernels.run(launchOf(p), p);
   expect(fault == 1, "svcEmbedding: no fault for an id that is not in the vocabulary");
   // A part of the table, from token 5 on.
-  p.vocab = 10, p.first = 5, p.tokens = 4, p.bf16 += 5 * kStride;
+  p.vocab = 10, p.first = 5, p.tokens = 4, p.halves += 5 * kStride;
   kernels.run(launchOf(p), p);
   for (int row = 0; row < kRows; ++row) {
     const bool isHere = tokens[row] == 7;
-    const float number = isHere ? fromBf16(table[7 * kStride + 1]) : -0.0f, got = out[row * kStride + 1];
+    const float number = isHere ? fromHalf(table[7 * kStride + 1]) : -0.0f, got = out[row * kStride + 1];
     expect(got == number && std::signbit(got) == std::signbit(number), "svcEmbedding: a part of the vocabulary");
   }
   report("svcEmbedding", out);
@@ -45,7 +45,7 @@ void checkNorms(const Kernels& kernels, int segments, int cols, bool isShared) {
   const RmsNormParams r{x.data(), kStride, weight.data(), weightStride, rms.data(), kStride, 1e-5f, kRows, segments, cols, Format::F32};
   kernels.run(launchOf(r), r);
   const LayerNormParams l{x.data(), kStride, weight.data(), bias.data(), weightStride, layer.data(), kStride,
-                          1e-5f,    kRows,   segments,      cols,        Format::Bf16};
+                          1e-5f,    kRows,   segments,      cols,        Format::Half};
   kernels.run(launchOf(l), l);
   for (int row = 0; row < kRows * segments; ++row) {
     const int64_t first = row / segments * kStride + row % segments * cols, shared = isShared ? 0 : row % segments * cols;
@@ -59,7 +59,7 @@ void checkNorms(const Kernels& kernels, int segments, int cols, bool isShared) {
     for (int i = 0; i < cols; ++i) {
       expectNear(rms[first + i], x[first + i] / std::sqrt(squares / cols + 1e-5) * weight[shared + i], 1e-6, "svcRmsNorm");
       const double normal = (x[first + i] - mean) / std::sqrt(variance / cols + 1e-5);
-      expectNear(fromBf16(layer[first + i]), normal * weight[shared + i] + bias[shared + i], 0.005, "svcLayerNorm");
+      expectNear(fromHalf(layer[first + i]), normal * weight[shared + i] + bias[shared + i], 0.005, "svcLayerNorm");
     }
   }
   report("svcRmsNorm", rms);
@@ -97,7 +97,7 @@ void checkPreparedHeads(const Kernels& kernels) {
     Floats q = Numbers(11).floats(rows * kQueryHeads * kHeadDim), k = Numbers(12).floats(rows * kKvHeads * kHeadDim), v = Numbers(13).floats(k.size());
     Halves memory(2 * 2 * kKvHeads * kBlockSize * kHeadDim);
     const int64_t blockBytes = int64_t{2 * 2} * kKvHeads * kBlockSize * kHeadDim;
-    const KvRow kv{reinterpret_cast<char*>(memory.data()), blockBytes, kBlockSize, kKvHeads, kHeadDim, 0, KvForm::Bf16};
+    const KvRow kv{reinterpret_cast<char*>(memory.data()), blockBytes, kBlockSize, kKvHeads, kHeadDim, 0, KvForm::Half};
     const RopeParams rope{q.data(), kQueryHeads * kHeadDim, positions.data(), table.data(), rows, kQueryHeads, kHeadDim, 0, kHeadDim, 0};
     const StoreKvParams store{k.data(), kKvHeads * kHeadDim, v.data(), kKvHeads * kHeadDim, slots.data(), kv, rows};
     const PrepareHeadsParams p{rope, table.data(), store, weight.data(), weight.data(), 1e-5f};
@@ -211,12 +211,12 @@ void checkElementwise(const Kernels& kernels) {
   p.x = capped.data(), p.out = capped.data(), p.value = 5;
   kernels.run(softcapLaunch(p), p);
   each([&](int64_t i) { expectNear(capped[i], 5 * std::tanh(x[i] / 5.0), 1e-6, "svcSoftcap"); });
-  CastParams cast{x.data(), kStride, halves.data(), kStride, kRows, kCols, Format::F32, Format::Bf16};
+  CastParams cast{x.data(), kStride, halves.data(), kStride, kRows, kCols, Format::F32, Format::Half};
   kernels.run(launchOf(cast), cast);
-  each([&](int64_t i) { expect(halves[i] == toBf16(x[i]), "svcCast"); });
-  cast = {halves.data(), kStride, out.data(), kStride, kRows, kCols, Format::Bf16, Format::F32};
+  each([&](int64_t i) { expect(halves[i] == toHalf(x[i]), "svcCast"); });
+  cast = {halves.data(), kStride, out.data(), kStride, kRows, kCols, Format::Half, Format::F32};
   kernels.run(launchOf(cast), cast);
-  each([&](int64_t i) { expect(toBf16(out[i]) == halves[i], "svcCast back"); });
+  each([&](int64_t i) { expect(toHalf(out[i]) == halves[i], "svcCast back"); });
   report("svcSoftcap", capped);
 }
 

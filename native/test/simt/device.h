@@ -25,13 +25,25 @@ To bitsAs(From from) {
   return to;
 }
 
-inline uint16_t floatToBf16(float value) {
+inline uint16_t floatToHalf(float value) {
   const uint32_t bits = bitsAs<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+#ifdef SVC_F16
+  return bitsAs<uint16_t>(static_cast<_Float16>(value));
+#else
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+#endif
 }
 
-inline uint32_t packBf16(float low, float high) { return floatToBf16(low) | static_cast<uint32_t>(floatToBf16(high)) << 16; }
+inline float halfToFloat(uint16_t bits) {
+#ifdef SVC_F16
+  return bitsAs<_Float16>(bits);
+#else
+  return bitsAs<float>(static_cast<uint32_t>(bits) << 16);
+#endif
+}
+
+inline uint32_t packHalves(float low, float high) { return floatToHalf(low) | static_cast<uint32_t>(floatToHalf(high)) << 16; }
 
 inline char* dynamicShared() { return simt::dynamicShared(); }
 
@@ -120,11 +132,11 @@ inline void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint
   Fragments<float> mine{c, a, {b0, b1}};
   simt::meetWarp(mine, [](simt::Lanes<Fragments<float>> lanes) {
     // The compiler keeps sums of such in registers.
-    using Half = double __attribute__((vector_size(32)));
+    using FourSums = double __attribute__((vector_size(32)));
     double left[16][16];
-    Half right[16][2];
-    const auto low = [](uint32_t pair) { return static_cast<double>(bitsAs<float>(pair << 16)); };
-    const auto high = [](uint32_t pair) { return static_cast<double>(bitsAs<float>(pair & 0xffff0000u)); };
+    FourSums right[16][2];
+    const auto low = [](uint32_t pair) { return static_cast<double>(halfToFloat(static_cast<uint16_t>(pair))); };
+    const auto high = [](uint32_t pair) { return static_cast<double>(halfToFloat(static_cast<uint16_t>(pair >> 16))); };
     for (int lane = 0; lane < 32; ++lane) {
       const int row = lane / 4, k = lane % 4 * 2;
       for (int part = 0; part < 4; ++part) {
@@ -138,7 +150,7 @@ inline void multiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint
       }
     }
     for (int row = 0; row < 16; ++row) {
-      Half sums[2] = {};
+      FourSums sums[2] = {};
       for (int k = 0; k < 16; ++k) {
         for (int half = 0; half < 2; ++half) sums[half] += left[row][k] * right[k][half];
       }
@@ -191,7 +203,7 @@ void multiplyAddLater(float (&c)[kTiles][4], const uint16_t* a, const uint16_t* 
   const int thread = static_cast<int>(threadIdx.x), row = thread / 32 % 4 * 16 + thread % 32 / 4, column = thread % 4 * 2;
   simt::productLater([&c, a, b, k, row, column] {
     const auto at = [](const uint16_t* tile, int row, int k) {
-      return static_cast<double>(bitsAs<float>(static_cast<uint32_t>(tile[row * 64 + ((k / 8 ^ row) & 7) * 8 + k % 8]) << 16));
+      return static_cast<double>(halfToFloat(tile[row * 64 + ((k / 8 ^ row) & 7) * 8 + k % 8]));
     };
     double left[2][16];
     for (int i = 0; i < 32; ++i) left[i / 16][i % 16] = at(a, row + i / 16 * 8, k + i % 16);

@@ -1,8 +1,9 @@
 // A model by itself, without engine and scheduler: the logits after each token of a text.
 
 import type { EngineConfig } from '../../config/engine-config.ts';
-import { loadModel } from '../../models/load-model.ts';
+import { loadModel, preferredHalf } from '../../models/load-model.ts';
 import type { Model } from '../../models/model.ts';
+import { readModelConfig } from '../../models/registry.ts';
 import { openModelSource } from '../../models/source/model-source.ts';
 import { type KvCache, NO_SLOT, type Ops } from '../../ops/ops.ts';
 import { selectOps } from '../../ops/select.ts';
@@ -32,9 +33,10 @@ export class Predictor {
     maxTokens: number,
     onProgress: (fraction: number, what: string) => void,
   ): Promise<Predictor> {
-    const { ops } = selectOps(config);
-    const { dtype, quantization, kvCacheDtype } = config;
     const source = openModelSource(config.modelPath);
+    const half = preferredHalf(readModelConfig(source), config);
+    const { ops } = selectOps({ ...config, half });
+    const { dtype, quantization, kvCacheDtype } = config;
     const options = { dtype, quantization, kvCacheDtype, maxModelLen: null, onProgress };
     try {
       const model = await loadModel(source, ops, options);

@@ -66,6 +66,6 @@ export function runPooled(client: EngineClient, parts: PooledParts): Promise<Flo
 function brokenNumbers({ promptTokenIds }: NewRequest): ModelOutputError {
   return new ModelOutputError(
     `the model computed NaN or infinite numbers for a text of ${promptTokenIds.length} tokens: they grow too large on this text ` +
-      '(--dtype float32 may help where it computes in bfloat16), or its weights are damaged',
+      '(--dtype float32 may help, and bfloat16 where it computes in float16), or its weights are damaged',
   );
 }

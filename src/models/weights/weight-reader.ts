@@ -5,7 +5,7 @@ import type { Activation, GatedActivation } from '../../ops/activation.ts';
 import { decodeCodes } from '../../ops/decode-codes.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
 import type { Expert, Experts, Routing } from '../../ops/experts.ts';
-import { roundToBf16 } from '../../ops/float-formats.ts';
+import { roundTo } from '../../ops/float-formats.ts';
 import type { Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
 import { readStoredCodes } from '../../ops/stored-codes.ts';
@@ -475,7 +475,7 @@ export class WeightReader {
     if (weight.kind !== 'codes') return weight.tensor;
     const numbers = new Float32Array(projection.n * k);
     decodeCodes(weight, readStoredCodes(weight), numbers);
-    roundToBf16(numbers);
+    roundTo(this.dtype, numbers);
     const file = { name, path, byteOffset: 0, byteLength: numbers.byteLength };
     return { ...wholeTensor({ ...file, dtype: 'f32', shape: [projection.n, k] }), numbers };
   }

@@ -8,11 +8,14 @@ import {
   type NativeCudaDevice,
   ncclLibrary,
 } from '../../native/native.ts';
+import type { HalfDType } from '../dtype.ts';
 import { ALONE, type RankSeat } from '../ranks.ts';
 import { findCudaKernels } from './cuda-kernels.ts';
 import type { NativeDevice } from './native-ops.ts';
 
 interface CudaOptions {
+  /** The format of halves: there are kernels for each. */
+  readonly half: HalfDType;
   /** Whether decode steps that come again are launched as CUDA graphs. */
   readonly usesGraphs: boolean;
   /** Whether the chunks of a decode step are shared evenly among the multiprocessors, as FLASHINFER does. */
@@ -110,12 +113,12 @@ function notThese(options: GpuPlace['options'], what: string): ConfigError {
 function openBackend(
   native: Native,
   device: NativeCudaDevice,
-  { usesGraphs, schedulesDecode, schedulesPrefill }: CudaOptions,
+  { half, usesGraphs, schedulesDecode, schedulesPrefill }: CudaOptions,
   gpu: number,
   seat: RankSeat | undefined,
 ): { backend: NativeBackend; madeBy: string } {
   try {
-    const { path, madeBy } = findCudaKernels(native, device);
+    const { path, madeBy } = findCudaKernels(native, device, half);
     const backend = new native.CudaBackend(
       cudaDriver(),
       path,
@@ -125,6 +128,13 @@ function openBackend(
       schedulesPrefill,
       seat && { group: seat.group, rank: seat.rank, nccl: ncclLibrary() },
     );
+    const compiledFor = backend.half();
+    if (compiledFor !== half) {
+      backend.close();
+      throw new Error(
+        `the kernels of ${path} are for ${compiledFor}, and the model is to be computed in ${half}`,
+      );
+    }
     // Two machines have the same bits only if the same program made their machine code.
     return { backend, madeBy: backend.isCompiledByDriver() ? `driver ${device.driverVersion}` : madeBy };
   } catch (error) {

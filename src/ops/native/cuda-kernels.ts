@@ -13,11 +13,12 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, parse } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigError } from '../../errors.ts';
 import { builtCudaKernels, type Native, type NativeCudaDevice } from '../../native/native.ts';
 import { homeFolder } from '../../util/home-folder.ts';
+import type { HalfDType } from '../dtype.ts';
 
 export interface CudaKernels {
   readonly path: string;
@@ -52,14 +53,20 @@ const FLAGS = ['-std=c++20', '--fmad=false', '-default-device'];
 const MOST_KEPT = 8;
 
 /** @throws ConfigError where there are none and no compiler is found; Error with what the compiler says. */
-export function findCudaKernels(native: Native, device: NativeCudaDevice): CudaKernels {
+export function findCudaKernels(native: Native, device: NativeCudaDevice, half: HalfDType): CudaKernels {
   const named = process.env.SVC_CUDA_KERNELS;
-  if (named !== undefined) return { path: named, madeBy: '' };
-  const built = builtCudaKernels();
+  if (named !== undefined) return { path: kernelsFor(half, named), madeBy: '' };
+  const built = kernelsFor(half, builtCudaKernels());
   if (existsSync(built)) return { path: built, madeBy: '' };
   const { library, version } = findCompiler(native, device, built);
-  const path = compileCached(native, library, version, device.computeCapability);
+  const path = compileCached(native, library, version, device.computeCapability, half);
   return { path, madeBy: `nvrtc ${version}` };
+}
+
+/** `a/b.fatbin` is for halves of bf16, `a/b-f16.fatbin` beside it for those of f16. */
+function kernelsFor(half: HalfDType, path: string): string {
+  const { dir, name, ext } = parse(path);
+  return half === 'f16' ? join(dir, `${name}-f16${ext}`) : path;
 }
 
 /** Kernels for one GPU out of sources; @returns the path of a file in the cache folder, which may have had it already. */
@@ -68,6 +75,7 @@ export function compileCached(
   library: string,
   version: string,
   computeCapability: number,
+  half: HalfDType,
   folder: string = SOURCES,
 ): string {
   const sources = readdirSync(folder)
@@ -75,7 +83,7 @@ export function compileCached(
     .map((name) => [name, readFileSync(join(folder, name), 'utf8')] as const);
   // Instructions of Hopper alone have a name of their own.
   const architecture = `sm_${computeCapability}${computeCapability === 90 ? 'a' : ''}`;
-  const flags = [`--gpu-architecture=${architecture}`, ...FLAGS];
+  const flags = [`--gpu-architecture=${architecture}`, ...FLAGS, ...(half === 'f16' ? ['-DSVC_F16'] : [])];
   const key = createHash('sha256')
     .update(JSON.stringify([version, flags, sources]))
     .digest('hex')

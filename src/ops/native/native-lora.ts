@@ -1,6 +1,7 @@
 // What an adapter adds to one product, as an index that the addon gave out.
 
 import type { NativeBackend } from '../../native/native.ts';
+import { BYTES_PER_ELEMENT } from '../dtype.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 
 export class NativeLora implements Lora {
@@ -14,8 +15,8 @@ export class NativeLora implements Lora {
     const shapes = Int32Array.from(
       parts.flatMap(({ firstColumn, columns, firstRank, ranks }) => [firstColumn, columns, firstRank, ranks]),
     );
-    this.index = native.makeLora(dtype === 'bf16', k, n, isGateUp, a, scales, shapes, b);
-    this.byteLength = (a.length + b.length) * (dtype === 'bf16' ? 2 : 4);
+    this.index = native.makeLora(dtype !== 'f32', k, n, isGateUp, a, scales, shapes, b);
+    this.byteLength = (a.length + b.length) * BYTES_PER_ELEMENT[dtype];
   }
 
   free(): void {

@@ -4,7 +4,7 @@ import { ShapeError } from '../../errors.ts';
 import type { NativeBackend, TensorArgs } from '../../native/native.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { Activation, GatedActivation, Xielu } from '../activation.ts';
-import { attentionDTypeOf, type ComputeDType, type WeightFormat } from '../dtype.ts';
+import { attentionDTypeOf, type ComputeDType, type HalfDType, isHalf, type WeightFormat } from '../dtype.ts';
 import { expectMix, expectOthers } from '../expected-streams.ts';
 import { expectHeads } from '../expected-weights.ts';
 import type { Expert, ExpertRange, Experts, Routing } from '../experts.ts';
@@ -49,7 +49,14 @@ import { NativePending, NativeSampledTokens } from './native-pending.ts';
 import { NativeStageLink } from './native-stage-link.ts';
 import { NativeStepInputs } from './native-step.ts';
 import { Arena, expectTensor, type NativeTensor } from './native-tensor.ts';
-import { NativeExperts, NativeGateUp, NativeKvCache, NativeLinear, NativeVector } from './native-weights.ts';
+import {
+  type Loader,
+  NativeExperts,
+  NativeGateUp,
+  NativeKvCache,
+  NativeLinear,
+  NativeVector,
+} from './native-weights.ts';
 
 /** One device that the addon has a backend for. */
 export interface NativeDevice {
@@ -70,6 +77,7 @@ export class NativeOps implements Ops {
   readonly backend: Ops['backend'];
   readonly description: string;
   readonly isa: string;
+  readonly half: HalfDType;
   readonly ranks: RankPlace;
   readonly freeMemory: () => number;
   readonly deviceMemory: () => DeviceMemory | null;
@@ -86,6 +94,7 @@ export class NativeOps implements Ops {
     this.backend = backend;
     this.description = description;
     this.isa = isa;
+    this.half = native.half();
     this.ranks = device.ranks;
     this.freeMemory = device.freeMemory;
     this.deviceMemory = device.deviceMemory;
@@ -142,8 +151,8 @@ export class NativeOps implements Ops {
     return this.#guard(() => this.#native.shareKvMemory(index));
   }
 
-  get #loader(): { native: NativeBackend; packed: NativePackedWeights } {
-    return { native: this.#native, packed: this.#loaded };
+  get #loader(): Loader {
+    return { native: this.#native, packed: this.#loaded, half: this.half };
   }
 
   get busySeconds(): number {
@@ -206,7 +215,7 @@ export class NativeOps implements Ops {
     const input = expectTensor('rmsNorm', 'x', x, { cols: length, dtype: 'f32' });
     const out = this.#arena.allocate(x.rows, x.cols, dtype);
     this.#guard(() =>
-      this.#native.rmsNorm(dtype === 'bf16', index, eps, groups, ...argsOf(input), ...argsOf(out)),
+      this.#native.rmsNorm(isHalf(dtype), index, eps, groups, ...argsOf(input), ...argsOf(out)),
     );
     return out;
   }
@@ -217,7 +226,7 @@ export class NativeOps implements Ops {
     const input = expectTensor('layerNorm', 'x', x, { cols: length, dtype: 'f32' });
     const out = this.#arena.allocate(x.rows, x.cols, dtype);
     this.#guard(() =>
-      this.#native.layerNorm(dtype === 'bf16', index, biasIndex, eps, ...argsOf(input), ...argsOf(out)),
+      this.#native.layerNorm(isHalf(dtype), index, biasIndex, eps, ...argsOf(input), ...argsOf(out)),
     );
     return out;
   }
@@ -290,7 +299,7 @@ export class NativeOps implements Ops {
   activate(x: Tensor, activation: Activation, dtype: ComputeDType): Tensor {
     const input = expectTensor('activate', 'x', x, { dtype: 'f32' });
     const out = this.#arena.allocate(x.rows, x.cols, dtype);
-    this.#guard(() => this.#native.activate(activation, dtype === 'bf16', ...argsOf(input), ...argsOf(out)));
+    this.#guard(() => this.#native.activate(activation, isHalf(dtype), ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
@@ -298,7 +307,7 @@ export class NativeOps implements Ops {
     const input = expectTensor('xielu', 'x', x, { dtype: 'f32' });
     const out = this.#arena.allocate(x.rows, x.cols, dtype);
     const tensors = [...argsOf(input), ...argsOf(out)] as const;
-    this.#guard(() => this.#native.xielu(positive, negative, linear, least, dtype === 'bf16', ...tensors));
+    this.#guard(() => this.#native.xielu(positive, negative, linear, least, isHalf(dtype), ...tensors));
     return out;
   }
 
@@ -308,14 +317,14 @@ export class NativeOps implements Ops {
     const by = expectTensor('gate', 'gate', gate, { rows, cols, dtype: 'f32' });
     const out = this.#arena.allocate(rows, cols, dtype);
     const tensors = [...argsOf(input), ...argsOf(by), ...argsOf(out)] as const;
-    this.#guard(() => this.#native.gate(opening, x.dtype === 'bf16', dtype === 'bf16', ...tensors));
+    this.#guard(() => this.#native.gate(opening, isHalf(x.dtype), isHalf(dtype), ...tensors));
     return out;
   }
 
   cast(x: Tensor, dtype: ComputeDType): Tensor {
     const input = expectTensor('cast', 'x', x, {});
     const out = this.#arena.allocate(x.rows, x.cols, dtype);
-    const formats = [x.dtype === 'bf16', dtype === 'bf16'] as const;
+    const formats = [isHalf(x.dtype), isHalf(dtype)] as const;
     this.#guard(() => this.#native.cast(...formats, ...argsOf(input), ...argsOf(out)));
     return out;
   }
@@ -341,7 +350,7 @@ export class NativeOps implements Ops {
     const { index, length } = this.#own('scaleColumns', factors, NativeVector);
     const input = expectTensor('scaleColumns', 'x', x, { cols: length, dtype: 'f32' });
     const out = this.#arena.allocate(x.rows, length, dtype);
-    this.#guard(() => this.#native.scaleColumns(dtype === 'bf16', index, ...argsOf(input), ...argsOf(out)));
+    this.#guard(() => this.#native.scaleColumns(isHalf(dtype), index, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
@@ -378,9 +387,9 @@ export class NativeOps implements Ops {
     const input = expectTensor('headLinear', 'x', x, {});
     const out = this.#arena.allocate(x.rows, own.length * (n + (keepsRest ? width - k : 0)), 'f32');
     const indices = Int32Array.from(own, ({ index }) => index);
-    const isBf16 = x.dtype === 'bf16';
+    const isOfHalves = isHalf(x.dtype);
     this.#guard(() =>
-      this.#native.headLinear(indices, width, keepsRest, isBf16, ...argsOf(input), ...argsOf(out)),
+      this.#native.headLinear(indices, width, keepsRest, isOfHalves, ...argsOf(input), ...argsOf(out)),
     );
     return out;
   }
@@ -489,7 +498,7 @@ export class NativeOps implements Ops {
     const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
     const sinksIndex = sinks ? this.#own('attention', sinks, NativeVector).index : NO_VECTOR;
     const numbers = [layer, isBidirectional, scale, window ?? 0, softcap ?? 0, sinksIndex] as const;
-    const out = this.#arena.allocate(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype));
+    const out = this.#arena.allocate(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype, this.half));
     this.#guard(() => this.#native.attention(id, ...numbers, ...argsOf(input), ...argsOf(out)));
     return out;
   }
@@ -557,7 +566,7 @@ export class NativeOps implements Ops {
   gatherRows(x: Tensor, rows: Int32Array): Tensor {
     const input = expectTensor('gatherRows', 'x', x, {});
     const out = this.#arena.allocate(rows.length, x.cols, x.dtype);
-    this.#guard(() => this.#native.gatherRows(x.dtype === 'bf16', rows, ...argsOf(input), ...argsOf(out)));
+    this.#guard(() => this.#native.gatherRows(isHalf(x.dtype), rows, ...argsOf(input), ...argsOf(out)));
     return out;
   }
 
@@ -671,7 +680,7 @@ export class NativeOps implements Ops {
   #gather(x: NativeTensor, widths: readonly number[], out: NativeTensor, isWanted: boolean): void {
     const tensors = [...argsOf(x), ...argsOf(out)] as const;
     this.#guard(() =>
-      this.#native.gatherColumns(x.dtype === 'bf16', Int32Array.from(widths), isWanted, ...tensors),
+      this.#native.gatherColumns(isHalf(x.dtype), Int32Array.from(widths), isWanted, ...tensors),
     );
   }
 
@@ -689,15 +698,15 @@ export class NativeOps implements Ops {
   read(x: Tensor): Float32Array {
     const input = expectTensor('read', 'x', x, {});
     const values = new Float32Array(x.rows * x.cols);
-    this.#guard(() => this.#native.read(x.dtype === 'bf16', ...argsOf(input), values));
+    this.#guard(() => this.#native.read(isHalf(x.dtype), ...argsOf(input), values));
     return values;
   }
 
   readLater(x: Tensor): Pending<Float32Array> {
     const input = expectTensor('readLater', 'x', x, {});
     const values = new Float32Array(x.rows * x.cols);
-    const isBf16 = x.dtype === 'bf16';
-    const position = this.#guard(() => this.#native.readLater(isBf16, ...argsOf(input), values));
+    const isOfHalves = isHalf(x.dtype);
+    const position = this.#guard(() => this.#native.readLater(isOfHalves, ...argsOf(input), values));
     return new NativePending(this.#native, position, () => values);
   }
 
@@ -705,11 +714,11 @@ export class NativeOps implements Ops {
     if (values.length !== rows * cols)
       throw new ShapeError('tensor', `${rows} x ${cols} numbers`, `${values.length}`);
     const out = this.#arena.allocate(rows, cols, dtype);
-    this.#guard(() => this.#native.write(dtype === 'bf16', values, ...argsOf(out)));
+    this.#guard(() => this.#native.write(isHalf(dtype), values, ...argsOf(out)));
     return out;
   }
 
-  /** bf16 rows whose padding is zero: a view that does not end on a step of the kernels is copied. */
+  /** Rows of halves whose padding is zero: a view that does not end on a step of the kernels is copied. */
   #padded(x: NativeTensor): NativeTensor {
     if (x.dtype === 'f32' || !x.isView || x.cols % 32 === 0) return x;
     const copy = this.#arena.allocate(x.rows, x.cols, x.dtype);

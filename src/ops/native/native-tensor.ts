@@ -2,14 +2,14 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { NativeBackend } from '../../native/native.ts';
-import { BYTES_PER_ELEMENT, type ComputeDType } from '../dtype.ts';
+import { BYTES_PER_ELEMENT, type ComputeDType, isHalf } from '../dtype.ts';
 import type { Scope, Tensor } from '../ops.ts';
 import { asOpsError } from './native-errors.ts';
 
 /** Cache line; every tensor and every row begins at one. */
 const LINE_BYTES = 64;
-/** Kernels read bf16 rows in steps of this many columns; the columns after the last one are zero. */
-const BF16_PADDING = 32;
+/** Kernels read rows of halves in steps of this many columns; the columns after the last one are zero. */
+const HALF_PADDING = 32;
 
 interface ScopeRecord {
   isOpen: boolean;
@@ -108,7 +108,7 @@ export class Arena {
  * the processor's cache.
  */
 function rowStride(cols: number, dtype: ComputeDType): number {
-  const padded = dtype === 'bf16' ? Math.ceil(cols / BF16_PADDING) * BF16_PADDING : cols;
+  const padded = isHalf(dtype) ? Math.ceil(cols / HALF_PADDING) * HALF_PADDING : cols;
   const lines = Math.ceil((padded * BYTES_PER_ELEMENT[dtype]) / LINE_BYTES) | 1;
   return (lines * LINE_BYTES) / BYTES_PER_ELEMENT[dtype];
 }
@@ -127,7 +127,7 @@ export function expectTensor(
     (cols === undefined || tensor.cols === cols) &&
     (dtype === undefined || tensor.dtype === dtype);
   if (!fits) {
-    const wanted = `${what} [${rows ?? 'any'}, ${cols ?? 'any'}] ${dtype ?? 'f32 or bf16'}`;
+    const wanted = `${what} [${rows ?? 'any'}, ${cols ?? 'any'}] ${dtype ?? 'f32 or halves'}`;
     throw new ShapeError(op, wanted, `[${tensor.rows}, ${tensor.cols}] ${tensor.dtype}`);
   }
   if (tensor.isFreed) throw new ShapeError(op, `${what} whose scope is open`, 'a freed one');

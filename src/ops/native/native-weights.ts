@@ -9,7 +9,15 @@ import {
 } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import type { GatedActivation } from '../activation.ts';
-import { type ComputeDType, formatName, inputDTypeOf, storedBytes, type WeightFormat } from '../dtype.ts';
+import {
+  type ComputeDType,
+  formatName,
+  type HalfDType,
+  inputDTypeOf,
+  isHalf,
+  storedBytes,
+  type WeightFormat,
+} from '../dtype.ts';
 import { expectGateUp, expectParts, expectVector, rectangleOf } from '../expected-weights.ts';
 import { type ExpertRange, type Experts, expectExperts, type Routing } from '../experts.ts';
 import type { KvCache, KvCacheShape } from '../ops.ts';
@@ -20,9 +28,10 @@ import { asOpsError } from './native-errors.ts';
 import type { NativePackedWeights } from './native-packed-weights.ts';
 
 /** The backend that packs weights, and the cache of packed ones. */
-interface Loader {
+export interface Loader {
   readonly native: NativeBackend;
   readonly packed: NativePackedWeights;
+  readonly half: HalfDType;
 }
 
 /** An index into one backend's tables; it means nothing to another backend. */
@@ -54,7 +63,7 @@ class Weight extends Handle {
 
 export class NativeLinear extends Weight implements LinearWeight {
   static load(
-    { native, packed }: Loader,
+    { native, packed, half }: Loader,
     parts: readonly LinearPart[],
     format: WeightFormat,
     splitsK: boolean,
@@ -66,13 +75,13 @@ export class NativeLinear extends Weight implements LinearWeight {
       return loading(parts, () => native.loadLinear(nativeParts, k, formatOf(format, k), splitsK));
     });
     const n = sizes.reduce((sum, size) => sum + size, 0);
-    return new NativeLinear(native, index, n, k, inputDTypeOf(format));
+    return new NativeLinear(native, index, n, k, inputDTypeOf(format, half));
   }
 }
 
 export class NativeGateUp extends Weight implements GateUpWeight {
   static load(
-    { native, packed }: Loader,
+    { native, packed, half }: Loader,
     gate: LinearPart,
     up: LinearPart,
     format: WeightFormat,
@@ -88,7 +97,7 @@ export class NativeGateUp extends Weight implements GateUpWeight {
       ] as const;
       return loading([gate, up], () => native.loadGateUp(...parts, k, formatOf(format, k)));
     });
-    return new NativeGateUp(native, index, n, k, inputDTypeOf(format));
+    return new NativeGateUp(native, index, n, k, inputDTypeOf(format, half));
   }
 }
 
@@ -217,7 +226,7 @@ function partOf(
   const { weight } = part;
   const bias = part.bias && vectorOf(op, part.bias);
   if (weight.kind === 'transposed') {
-    const numbers = readTransposed(weight, format === 'bf16' ? 'bf16' : 'f32');
+    const numbers = readTransposed(weight, typeof format === 'string' && isHalf(format) ? format : 'f32');
     return {
       weight: readSource(weight.tensor, numbers, weight.shape[1]),
       n,

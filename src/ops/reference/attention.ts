@@ -14,7 +14,7 @@ interface Past {
   readonly values: Float32Array;
 }
 
-/** q [tokens, heads * headDim] f32 -> [tokens, heads * headDim] in f32 over a cache of f32, else in bf16. */
+/** q [tokens, heads * headDim] f32 -> [tokens, heads * headDim] in f32 over a cache of f32, else in halves. */
 export function attention(q: Tensor, step: RefStepInputs, options: AttentionOptions): RefTensor {
   const { cache, batch, numTokens } = step;
   cache.expectLayer('attention', options.layer);
@@ -24,7 +24,7 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
   if (!Number.isInteger(group) || group < 1)
     throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
   const sinks = options.sinks ? expectVector('attention', 'sinks', options.sinks, kvHeads * group) : null;
-  const out = RefTensor.zeros(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype));
+  const out = RefTensor.zeros(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype, cache.half));
   for (let sequence = 0; sequence < batch.numSequences; sequence++) {
     const [start, end] = [batch.queryStarts[sequence]!, batch.queryStarts[sequence + 1]!];
     if (start === end) continue;

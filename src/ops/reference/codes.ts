@@ -1,12 +1,12 @@
 // How numbers are quantised to codes.
 
-import type { CodeFormat } from '../dtype.ts';
-import { packE4m3, roundHalfToEven, roundToBf16, unpackE4m3 } from '../float-formats.ts';
+import type { CodeFormat, HalfDType } from '../dtype.ts';
+import { packE4m3, roundHalfToEven, roundTo, unpackE4m3 } from '../float-formats.ts';
 
 const inF32 = Math.fround;
 
 /** Replaces each group of each row of values [rows, k] by what its codes encode. */
-export function quantizeToCodes(format: CodeFormat, values: Float32Array, k: number): void {
+export function quantizeToCodes(format: CodeFormat, half: HalfDType, values: Float32Array, k: number): void {
   const groupSize = format.groupSize ?? k;
   for (let row = 0; row < values.length; row += k) {
     for (let first = 0; first < k; first += groupSize) {
@@ -15,7 +15,7 @@ export function quantizeToCodes(format: CodeFormat, values: Float32Array, k: num
       else quantizeFp8(group);
     }
   }
-  roundToBf16(values);
+  roundTo(half, values);
 }
 
 /** Places of a group's largest number that are tried. */

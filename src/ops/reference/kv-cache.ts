@@ -1,8 +1,8 @@
 // The paged KV memory of the reference backend, and what each format keeps of a number.
 
 import { ShapeError } from '../../errors.ts';
-import type { KvDType } from '../dtype.ts';
-import { packE4m3, roundToBf16, unpackE4m3 } from '../float-formats.ts';
+import type { HalfDType, KvDType } from '../dtype.ts';
+import { packE4m3, roundTo, unpackE4m3 } from '../float-formats.ts';
 import {
   headsOf,
   kvRowBytes,
@@ -28,6 +28,7 @@ export interface StateMove {
  */
 export class RefKvCache implements KvCache {
   readonly shape: KvCacheShape;
+  readonly half: HalfDType;
   readonly layerBlockBytes: number;
   /** Block tables that a sequence has. */
   readonly numGroups: number;
@@ -40,11 +41,12 @@ export class RefKvCache implements KvCache {
   /** By the first of the blocks that hold it: what layers keep of a sequence, on its way. */
   readonly #moved = new Map<number, readonly Float32Array[]>();
 
-  constructor(shape: KvCacheShape) {
+  constructor(shape: KvCacheShape, half: HalfDType) {
     const { blocks, blockSize } = shape;
     if (blockSize <= 0 || blockSize % 16 !== 0)
       throw new ShapeError('makeKvCache', 'a blockSize that is a multiple of 16', `${blockSize}`);
     this.shape = shape;
+    this.half = half;
     this.layerBlockBytes = blockSize * kvRowBytes(shape);
     this.numGroups = numKvGroups(shape);
     this.#places = layerPlaces(shape);
@@ -140,7 +142,7 @@ export class RefKvCache implements KvCache {
       const start = this.#start(layer, block, kind, head, slot % blockSize);
       const kept = data.subarray(start, start + headDim);
       kept.set(values.subarray(head * headDim, (head + 1) * headDim));
-      KEEP[dtype](kept);
+      keep(kept, dtype, this.half);
     }
   }
 
@@ -157,17 +159,16 @@ export class RefKvCache implements KvCache {
 }
 
 /** Turns the key, or the value, of one head of one token into what is read of it later. */
-const KEEP: Readonly<Record<KvDType, (values: Float32Array) => void>> = {
-  f32: () => {},
-  bf16: roundToBf16,
-  fp8: (values) => {
+function keep(values: Float32Array, dtype: KvDType, half: HalfDType): void {
+  if (dtype === 'fp8') {
     const codes = new Uint8Array(values.length);
     packE4m3(values, codes);
     unpackE4m3(codes, values);
-  },
-  int8: (values) => {
+  } else if (dtype === 'int8') {
     const scale = quantizeRow(values, values);
     for (const [i, value] of values.entries()) values[i] = value * scale;
-    roundToBf16(values);
-  },
-};
+    roundTo(half, values);
+  } else {
+    roundTo(dtype, values);
+  }
+}

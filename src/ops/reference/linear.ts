@@ -3,9 +3,9 @@
 import { ModelLoadError, ShapeError } from '../../errors.ts';
 import type { GatedActivation } from '../activation.ts';
 import { decodeCodes } from '../decode-codes.ts';
-import { type ComputeDType, inputDTypeOf, type WeightFormat } from '../dtype.ts';
+import { type ComputeDType, type HalfDType, inputDTypeOf, isHalf, type WeightFormat } from '../dtype.ts';
 import { expectGateUp, expectHeads, expectParts } from '../expected-weights.ts';
-import { roundToBf16 } from '../float-formats.ts';
+import { roundTo } from '../float-formats.ts';
 import type { StepLoras, Tensor } from '../ops.ts';
 import { readTensor, readTransposed, readWholeNumbers } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
@@ -26,11 +26,11 @@ export class RefLinear implements LinearWeight {
   readonly scales: Float32Array | null;
   readonly bias: Float32Array | null;
 
-  constructor(parts: readonly LinearPart[], format: WeightFormat) {
+  constructor(parts: readonly LinearPart[], format: WeightFormat, half: HalfDType) {
     const { k, sizes } = expectParts('loadLinear', parts, format);
     this.k = k;
     this.n = sizes.reduce((sum, n) => sum + n, 0);
-    this.inputDType = inputDTypeOf(format);
+    this.inputDType = inputDTypeOf(format, half);
     this.values = new Float32Array(this.n * k);
     this.scales = format === 'int8' ? new Float32Array(this.n) : null;
     this.bias = parts.some((part) => part.bias !== null) ? new Float32Array(this.n) : null;
@@ -38,10 +38,15 @@ export class RefLinear implements LinearWeight {
     const codes = readCodesOfParts(parts);
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
-      readWeight(part.weight, k, codes[i]!, format, {
-        values: this.values.subarray(start * k, end * k),
-        scales: this.scales?.subarray(start, end) ?? null,
-      });
+      readWeight(
+        part.weight,
+        codes[i]!,
+        { k, format, half },
+        {
+          values: this.values.subarray(start * k, end * k),
+          scales: this.scales?.subarray(start, end) ?? null,
+        },
+      );
       if (part.bias) readTensor(part.bias, 'f32', this.bias?.subarray(start, end));
       start = end;
     }
@@ -55,26 +60,25 @@ export class RefLinear implements LinearWeight {
 /** Fills values [n, k], and the scales [n] of int8. */
 function readWeight(
   weight: LinearWeightSource,
-  k: number,
   codes: StoredCodes | null,
-  format: WeightFormat,
+  { k, format, half }: { readonly k: number; readonly format: WeightFormat; readonly half: HalfDType },
   into: { readonly values: Float32Array; readonly scales: Float32Array | null },
 ): void {
   const { values, scales } = into;
   if (weight.kind === 'codes') {
     decodeCodes(weight, codes!, values);
-    roundToBf16(values);
+    roundTo(half, values);
     return;
   }
   if (weight.kind === 'blocks') {
-    readTensor(weight.tensor, 'bf16', values);
+    readTensor(weight.tensor, half, values);
     return;
   }
-  const dtype = format === 'bf16' ? 'bf16' : 'f32';
+  const dtype = typeof format === 'string' && isHalf(format) ? format : 'f32';
   if (weight.kind === 'transposed') readTransposed(weight, dtype, values);
   else if (weight.kind === 'int8') readWholeNumbers(weight.tensor, values);
   else readTensor(weight.tensor, dtype, values);
-  if (typeof format !== 'string') quantizeToCodes(format, values, k);
+  if (typeof format !== 'string') quantizeToCodes(format, half, values, k);
   if (scales === null) return;
   if (weight.kind === 'int8') readScales(weight.scales, scales);
   else quantizeRows(values, scales);
@@ -102,12 +106,12 @@ export class RefGateUp implements GateUpWeight {
   readonly gate: RefLinear;
   readonly up: RefLinear;
 
-  constructor(gate: LinearPart, up: LinearPart, format: WeightFormat) {
+  constructor(gate: LinearPart, up: LinearPart, format: WeightFormat, half: HalfDType) {
     expectGateUp(gate, up);
     // Both together, to have the order of their inputs compared.
     readCodesOfParts([gate, up]);
-    this.gate = new RefLinear([gate], format);
-    this.up = new RefLinear([up], format);
+    this.gate = new RefLinear([gate], format, half);
+    this.up = new RefLinear([up], format, half);
   }
 
   get n(): number {

@@ -1,7 +1,7 @@
 // The numbers that adapters add to products, in the reference backend.
 
 import { ShapeError } from '../../errors.ts';
-import { roundToBf16 } from '../float-formats.ts';
+import { roundTo } from '../float-formats.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 import type { StepLoras } from '../ops.ts';
 import type { RefTensor } from './ref-tensor.ts';
@@ -14,7 +14,7 @@ export class RefLora implements Lora {
 
   constructor(numbers: LoraNumbers) {
     const [a, b] = [numbers.a.slice(), numbers.b.slice()];
-    if (numbers.dtype === 'bf16') for (const matrix of [a, b]) roundToBf16(matrix);
+    for (const matrix of [a, b]) roundTo(numbers.dtype, matrix);
     this.numbers = { ...numbers, a, b, scales: numbers.scales.slice() };
   }
 
@@ -54,7 +54,7 @@ export function forAddends(
 function addRow(numbers: LoraNumbers, x: Float32Array, add: (column: number, value: number) => void): void {
   const { dtype, k, a, scales, parts, b } = numbers;
   const lowRank = Float32Array.from(scales, (scale, i) => Math.fround(dot(a, i * k, x, k)) * scale);
-  if (dtype === 'bf16') roundToBf16(lowRank);
+  roundTo(dtype, lowRank);
   let start = 0;
   for (const { firstColumn, columns, firstRank, ranks } of parts) {
     const own = lowRank.subarray(firstRank, firstRank + ranks);

@@ -2,7 +2,7 @@
 
 import { ShapeError } from '../../errors.ts';
 import type { ComputeDType } from '../dtype.ts';
-import { roundToBf16 } from '../float-formats.ts';
+import { roundTo } from '../float-formats.ts';
 import type { Tensor } from '../ops.ts';
 
 const FREED = new Float32Array(0);
@@ -57,7 +57,7 @@ export class RefTensor implements Tensor {
 
 /** Rounds fresh results to the dtype that their tensor declares. */
 export function roundToDType(tensor: RefTensor): RefTensor {
-  if (tensor.dtype === 'bf16') roundToBf16(tensor.data);
+  roundTo(tensor.dtype, tensor.data);
   return tensor;
 }
 
@@ -79,7 +79,7 @@ export function expectTensor(
     (cols === undefined || tensor.cols === cols) &&
     (dtype === undefined || tensor.dtype === dtype);
   if (!fits) {
-    const wanted = `${what} [${rows ?? 'any'}, ${cols ?? 'any'}] ${dtype ?? 'f32 or bf16'}`;
+    const wanted = `${what} [${rows ?? 'any'}, ${cols ?? 'any'}] ${dtype ?? 'f32 or halves'}`;
     throw new ShapeError(op, wanted, describe(tensor));
   }
   return tensor;

@@ -4,7 +4,7 @@
 import { ConfigError, ShapeError } from '../../errors.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { Activation, GatedActivation, Xielu } from '../activation.ts';
-import type { ComputeDType, WeightFormat } from '../dtype.ts';
+import type { ComputeDType, HalfDType, WeightFormat } from '../dtype.ts';
 import { expectVector } from '../expected-weights.ts';
 import type { Expert, ExpertRange, Experts, Routing } from '../experts.ts';
 import { freeHostMemory } from '../host-memory.ts';
@@ -73,6 +73,7 @@ import { addMixed, joinStreams } from './streams.ts';
 import { RefVector } from './vector.ts';
 
 export class ReferenceOps implements Ops {
+  readonly half: HalfDType;
   readonly packedWeights = null;
   readonly backend = 'reference';
   readonly description = 'plain TypeScript, 1 thread';
@@ -83,12 +84,16 @@ export class ReferenceOps implements Ops {
   readonly #scopes: RefTensor[][] = [];
   #step: RefStepInputs | null = null;
 
+  constructor(half: HalfDType = 'bf16') {
+    this.half = half;
+  }
+
   loadLinear(parts: readonly LinearPart[], format: WeightFormat): LinearWeight {
-    return new RefLinear(parts, format);
+    return new RefLinear(parts, format, this.half);
   }
 
   loadGateUp(gate: LinearPart, up: LinearPart, format: WeightFormat): GateUpWeight {
-    return new RefGateUp(gate, up, format);
+    return new RefGateUp(gate, up, format, this.half);
   }
 
   loadVector(source: TensorSource): Vector {
@@ -114,7 +119,7 @@ export class ReferenceOps implements Ops {
   }
 
   makeKvCache(shape: KvCacheShape): KvCache {
-    return new RefKvCache(shape);
+    return new RefKvCache(shape, this.half);
   }
 
   shareKvMemory(): never {

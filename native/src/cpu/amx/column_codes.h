@@ -9,7 +9,7 @@
 /// doubled by that.
 struct CodeWindows {
   constexpr CodeWindows() {
-    for (int i = 0; i < kBf16Depth; ++i) {
+    for (int i = 0; i < kHalfDepth; ++i) {
       begin[2 * i] = begin[2 * i + 1] = static_cast<uint8_t>((i % 4 * 16 + i / 8 * 4 + 63) % 64);
     }
   }

@@ -599,7 +599,7 @@ void addMatmul(KernelSet& set) {
   set.toFixed = nullptr;
   set.expand = &expandPanels;
   set.widenTernary = &widenTernary;
-  set.addsLowRank[static_cast<int>(WeightFormat::Bf16)] = set.addsLowRank[static_cast<int>(WeightFormat::Codes)] = true;
+  set.addsLowRank[static_cast<int>(WeightFormat::Half)] = set.addsLowRank[static_cast<int>(WeightFormat::Codes)] = true;
   set.lowRank[1] = &lowRankOnTiles;
   set.peak = &peakOfTiles<Bf16Dot>;
   set.peakInt8 = &peakOfTiles<Int8Dot>;

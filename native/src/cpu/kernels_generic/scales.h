@@ -24,7 +24,7 @@ struct CodesOf {
 template <class Use>
 inline void withCodesOf(const CodeFormat& codes, const Use& use) {
   constexpr CodeOffset kNone = CodeOffset::None, kZero = CodeOffset::Zero, kMinimum = CodeOffset::Minimum;
-  const bool isHalved = codes.groupSize < kBf16Depth;
+  const bool isHalved = codes.groupSize < kHalfDepth;
   switch (codes.kind) {
     case CodeKind::Int4:
       if (isHalved) return use(CodesOf<CodeKind::Int4, kNone, 2>());
@@ -86,7 +86,7 @@ class GroupScales {
  private:
   static constexpr bool kHasOffset = Codes::kOffset != CodeOffset::None;
 
-  static constexpr int kMostGroups = kSuperBlock / kBf16Depth * Codes::kGroups;
+  static constexpr int kMostGroups = kSuperBlock / kHalfDepth * Codes::kGroups;
 
   const float* floats() const { return reinterpret_cast<const float*>(header_); }
 

@@ -6,7 +6,7 @@
 inline void toFixed(const uint16_t* x, int blocks, FixedBlock* out) {
   // Below it the unit would be no normal number.
   constexpr int kLeastExponent = kFixedBits;
-  for (const FixedBlock* end = out + blocks; out < end; ++out, x += kBf16Depth) {
+  for (const FixedBlock* end = out + blocks; out < end; ++out, x += kHalfDepth) {
     const int exponent = largestHalf(bf16Magnitudes(x)) >> 7;
     const bool isFinite = exponent < 255, isZero = exponent < kLeastExponent || !isFinite;
     out->unit = !isFinite ? __builtin_nanf("") : isZero ? 0.0f : __builtin_bit_cast(float, (exponent + 1 - kFixedBits) << 23);
@@ -25,7 +25,7 @@ template <class Use>
 inline void withWholeCodesOf(const CodeFormat& codes, const Use& use) {
   switch (codes.kind) {
     case CodeKind::Uint2:
-      if (codes.groupSize < kBf16Depth) return use(CodesOf<CodeKind::Uint2, CodeOffset::Minimum, 2>());
+      if (codes.groupSize < kHalfDepth) return use(CodesOf<CodeKind::Uint2, CodeOffset::Minimum, 2>());
       return use(CodesOf<CodeKind::Uint2, CodeOffset::Minimum, 1>());
     case CodeKind::Int3: return use(CodesOf<CodeKind::Int3, CodeOffset::None, 2>());
     case CodeKind::Int5: return use(CodesOf<CodeKind::Int5, CodeOffset::None, 1>());

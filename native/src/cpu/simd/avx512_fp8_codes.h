@@ -101,7 +101,7 @@ class Fp8Stream {
 template <class Codes, class Job>
 void productOfFp8(const Job& job, Range rows, Range panels) {
   const bool isOneGroup = job.codes.groupSize >= 2 * job.steps;
-  if (isOneGroup || job.codes.groupSize % (kBlocksAtOnce * kBf16Depth) == 0) {
+  if (isOneGroup || job.codes.groupSize % (kBlocksAtOnce * kHalfDepth) == 0) {
     productOfPassingRows<Fp8Stream<Codes, kBlocksAtOnce>>(job, rows, panels);
   } else {
     productOfPassingRows<Fp8Stream<Codes, 1>>(job, rows, panels);
