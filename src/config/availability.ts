@@ -1,6 +1,6 @@
 // Which values of which options this version cannot serve: each gets an error that says so, never silence.
 
-import { ConfigError, NotAvailableError } from '../errors.ts';
+import { NotAvailableError } from '../errors.ts';
 import type { DTypeOption } from './engine-config.ts';
 import type { OptionValues } from './options.ts';
 
@@ -26,11 +26,11 @@ export function checkAvailable(values: Checked): void {
 
 /**
  * @param why the model is computed on a processor, behind a reason
- * @throws ConfigError for float16, which processors do not compute with.
+ * @throws NotAvailableError for float16, which processors do not compute with.
  */
 export function expectNoF16(dtype: DTypeOption, why = ''): void {
   if (dtype !== 'float16') return;
-  throw new ConfigError(
+  throw new NotAvailableError(
     `--dtype float16 is computed on an NVIDIA GPU, not on the processor${why}: use bfloat16, or auto, which computes a checkpoint in ` +
       'float16 in it too',
     { param: 'dtype' },

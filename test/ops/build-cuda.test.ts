@@ -27,7 +27,8 @@ function buildWith(
     'if [ "$1" = --version ]; then exit 0; fi',
     first,
     'while [ $# -gt 0 ]; do case "$1" in --keep-dir) kept="$2";; -o) output="$2";; esac; shift; done',
-    'echo "${PTX:-.version 9.0}" > "$kept/kernels.compute_80.ptx"',
+    '[ -n "$PTX" ] || PTX=".version 9.0"',
+    'echo "$PTX" > "$kept/kernels.compute_80.ptx"',
     'echo kernels > "$output"',
   ];
   writeFileSync(nvcc, `${lines.join('\n')}\n`, { mode: 0o755 });
