@@ -13,6 +13,7 @@ const FILES = [
   'test/ops/prepare-heads.test.ts',
   'test/engine/cuda-graphs.test.ts',
   'test/ops/cuda-formats.test.ts',
+  'test/ops/cuda-f16.test.ts',
   'test/ops/cuda-experts.test.ts',
   'test/ops/cuda-latent.test.ts',
   'test/ops/cuda-recurrent.test.ts',

@@ -39,8 +39,8 @@ const BUILDS = [
 /** Of those that are there, what a build for x86-64 and glibc leaves. */
 const BUILT = [
   'native/build/svc.node',
-  MADE_KERNELS,
-  MADE_KERNELS.replace('.fatbin', '.ptx'),
+  // Beside each other, what they have in common takes its room once.
+  ...['.fatbin', '-f16.fatbin', '.ptx', '-f16.ptx'].map((end) => MADE_KERNELS.replace('.fatbin', end)),
   TRACED_KERNELS,
   ...MADE.map((path) => join('native', path)),
 ];

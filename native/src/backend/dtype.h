@@ -26,8 +26,9 @@ constexpr int firstOfGroup(int experts, int group) { return experts * group / kE
 /// Some ops write rows of f32 in whole vectors of this many columns; each of them says so.
 constexpr int kF32Vector = 16;
 
-/// How the numbers of a weight are kept. Half: in the format of the backend's halves. Int8: whole numbers from -127 to 127, times one scale for each column of the
-/// output; a product then quantises each row of its input in the same way. Codes: see CodeFormat. Ternary: as Int8, of numbers from -1 to 1.
+/// How the numbers of a weight are kept. Half: in the format of the backend's halves. Int8: whole numbers from -127 to 127, times one
+/// scale for each column of the output; a product then quantises each row of its input in the same way. Codes: see CodeFormat. Ternary: as
+/// Int8, of numbers from -1 to 1.
 enum class WeightFormat : int { F32 = 0, Half = 1, Int8 = 2, Codes = 3, Ternary = 4 };
 constexpr int kWeightFormats = 5;
 
@@ -122,7 +123,8 @@ struct WeightForm {
   CodeFormat codes;
 };
 
-/// How keys and values are kept: Half in the format of the backend's halves, Fp8 as e4m3, Int8 as whole numbers from -127 to 127 times one scale for each token and head.
+/// How keys and values are kept: Half in the format of the backend's halves, Fp8 as e4m3, Int8 as whole numbers from -127 to 127 times one
+/// scale for each token and head.
 enum class KvFormat : int { F32 = 0, Half = 1, Fp8 = 2, Int8 = 3 };
 
 constexpr size_t elementBytes(KvFormat format) {

@@ -176,8 +176,8 @@ CodeKind codeKindFrom(const std::string& text) {
 CodeFormat codeFormatFrom(const Napi::Object& object) {
   const CodeFormat codes{codeKindFrom(object.Get("kind").ToString()), object.Get("groupSize").ToNumber().Int32Value(),
                          object.Get("hasZeros").ToBoolean() ? CodeOffset::Zero : CodeOffset::None, false};
-  const bool isHalf = codes.kind == CodeKind::Fp4 && codes.groupSize == kHalfDepth / 2;
-  if (!isHalf && (codes.groupSize < kHalfDepth || codes.groupSize % kHalfDepth != 0)) {
+  const bool areNvfp4 = codes.kind == CodeKind::Fp4 && codes.groupSize == kHalfDepth / 2;
+  if (!areNvfp4 && (codes.groupSize < kHalfDepth || codes.groupSize % kHalfDepth != 0)) {
     throw ArgumentError("load", "a groupSize that is a multiple of 32, or 16 for fp4", std::to_string(codes.groupSize));
   }
   const bool isFloat = codes.kind == CodeKind::Fp4 || codes.kind == CodeKind::Fp8;
