@@ -1,7 +1,11 @@
 // Random blocks of GGUF: every byte as it comes but for the scales, which are such that numbers are not far from `size`.
 
+import { unpackBlocks } from '../../src/ops/block-formats.ts';
 import { BLOCKS, type BlockDType } from '../../src/ops/dtype.ts';
+import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { packF16 } from './pack-f16.ts';
+import type { Random } from './random.ts';
+import type { WeightFolder } from './weight-file.ts';
 
 /** Where the f16 numbers of a block are, in bytes, and the largest multiple of each that a number can be. */
 const SCALES: Readonly<Record<BlockDType, readonly (readonly [at: number, most: number])[]>> = {
@@ -54,4 +58,22 @@ export function randomBlocks(dtype: BlockDType, numbers: number, next: () => num
     if (dtype === 'mxfp4') blocks[at] = 127 + Math.floor(Math.log2(size)) - Math.floor(next() * 4) - 2;
   }
   return blocks;
+}
+
+/** A weight [n, k] of random blocks, and that of the numbers that they hold. */
+export function blocksAndNumbers(
+  folder: WeightFolder,
+  random: Random,
+  dtype: BlockDType,
+  n: number,
+  k: number,
+): { blocks: LinearPart; numbers: LinearPart } {
+  const bytes = randomBlocks(dtype, n * k, () => random.next());
+  const values = new Float32Array(n * k);
+  unpackBlocks(dtype, bytes, values);
+  const tensor = folder.writeBytes([n, k], bytes, dtype);
+  return {
+    blocks: { weight: { kind: 'blocks', format: dtype, tensor }, bias: null },
+    numbers: plainPart(folder.write([n, k], values)),
+  };
 }

@@ -1,14 +1,13 @@
 // The CUDA backend with halves of f16, which has kernels of its own: over an emulated driver, against the definition of each op.
 
 import { afterAll, expect, it, vi } from 'vitest';
-import { unpackBlocks } from '../../src/ops/block-formats.ts';
 import { formatName, type KvDType, type WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { describeCuda, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { CUDA_EMULATOR } from '../helpers/emulator-files.ts';
-import { randomBlocks } from '../helpers/random-blocks.ts';
+import { blocksAndNumbers } from '../helpers/random-blocks.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, storeTokens } from './attention-cases.ts';
 import { compute, load, makeInput, makeParts, NORMALIZED, upTo } from './expert-cases.ts';
@@ -110,14 +109,9 @@ describeCuda('the CUDA backend in f16', () => {
     (dtype) => {
       const [n, k, rows] = [37, 512, 3];
       const random = new Random(2);
-      const bytes = randomBlocks(dtype, n * k, () => random.next());
-      const numbers = new Float32Array(n * k);
-      unpackBlocks(dtype, bytes, numbers);
-      const tensor = folder.writeBytes([n, k], bytes, dtype);
-      const coded: LinearPart = { weight: { kind: 'blocks', format: dtype, tensor }, bias: null };
-      const plain = plainPart(folder.write([n, k], numbers));
+      const { blocks, numbers } = blocksAndNumbers(folder, random, dtype, n, k);
       const x = random.floats(rows * k);
-      expect(products(cuda, [coded], dtype, x)).toEqual(products(cuda, [plain], 'f16', x));
+      expect(products(cuda, [blocks], dtype, x)).toEqual(products(cuda, [numbers], 'f16', x));
     },
   );
 

@@ -1,7 +1,6 @@
 // Formats of weights, keys and values on the CUDA backend, over an emulated driver and its real kernels.
 
 import { afterAll, expect, it } from 'vitest';
-import { unpackBlocks } from '../../src/ops/block-formats.ts';
 import { formatName, type KvDType, type WeightFormat } from '../../src/ops/dtype.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
@@ -14,7 +13,7 @@ import {
 import { ternaryBlocks } from '../fixtures/ternary-blocks.ts';
 import { describeCuda, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { LaunchedKernels } from '../helpers/launched-kernels.ts';
-import { BLOCK_DTYPES, randomBlocks } from '../helpers/random-blocks.ts';
+import { BLOCK_DTYPES, blocksAndNumbers, randomBlocks } from '../helpers/random-blocks.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, storeTokens } from './attention-cases.ts';
 import { codeFormats, expectClose, kvDTypes, Random, sumTolerance } from './native-backends.ts';
@@ -79,15 +78,10 @@ describeCuda('the CUDA backend', () => {
   it.each(BLOCK_DTYPES)('has in every product of blocks of %s the bits of their numbers', (dtype) => {
     const [n, k, rows] = [37, 512, 3];
     const random = new Random(2);
-    const bytes = randomBlocks(dtype, n * k, () => random.next());
-    const numbers = new Float32Array(n * k);
-    unpackBlocks(dtype, bytes, numbers);
-    const tensor = folder.writeBytes([n, k], bytes, dtype);
-    const coded: LinearPart = { weight: { kind: 'blocks', format: dtype, tensor }, bias: null };
-    const plain = plainPart(folder.write([n, k], numbers));
+    const { blocks, numbers } = blocksAndNumbers(folder, random, dtype, n, k);
     const x = random.floats(rows * k);
-    expect(products(cuda, [coded], dtype, x)).toEqual(products(cuda, [plain], 'bf16', x));
-    expect(rowsOf(cuda, coded, dtype)).toEqual(rowsOf(reference, plain, 'bf16'));
+    expect(products(cuda, [blocks], dtype, x)).toEqual(products(cuda, [numbers], 'bf16', x));
+    expect(rowsOf(cuda, blocks, dtype)).toEqual(rowsOf(reference, numbers, 'bf16'));
   });
 
   it.each(['tq1_0', 'tq2_0', 'i2_s'] as const)(
