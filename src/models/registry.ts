@@ -55,6 +55,7 @@ import { qwen3Moe } from './architectures/qwen3-moe.ts';
 import { qwen3Next } from './architectures/qwen3-next.ts';
 import { seedOss } from './architectures/seed-oss.ts';
 import { smollm3 } from './architectures/smollm3.ts';
+import { stableLm } from './architectures/stablelm.ts';
 import { starcoder2 } from './architectures/starcoder2.ts';
 import type { ModelConfig } from './model-config.ts';
 import { BY_FILES, type PoolingChoice } from './pooling/pooling-config.ts';
@@ -123,6 +124,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   dots1,
   phi3,
   smollm3,
+  stableLm,
   starcoder2,
   bert,
   roberta,

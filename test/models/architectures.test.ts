@@ -38,6 +38,7 @@ import { qwen2Moe } from '../../src/models/architectures/qwen2-moe.ts';
 import { qwen3 } from '../../src/models/architectures/qwen3.ts';
 import { qwen3Moe } from '../../src/models/architectures/qwen3-moe.ts';
 import { smollm3 } from '../../src/models/architectures/smollm3.ts';
+import { stableLm } from '../../src/models/architectures/stablelm.ts';
 import type { ModelConfig } from '../../src/models/model-config.ts';
 import { cacheLayerOf, numKvLayers } from '../../src/models/recurrent-layers.ts';
 import {
@@ -581,6 +582,22 @@ describe('readConfig', () => {
     expect(layerRopes[0]).toEqual({ kind: 'llama3', theta: 12_000_000, ...stretched });
     expect(hasHeadNorms).toBe(true);
     expect(() => reader(apertus)({ hidden_act: 'relu2' })).toThrow(/config\.json: hidden_act/);
+  });
+
+  it('of StableLM rotates a quarter of each head, and has biases, norms and blocks side by side where it says so', () => {
+    const read = reader(stableLm);
+    const plain = { ...NO_TRAITS, rotaryDim: 4, normEps: 1e-5, hasParallelBlocks: false };
+    expect(read({})).toMatchObject(plain);
+    expect(read({ use_qkv_bias: true, partial_rotary_factor: 0.5, layer_norm_eps: 1e-6 })).toMatchObject({
+      ...plain,
+      rotaryDim: 8,
+      normEps: 1e-6,
+      qkvBias: true,
+    });
+    expect(read({ qk_layernorm: true, use_parallel_residual: true })).toMatchObject({
+      hasHeadNorms: true,
+      hasParallelBlocks: true,
+    });
   });
 
   it('of OPT is refused where words have another width, or norms come behind the blocks', () => {

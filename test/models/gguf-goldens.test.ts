@@ -61,6 +61,8 @@ describe('a GGUF file in the names of the format', () => {
     ['AFM', 'arcee', 'arcee', 'float32'],
     ['BitNet', 'bitnet', 'bitnet', 'float32'],
     ['Apertus', 'apertus', 'apertus', 'float32'],
+    ['StableLM', 'stablelm', 'stablelm', 'float32'],
+    ['StableLM with blocks side by side', 'stablelm-parallel', 'stablelm-parallel', 'float32'],
     ['Ministral 3', 'mistral3', 'mistral3', 'float32'],
     ['Hunyuan with experts', 'hunyuan-moe', 'hunyuan-moe', 'float32'],
     ['Mistral Small 4', 'mistral4', 'mistral4', 'float32'],

@@ -711,6 +711,21 @@ def apertus(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray
     writer.add_tensor("rope_freqs.weight", divisors.astype(np.float32))
 
 
+def stablelm(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_eps(config["layer_norm_eps"])
+    heads = {"q": config["num_attention_heads"], "k": config["num_key_value_heads"]}
+    writer.add_rope_dimension_count(int(config["partial_rotary_factor"] * (config["hidden_size"] // heads["q"])))
+    # What converters write where config.json does not say.
+    writer.add_parallel_residual(True)
+    for layer in range(config["num_hidden_layers"]):
+        for kind, count in heads.items():
+            norm = f"model.layers.{layer}.self_attn.{kind}_layernorm"
+            if f"{norm}.norms.0.weight" in tensors:
+                rows = np.stack([tensors.pop(f"{norm}.norms.{head}.weight") for head in range(count)])
+                tensors[f"{norm}.weight"] = Stored(rows, GGMLQuantizationType.F32)
+
+
 Q4_0, Q5_0, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q8_0
 
 HYBRID_FORMATS = {
@@ -794,6 +809,8 @@ MODELS = {
     "qwen3.5-moe": ("qwen3.5-moe", MODEL_ARCH.QWEN35MOE, hybrid()),
     "qwen3.5-blocks": ("qwen3.5", MODEL_ARCH.QWEN35, in_blocks(hybrid(), HYBRID_FORMATS, is_widened=False)),
     "qwen3.5-widened": ("qwen3.5", MODEL_ARCH.QWEN35, in_blocks(hybrid(), HYBRID_FORMATS, is_widened=True)),
+    "stablelm": ("stablelm", MODEL_ARCH.STABLELM, stablelm),
+    "stablelm-parallel": ("stablelm-parallel", MODEL_ARCH.STABLELM, stablelm),
 }
 
 

@@ -62,6 +62,8 @@ class Recipe:
 
 APERTUS_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 
+PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+
 
 def old_rope(config: dict, **fields: object) -> dict:
     """The fields for rotation of releases before transformers 5."""
@@ -1029,5 +1031,13 @@ MODELS = {
     "apertus": Recipe(
         t.ApertusConfig(**COMMON, rope_parameters=APERTUS_ROPE | {"rope_theta": 12000000.0}),
         publish=lambda c: old_rope(c, rope_theta=12000000.0, rope_scaling=APERTUS_ROPE),
+    ),
+    "stablelm": Recipe(
+        t.StableLmConfig(**COMMON, use_qkv_bias=True, rope_parameters=PLAIN_ROPE | {"partial_rotary_factor": 0.5}),
+        publish=lambda c: old_rope(c, rope_theta=10000, partial_rotary_factor=0.5),
+    ),
+    "stablelm-parallel": Recipe(
+        t.StableLmConfig(**COMMON, qk_layernorm=True, use_parallel_residual=True, rope_parameters=PLAIN_ROPE | {"partial_rotary_factor": 0.25}),
+        publish=lambda c: old_rope(c, rope_theta=10000, partial_rotary_factor=0.25),
     ),
 }

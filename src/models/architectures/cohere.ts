@@ -6,10 +6,11 @@ import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
-import { attentionOf, outputProjection, type QueryKeyNorm, separateQkv } from '../layers/attention.ts';
+import { attentionOf, layerNormOfHeads, outputProjection, separateQkv } from '../layers/attention.ts';
 import type { LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { gatedMlp } from '../layers/mlp.ts';
 import { layerNormWithoutBias } from '../layers/norm.ts';
+import { afterOneNorm } from '../layers/residual.ts';
 import {
   type ConfigFields,
   type ConfigFile,
@@ -59,16 +60,12 @@ function cohereTraits({ path, json }: ConfigFile, { attention_bias }: ConfigFiel
   };
 }
 
-const parallelLayer: LoadLayer = (context, layer, prefix) => {
-  const norm = layerNormWithoutBias(context, `${prefix}.input_layernorm`);
-  const attention = cohereAttention(context, layer, `${prefix}.self_attn`);
-  const mlp = gatedMlp(context, layer, `${prefix}.mlp`);
-  return (x, step) => {
-    const h = norm(step, x, attention.inputDType);
-    attention.addTo(x, step, h);
-    mlp.addTo(x, step, h);
-  };
-};
+const parallelLayer: LoadLayer = (context, layer, prefix) =>
+  afterOneNorm(
+    layerNormWithoutBias(context, `${prefix}.input_layernorm`),
+    cohereAttention(context, layer, `${prefix}.self_attn`),
+    gatedMlp(context, layer, `${prefix}.mlp`),
+  );
 
 const cohereAttention: LoadBlock = (context, layer, prefix) =>
   attentionOf(context, layer, {
@@ -77,15 +74,10 @@ const cohereAttention: LoadBlock = (context, layer, prefix) =>
     output: outputProjection(context, `${prefix}.o_proj`),
   });
 
-/** Layer norms without bias, each head with a weight of its own. */
+/** Each head has a weight of its own. */
 function ownHeadNorms({ config, weights }: LayerContext, prefix: string) {
-  const { numHeads, numKvHeads, headDim, normEps } = config;
-  const load = (name: string, heads: number): QueryKeyNorm => {
-    const weight = weights.headVectors(`${prefix}.${name}.weight`, heads, headDim);
-    return ({ ops }, x) => {
-      ops.headLayerNorm(x, weight, headDim, normEps);
-      return x;
-    };
-  };
+  const { numHeads, numKvHeads, headDim } = config;
+  const load = (name: string, heads: number) =>
+    layerNormOfHeads(config, weights.headVectors(`${prefix}.${name}.weight`, heads, headDim));
   return { queryNorm: load('q_norm', numHeads), keyNorm: load('k_norm', numKvHeads) };
 }

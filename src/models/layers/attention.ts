@@ -2,7 +2,7 @@
 
 import type { AttentionOptions, HeadNorms, HeadPreparation, Tensor } from '../../ops/ops.ts';
 import type { Vector } from '../../ops/weights.ts';
-import { layerHeadsOf } from '../model-config.ts';
+import { layerHeadsOf, type ModelConfig } from '../model-config.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { ColumnParallelLinear, ColumnParallelLinears, RowParallelLinear } from './linear.ts';
 import type { NormOfColumns } from './norm.ts';
@@ -95,6 +95,14 @@ export function headNorms(
   const { headDim, normEps: eps } = config;
   const load = (name: string) => weights.vector(`${prefix}.${name}.weight`, headDim, weightOffset);
   return { query: load(query), key: load(key), eps };
+}
+
+/** Layer norms without bias. @param weight [heads of the rank * headDim], a row for each head */
+export function layerNormOfHeads({ headDim, normEps }: ModelConfig, weight: Vector): QueryKeyNorm {
+  return ({ ops }, x) => {
+    ops.headLayerNorm(x, weight, headDim, normEps);
+    return x;
+  };
 }
 
 export function attentionOf(context: LayerContext, layer: number, parts: AttentionParts): Block {

@@ -25,6 +25,14 @@ export function residual({ before = unchanged, block, after, scale = 1 }: Residu
   };
 }
 
+/** Blocks side by side after one norm: all see the stream as it was before any of them. */
+export function afterOneNorm(norm: Norm, first: Block, ...others: readonly Block[]): Layer {
+  return (x, step) => {
+    const h = norm(step, x, first.inputDType);
+    for (const block of [first, ...others]) block.addTo(x, step, h);
+  };
+}
+
 /** One after the other. */
 export function inOrder(...layers: readonly Layer[]): Layer {
   return (x, step) => {

@@ -315,6 +315,16 @@ export class WeightReader {
     return this.#ops.loadVector(narrow(all, 0, first * headDim, count * headDim));
   }
 
+  /** The same where each head has a tensor [headDim] of its own: `name.0.weight` and so on. */
+  vectorOfEachHead(name: string, numHeads: number, headDim: number): Vector {
+    const { first, count } = this.share.of(numHeads);
+    const heads = Array.from({ length: numHeads }, (_, head) =>
+      this.#checkpoint.find(`${name}.${head}.weight`, [headDim]),
+    );
+    const own = heads.slice(first, first + count).flatMap((head) => [...readTensor(head, 'f32')]);
+    return this.#ops.makeVector(Float32Array.from(own));
+  }
+
   /**
    * Of as many numbers, as of heads or channels, those of this rank.
    * @param of what is made of each

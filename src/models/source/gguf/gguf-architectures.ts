@@ -126,6 +126,18 @@ const mistral3: GgufArchitecture = {
   hasPairedHeads: true,
 };
 
+const stableLm: GgufArchitecture = {
+  name: () => 'StableLmForCausalLM',
+  fields: (keys) => ({
+    layer_norm_eps: keys.ofModel('attention.layer_norm_epsilon'),
+    use_qkv_bias: keys.hasTensor('blk.0.attn_q.bias'),
+    qk_layernorm: keys.hasTensor('blk.0.attn_q_norm.weight'),
+    // Where config.json does not say, converters say so whatever the model is.
+    use_parallel_residual: !keys.hasTensor('blk.0.ffn_norm.weight'),
+  }),
+  modules: { attn_q_norm: 'self_attn.q_layernorm.norms.*', attn_k_norm: 'self_attn.k_layernorm.norms.*' },
+};
+
 /** Without the stretching of positions that a config.json without a word of it means. */
 const apertus: GgufArchitecture = {
   name: () => 'ApertusForCausalLM',
@@ -211,6 +223,7 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
     fields: (keys) => ({ norm_eps: keys.ofModel('attention.layer_norm_epsilon') ?? undefined }),
     hasNormsFrom0: true,
   },
+  stablelm: stableLm,
   smollm3: { name: () => 'SmolLM3ForCausalLM', hasPairedHeads: true },
   olmo2: {
     name: (keys) => (keys.slidingWindow === null ? 'Olmo2ForCausalLM' : 'Olmo3ForCausalLM'),
