@@ -90,7 +90,8 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
 }
 
 function loadHead({ config, weights, names }: LoadContext): LinearWeight {
-  return weights.head({ name: names.head, n: config.vocabSize }, config.hiddenSize);
+  const { vocabSize: n, hiddenSize, headBias: bias } = config;
+  return weights.head({ name: names.head, n, bias }, hiddenSize);
 }
 
 /** Null where the rows themselves are the result. */
@@ -99,10 +100,12 @@ function loadPoolingHead(
   pooling: PoolingConfig,
 ): PoolingHead | null {
   if (pooling.task === 'embed') return loadDense(weights, pooling);
-  const { hiddenSize, vocabSize, tieWordEmbeddings: isTied } = config;
+  const { hiddenSize, vocabSize: n, tieWordEmbeddings: isTied, headBias: bias } = config;
   if (pooling.head.kind === 'classifier') return product(weights.classifier('score', 1, hiddenSize, false));
   const { tokenIds } = pooling.head;
-  return product(weights.rows(isTied ? names.embedding : names.head, vocabSize, tokenIds, hiddenSize));
+  return product(
+    weights.rows({ name: isTied ? names.embedding : names.head, n, bias }, tokenIds, hiddenSize),
+  );
 }
 
 /**

@@ -64,6 +64,8 @@ export interface ModelConfig {
   readonly qkvBias: boolean;
   readonly attentionOutputBias: boolean;
   readonly mlpBias: boolean;
+  /** Of an output head that is not tied to the embeddings. */
+  readonly headBias: boolean;
   /** Whether each head of queries and keys is normalised before it is rotated. */
   readonly hasHeadNorms: boolean;
   /** Whether attention and feed-forward of a layer see the same stream, where an architecture has both kinds of layers. */
@@ -236,6 +238,7 @@ export interface DecoderTraits {
   readonly qkvBias?: Flag;
   readonly attentionOutputBias?: Flag;
   readonly mlpBias?: Flag;
+  readonly headBias?: Flag;
   readonly hasHeadNorms?: boolean;
   readonly hasParallelBlocks?: boolean;
   /** How positions rotate where config.json does not say; left out: without stretching. */
@@ -353,6 +356,7 @@ function plainTraits(traits: DecoderTraits) {
     qkvBias: traits.qkvBias ?? false,
     attentionOutputBias: traits.attentionOutputBias ?? false,
     mlpBias: traits.mlpBias ?? false,
+    headBias: traits.headBias ?? false,
     hasHeadNorms: traits.hasHeadNorms ?? false,
     hasParallelBlocks: traits.hasParallelBlocks ?? false,
   };

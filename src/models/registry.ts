@@ -45,6 +45,7 @@ import { nemotron } from './architectures/nemotron.ts';
 import { nemotronH } from './architectures/nemotron-h.ts';
 import { olmo2, olmo3, olmoe } from './architectures/olmo.ts';
 import { opt } from './architectures/opt.ts';
+import { phi } from './architectures/phi.ts';
 import { phi3 } from './architectures/phi3.ts';
 import { qwen2Vl, qwen3Vl, qwen3VlMoe } from './architectures/qwen-vl.ts';
 import { qwen2 } from './architectures/qwen2.ts';
@@ -122,6 +123,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   exaoneMoe,
   seedOss,
   dots1,
+  phi,
   phi3,
   smollm3,
   stableLm,

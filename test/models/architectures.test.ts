@@ -32,6 +32,7 @@ import { mixtral } from '../../src/models/architectures/mixtral.ts';
 import { nemotronH } from '../../src/models/architectures/nemotron-h.ts';
 import { olmo3, olmoe } from '../../src/models/architectures/olmo.ts';
 import { opt } from '../../src/models/architectures/opt.ts';
+import { phi } from '../../src/models/architectures/phi.ts';
 import { qwen2Vl } from '../../src/models/architectures/qwen-vl.ts';
 import { qwen2 } from '../../src/models/architectures/qwen2.ts';
 import { qwen2Moe } from '../../src/models/architectures/qwen2-moe.ts';
@@ -582,6 +583,20 @@ describe('readConfig', () => {
     expect(layerRopes[0]).toEqual({ kind: 'llama3', theta: 12_000_000, ...stretched });
     expect(hasHeadNorms).toBe(true);
     expect(() => reader(apertus)({ hidden_act: 'relu2' })).toThrow(/config\.json: hidden_act/);
+  });
+
+  it('of Phi has biases everywhere, and is refused with norms of heads or a head that is tied', () => {
+    const read = reader(phi);
+    expect(read({ partial_rotary_factor: 0.25 })).toMatchObject({
+      activation: 'gelu_tanh',
+      rotaryDim: 4,
+      qkvBias: true,
+      attentionOutputBias: true,
+      mlpBias: true,
+      headBias: true,
+    });
+    expect(() => read({ qk_layernorm: true })).toThrow(/config\.json: qk_layernorm/);
+    expect(() => read({ tie_word_embeddings: true })).toThrow(/config\.json: tie_word_embeddings/);
   });
 
   it('of StableLM rotates a quarter of each head, and has biases, norms and blocks side by side where it says so', () => {

@@ -61,6 +61,8 @@ describe('a GGUF file in the names of the format', () => {
     ['AFM', 'arcee', 'arcee', 'float32'],
     ['BitNet', 'bitnet', 'bitnet', 'float32'],
     ['Apertus', 'apertus', 'apertus', 'float32'],
+    ['Phi-2', 'phi', 'phi', 'float32'],
+    ['Phi-2 of the first releases', 'phi-joined', 'phi', 'float32'],
     ['StableLM', 'stablelm', 'stablelm', 'float32'],
     ['StableLM with blocks side by side', 'stablelm-parallel', 'stablelm-parallel', 'float32'],
     ['Ministral 3', 'mistral3', 'mistral3', 'float32'],

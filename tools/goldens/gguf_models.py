@@ -726,6 +726,22 @@ def stablelm(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarra
                 tensors[f"{norm}.weight"] = Stored(rows, GGMLQuantizationType.F32)
 
 
+def phi2(is_joined: bool):
+    """is_joined: queries, keys and values in one tensor, as in files of the first releases."""
+
+    def convert(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+        heads, width = config["num_attention_heads"], config["hidden_size"]
+        writer.add_head_count_kv(heads)
+        writer.add_layer_norm_eps(config["layer_norm_eps"])
+        writer.add_rope_dimension_count(int(config["partial_rotary_factor"] * width) // heads)
+        for layer in range(config["num_hidden_layers"] if is_joined else 0):
+            for kind in ("weight", "bias"):
+                parts = [tensors.pop(f"model.layers.{layer}.self_attn.{part}_proj.{kind}") for part in "qkv"]
+                tensors[f"transformer.h.{layer}.attn.c_attn.{kind}"] = np.concatenate(parts)
+
+    return convert
+
+
 Q4_0, Q5_0, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q8_0
 
 HYBRID_FORMATS = {
@@ -811,6 +827,8 @@ MODELS = {
     "qwen3.5-widened": ("qwen3.5", MODEL_ARCH.QWEN35, in_blocks(hybrid(), HYBRID_FORMATS, is_widened=True)),
     "stablelm": ("stablelm", MODEL_ARCH.STABLELM, stablelm),
     "stablelm-parallel": ("stablelm-parallel", MODEL_ARCH.STABLELM, stablelm),
+    "phi": ("phi", MODEL_ARCH.PHI2, phi2(is_joined=False)),
+    "phi-joined": ("phi", MODEL_ARCH.PHI2, phi2(is_joined=True)),
 }
 
 

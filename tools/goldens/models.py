@@ -1040,4 +1040,8 @@ MODELS = {
         t.StableLmConfig(**COMMON, qk_layernorm=True, use_parallel_residual=True, rope_parameters=PLAIN_ROPE | {"partial_rotary_factor": 0.25}),
         publish=lambda c: old_rope(c, rope_theta=10000, partial_rotary_factor=0.25),
     ),
+    "phi": Recipe(
+        t.PhiConfig(**NEOX, rope_parameters=PLAIN_ROPE | {"partial_rotary_factor": 0.5}),
+        publish=lambda c: old_rope(c, rope_theta=10000.0, partial_rotary_factor=0.5),
+    ),
 }

@@ -64,6 +64,7 @@ export function judgeUnused(
     layerOf(name, layers) >= config.numLayers ||
     (NEVER_SEEN.test(name) && hasNoKeys(layerOf(name, layers))) ||
     ((config.tieWordEmbeddings || config.pooling !== null) && name === `${head}.weight`) ||
+    (config.pooling !== null && name === `${head}.bias`) ||
     (config.encoder !== null && OF_TRAINING.test(name));
   const unused = checkpoint.unread().filter((name) => !isHarmless(name));
   const ofLayer = unused.find((name) => name.startsWith(`${layers}.`));

@@ -177,9 +177,9 @@ export class WeightReader {
     );
   }
 
-  /** Rows of a matrix [rows, k], by themselves and in the format to compute in: small products that decide. */
-  rows(name: string, rows: number, wanted: readonly number[], k: number): LinearWeight {
-    const parts = wanted.map((first) => this.#own({ name, n: 1, within: { rows, first } }, k));
+  /** Rows of a projection, by themselves and in the format to compute in: small products that decide. */
+  rows({ n: rows, ...all }: Projection, wanted: readonly number[], k: number): LinearWeight {
+    const parts = wanted.map((first) => this.#own({ ...all, n: 1, within: { rows, first } }, k));
     return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
   }
 

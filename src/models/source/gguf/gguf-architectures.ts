@@ -2,7 +2,7 @@
 // and config.json are the common language; to add an architecture is to add its line here, to gguf-mixtures.ts, to
 // gguf-recurrent.ts or to gguf-scans.ts.
 
-import { type GgufArchitecture, SANDWICH_NORMS } from './gguf-architecture.ts';
+import { type GgufArchitecture, MODEL_MODULES, SANDWICH_NORMS } from './gguf-architecture.ts';
 import { gemma3n } from './gguf-gemma3n.ts';
 import { gemma4 } from './gguf-gemma4.ts';
 import type { GgufKeys } from './gguf-keys.ts';
@@ -126,6 +126,18 @@ const mistral3: GgufArchitecture = {
   hasPairedHeads: true,
 };
 
+/** Phi-1, 1.5 and 2, of whose first releases files have queries, keys and values in one tensor. */
+const phi2: GgufArchitecture = {
+  name: () => 'PhiForCausalLM',
+  fields: (keys) => ({
+    layer_norm_eps: keys.ofModel('attention.layer_norm_epsilon'),
+    hidden_act: 'gelu_new',
+  }),
+  modelModules: { ...MODEL_MODULES, output_norm: 'model.final_layernorm' },
+  modules: { attn_output: 'self_attn.dense', ffn_up: 'mlp.fc1', ffn_down: 'mlp.fc2' },
+  joinsQkv: true,
+};
+
 const stableLm: GgufArchitecture = {
   name: () => 'StableLmForCausalLM',
   fields: (keys) => ({
@@ -210,6 +222,7 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   bitnet,
   'bitnet-25': bitnet2B4T,
   'bitnet-b1.58': bitnet2B4T,
+  phi2,
   phi3: {
     name: () => 'Phi3ForCausalLM',
     modules: { attn_qkv: 'self_attn.qkv_proj', ffn_up: 'mlp.gate_up_proj' },
