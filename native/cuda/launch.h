@@ -54,6 +54,7 @@ inline Launch launchOf(const XieluParams& p) { return rowLaunch("svcXielu", p.ro
 inline Launch addScaledLaunch(const ElementwiseParams& p) { return rowLaunch("svcAddScaled", p.rows, p.cols); }
 inline Launch scaleLaunch(const ElementwiseParams& p) { return rowLaunch("svcScale", p.rows, p.cols); }
 inline Launch softcapLaunch(const ElementwiseParams& p) { return rowLaunch("svcSoftcap", p.rows, p.cols); }
+inline Launch clipLaunch(const ElementwiseParams& p) { return rowLaunch("svcClip", p.rows, p.cols); }
 
 inline Launch launchOf(const ScaleColumnsParams& p) { return rowLaunch("svcScaleColumns", p.rows, p.cols); }
 inline Launch launchOf(const AddMixedParams& p) { return rowLaunch("svcAddMixed", p.rows, p.width); }

@@ -99,4 +99,9 @@ SVC_KERNEL(svcSoftcap, ElementwiseParams, kRowThreads) {
   eachNumber(p, [&](float x) { return p.value * hyperbolicTangent(x / p.value); });
 }
 
+SVC_KERNEL(svcClip, ElementwiseParams, kRowThreads) {
+  // NaN is neither, and stays.
+  eachNumber(p, [&](float x) { return x > p.value ? p.value : x < -p.value ? -p.value : x; });
+}
+
 }  // namespace svc::cuda

@@ -53,6 +53,8 @@ export interface ModelConfig {
   readonly attentionScales: readonly number[];
   /** Bound of the logits of attention, see `ops.attention`; null is none. */
   readonly attentionSoftcap: number | null;
+  /** Bound of the numbers of queries, keys and values, see `ops.clip`; null is none. */
+  readonly qkvClip: number | null;
   /** Factors on embeddings, on what a block adds to the residual stream, and on logits. */
   readonly embeddingScale: number;
   readonly residualScale: number;
@@ -255,6 +257,7 @@ export interface DecoderTraits {
   /** Whether the scale of attention is divided by the layer's number, from 1 on. */
   readonly dividesScaleByLayer?: boolean;
   readonly attentionSoftcap?: number | null;
+  readonly qkvClip?: number | null;
   readonly embeddingScale?: number;
   readonly residualScale?: number;
   readonly logitScale?: number;
@@ -348,6 +351,7 @@ function plainTraits(traits: DecoderTraits) {
   return {
     ropeIsInterleaved: traits.ropeIsInterleaved ?? false,
     attentionSoftcap: traits.attentionSoftcap ?? null,
+    qkvClip: traits.qkvClip ?? null,
     embeddingScale: traits.embeddingScale ?? 1,
     residualScale: traits.residualScale ?? 1,
     logitScale: traits.logitScale ?? 1,

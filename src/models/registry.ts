@@ -44,6 +44,7 @@ import { modernBert } from './architectures/modernbert.ts';
 import { nemotron } from './architectures/nemotron.ts';
 import { nemotronH } from './architectures/nemotron-h.ts';
 import { olmo2, olmo3, olmoe } from './architectures/olmo.ts';
+import { olmo1 } from './architectures/olmo1.ts';
 import { opt } from './architectures/opt.ts';
 import { phi } from './architectures/phi.ts';
 import { phi3 } from './architectures/phi3.ts';
@@ -114,6 +115,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   minimaxM2,
   nemotron,
   nemotronH,
+  olmo1,
   olmo2,
   olmo3,
   olmoe,

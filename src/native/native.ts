@@ -227,6 +227,7 @@ export interface NativeBackend {
   addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
   scale(factor: number, ...x: TensorArgs): StreamPosition;
   softcap(cap: number, ...x: TensorArgs): StreamPosition;
+  clip(limit: number, ...x: TensorArgs): StreamPosition;
   scaleColumns(
     isHalf: boolean,
     factors: number,

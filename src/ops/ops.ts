@@ -430,6 +430,9 @@ export interface Ops {
   /** x [tokens, cols] f32 = cap * tanh(x / cap), in place; cap is above 0. */
   softcap(x: Tensor, cap: number): void;
 
+  /** x [tokens, cols] f32 = min(max(x, -limit), limit), in place; limit is above 0, and NaN stays. */
+  clip(x: Tensor, limit: number): void;
+
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: each column times its factor. */
   scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): Tensor;
 

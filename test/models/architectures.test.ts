@@ -31,6 +31,7 @@ import { ministral3, mistral3 } from '../../src/models/architectures/mistral3.ts
 import { mixtral } from '../../src/models/architectures/mixtral.ts';
 import { nemotronH } from '../../src/models/architectures/nemotron-h.ts';
 import { olmo3, olmoe } from '../../src/models/architectures/olmo.ts';
+import { olmo1 } from '../../src/models/architectures/olmo1.ts';
 import { opt } from '../../src/models/architectures/opt.ts';
 import { phi } from '../../src/models/architectures/phi.ts';
 import { qwen2Vl } from '../../src/models/architectures/qwen-vl.ts';
@@ -466,6 +467,17 @@ describe('readConfig', () => {
     expect(read({ sliding_window: 8, max_window_layers: 3 })).toEqual([null, null, null, 8]);
     expect(read({ sliding_window: null, max_window_layers: 3 })).toEqual([null, null, null, null]);
     expect(read({})).toEqual([null, null, null, null]);
+  });
+
+  it('of OLMo 1 bounds queries, keys and values where it says so', () => {
+    const read = reader(olmo1);
+    expect(read({ clip_qkv: null, rms_norm_eps: 1 })).toMatchObject({
+      ...NO_TRAITS,
+      normEps: 1e-5,
+      qkvClip: null,
+    });
+    expect(read({ clip_qkv: 8, attention_bias: true })).toMatchObject({ qkvClip: 8, qkvBias: true });
+    expect(() => read({ clip_qkv: -1 })).toThrow(/config\.json: clip_qkv/);
   });
 
   it('of OLMo 3 stretches positions of layers without a window only', () => {

@@ -24,6 +24,8 @@ const NAMES = [
   'lfm2',
   'llama-yarn',
   'nemotron-h-latent',
+  'olmo',
+  'phi',
   'qwen3',
   'qwen3-next',
   'qwen3.5',

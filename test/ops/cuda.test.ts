@@ -88,6 +88,11 @@ describeCuda('the CUDA backend', () => {
       ops.softcap(sum, 20);
       return ops.read(ops.cast(sum, 'bf16'));
     });
+    expectSame({ absolute: 0 }, (ops) => {
+      const clipped = tensor(ops);
+      ops.clip(clipped, 4);
+      return ops.read(clipped);
+    });
     expectSame(tolerance, (ops) => ops.read(ops.gatherRows(tensor(ops), Int32Array.of(3, 0, 3))));
     const table = random.floats(64 * 16);
     expectSame(tolerance, (ops) => {

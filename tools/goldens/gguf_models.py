@@ -742,6 +742,13 @@ def phi2(is_joined: bool):
     return convert
 
 
+def olmo(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_clamp_kqv(config["clip_qkv"])
+    paired(tensors, {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]})
+
+
 Q4_0, Q5_0, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q8_0
 
 HYBRID_FORMATS = {
@@ -829,6 +836,7 @@ MODELS = {
     "stablelm-parallel": ("stablelm-parallel", MODEL_ARCH.STABLELM, stablelm),
     "phi": ("phi", MODEL_ARCH.PHI2, phi2(is_joined=False)),
     "phi-joined": ("phi", MODEL_ARCH.PHI2, phi2(is_joined=True)),
+    "olmo": ("olmo", MODEL_ARCH.OLMO, olmo),
 }
 
 

@@ -1044,4 +1044,6 @@ MODELS = {
         t.PhiConfig(**NEOX, rope_parameters=PLAIN_ROPE | {"partial_rotary_factor": 0.5}),
         publish=lambda c: old_rope(c, rope_theta=10000.0, partial_rotary_factor=0.5),
     ),
+    # Bounded so that it tells: a third of the numbers of queries, keys and values.
+    "olmo": Recipe(t.OlmoConfig(**COMMON, clip_qkv=1.0), publish=lambda c: old_rope(c, rope_theta=10000.0)),
 }

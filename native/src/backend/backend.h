@@ -339,6 +339,7 @@ class Backend {
   virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;
   virtual StreamPosition scale(float factor, Rows x, int64_t cols) = 0;
   virtual StreamPosition softcap(float cap, Rows x, int64_t cols) = 0;
+  virtual StreamPosition clip(float limit, Rows x, int64_t cols) = 0;
   virtual StreamPosition scaleColumns(const Vector& factors, Rows x, DType dtype, Rows out) = 0;
   /// x = max(0, x - (mean + deviations * standard deviation)) of each row, in place.
   virtual StreamPosition sparsify(float deviations, Rows x, int64_t cols) = 0;

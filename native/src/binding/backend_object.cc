@@ -100,6 +100,7 @@ Napi::Function BackendObject::define(Napi::Env env, const char* name, Factory fa
                          InstanceMethod<&BackendObject::call<&BackendObject::addScaled>>("addScaled"),
                          InstanceMethod<&BackendObject::call<&BackendObject::scale>>("scale"),
                          InstanceMethod<&BackendObject::call<&BackendObject::softcap>>("softcap"),
+                         InstanceMethod<&BackendObject::call<&BackendObject::clip>>("clip"),
                          InstanceMethod<&BackendObject::call<&BackendObject::scaleColumns>>("scaleColumns"),
                          InstanceMethod<&BackendObject::call<&BackendObject::sparsify>>("sparsify"),
                          InstanceMethod<&BackendObject::call<&BackendObject::joinStreams>>("joinStreams"),

@@ -120,6 +120,7 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
   Napi::Value addScaled(const Info&);
   Napi::Value scale(const Info&);
   Napi::Value softcap(const Info&);
+  Napi::Value clip(const Info&);
   Napi::Value scaleColumns(const Info&);
   Napi::Value sparsify(const Info&);
   Napi::Value joinStreams(const Info&);

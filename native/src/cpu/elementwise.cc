@@ -142,6 +142,10 @@ void runSoftcap(ThreadPool& pool, const KernelSet& set, float cap, Rows x, int64
   eachRow(pool, x.rows, cols, [&](int64_t row) { set.softcap(floatsAt(x, row), cap, static_cast<int>(cols)); });
 }
 
+void runClip(ThreadPool& pool, const KernelSet& set, float limit, Rows x, int64_t cols) {
+  eachRow(pool, x.rows, cols, [&](int64_t row) { set.clip(floatsAt(x, row), limit, static_cast<int>(cols)); });
+}
+
 void runScaleColumns(ThreadPool& pool, const KernelSet& set, const HostVector& factors, Rows x, DType dtype, Rows out) {
   const auto kernel = set.scaleColumns[static_cast<int>(dtype)];
   const int64_t cols = factors.length;

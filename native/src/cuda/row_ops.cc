@@ -225,6 +225,12 @@ StreamPosition CudaBackend::softcap(float cap, Rows x, int64_t cols) {
   return elementwise(softcapLaunch, params, x, cols, x);
 }
 
+StreamPosition CudaBackend::clip(float limit, Rows x, int64_t cols) {
+  ElementwiseParams params{};
+  params.value = limit;
+  return elementwise(clipLaunch, params, x, cols, x);
+}
+
 StreamPosition CudaBackend::scaleColumns(const Vector& factors, Rows x, DType dtype, Rows out) {
   const ScaleColumnsParams params{floats(x),  x.stride, onDevice(factors),        out.data,
                                   out.stride, x.rows,   narrowed(factors.length), formatOf(dtype)};

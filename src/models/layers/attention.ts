@@ -24,6 +24,8 @@ interface AttentionParts {
    * are no values where the layer makes them of its keys.
    */
   readonly qkv: ColumnParallelLinears;
+  /** Bound of all numbers of queries, keys and values, of either sign; left out or null, none. */
+  readonly clip?: number | null;
   /** Whether what the heads saw passes gates, [tokens, heads * headDim], which open by their sigmoid. */
   readonly hasGates?: boolean;
   readonly output: RowParallelLinear;
@@ -128,7 +130,7 @@ class AttentionHeads {
 
   /** What the heads saw: -> [tokens, heads * headDim] in the format of the output projection. */
   apply(step: Step, h: Tensor): Tensor {
-    const { qkv, queryNorm, keyNorm, valueNorm, hasGates, output } = this.#parts;
+    const { qkv, clip, queryNorm, keyNorm, valueNorm, hasGates, output } = this.#parts;
     const { config, weights } = this.#context;
     const { kvHeads: all, headDim, valuesAreKeys } = layerHeadsOf(config, this.#layer);
     const [heads, kvHeads] = [config.numHeads, all].map((count) => weights.share.of(count).count * headDim);
@@ -136,6 +138,7 @@ class AttentionHeads {
     const [q, k, ...others] = qkv.apply(step, h, widths);
     // A copy: the norms of keys and of values differ.
     const [v, gates] = valuesAreKeys ? [step.ops.cast(k!, 'f32'), ...others] : others;
+    if (clip) for (const x of [q!, k!, v!]) step.ops.clip(x, clip);
     if (valueNorm) step.ops.qkNorm(v!, valueNorm.weight, valueNorm.eps);
     const seen = this.#attend(step, queryNorm?.(step, q!) ?? q!, keyNorm?.(step, k!) ?? k!, v!);
     return gates === undefined ? seen : step.ops.gate(seen, gates, 'sigmoid', output.inputDType);

@@ -58,6 +58,12 @@ export const layerNormAround1: LoadNorm = (context, name) =>
 
 export const layerNormWithoutBias: LoadNorm = (context, name) => makeLayerNorm(context, name, null);
 
+/** The same with neither weight nor bias. */
+export const layerNormWithoutWeight: LoadNorm = ({ config, weights }) => {
+  const ones = weights.constant(config.hiddenSize, 1);
+  return ({ ops }, x, dtype) => ops.layerNorm(x, ones, null, config.normEps, dtype);
+};
+
 /** Of the stream itself, as where norms come after the blocks. */
 export function layerNormInPlace(context: NormContext, name: string, hasBias = true): Layer {
   const { config, weights } = context;

@@ -346,6 +346,11 @@ export class NativeOps implements Ops {
     this.#guard(() => this.#native.softcap(cap, ...argsOf(input)));
   }
 
+  clip(x: Tensor, limit: number): void {
+    const input = expectTensor('clip', 'x', x, { dtype: 'f32' });
+    this.#guard(() => this.#native.clip(limit, ...argsOf(input)));
+  }
+
   scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): Tensor {
     const { index, length } = this.#own('scaleColumns', factors, NativeVector);
     const input = expectTensor('scaleColumns', 'x', x, { cols: length, dtype: 'f32' });

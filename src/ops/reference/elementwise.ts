@@ -97,6 +97,11 @@ export function softcap(x: Tensor, cap: number): void {
   change('softcap', x, (value) => cap * Math.tanh(value / cap));
 }
 
+export function clip(x: Tensor, limit: number): void {
+  if (!(limit > 0)) throw new ShapeError('clip', 'a limit above 0', `${limit}`);
+  change('clip', x, (value) => Math.min(Math.max(value, -limit), limit));
+}
+
 export function scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): RefTensor {
   const by = expectVector('scaleColumns', 'factors', factors, x.cols);
   return map('scaleColumns', x, dtype, (value, i) => value * by[i]!);

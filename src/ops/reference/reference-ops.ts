@@ -46,6 +46,7 @@ import {
   activate,
   addScaled,
   cast,
+  clip,
   gate,
   scale,
   scaleColumns,
@@ -243,6 +244,10 @@ export class ReferenceOps implements Ops {
 
   softcap(x: Tensor, cap: number): void {
     softcap(x, cap);
+  }
+
+  clip(x: Tensor, limit: number): void {
+    clip(x, limit);
   }
 
   scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): Tensor {

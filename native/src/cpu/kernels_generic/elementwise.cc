@@ -41,6 +41,7 @@ void addElementwise(KernelSet& set) {
   set.addScaled = &addScaled;
   set.scale = &scale;
   set.softcap = &softcap;
+  set.clip = &clip;
   set.scaleColumns[0] = &scaleColumns<float>;
   set.scaleColumns[1] = &scaleColumns<uint16_t>;
   set.sparsify = &sparsify;

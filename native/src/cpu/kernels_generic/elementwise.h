@@ -131,6 +131,12 @@ inline void softcap(float* x, float cap, int cols) {
   changeRow(x, cols, [&](V16 a, int, int) { return most * hyperbolicTangent(a * share); });
 }
 
+inline void clip(float* x, float limit, int cols) {
+  const V16 most = splat(limit), least = splat(-limit);
+  // NaN, as the second of the two, stays.
+  changeRow(x, cols, [&](V16 a, int, int) { return min(most, max(least, a)); });
+}
+
 template <class Out>
 void scaleColumns(const float* x, const float* factors, int cols, void* out) {
   Out* to = static_cast<Out*>(out);

@@ -238,6 +238,11 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   },
   stablelm: stableLm,
   smollm3: { name: () => 'SmolLM3ForCausalLM', hasPairedHeads: true },
+  olmo: {
+    name: () => 'OlmoForCausalLM',
+    fields: (keys) => ({ clip_qkv: keys.ofModel('attention.clamp_kqv') }),
+    hasPairedHeads: true,
+  },
   olmo2: {
     name: (keys) => (keys.slidingWindow === null ? 'Olmo2ForCausalLM' : 'Olmo3ForCausalLM'),
     fields: (keys) => ({ layer_types: keys.layerTypes }),
