@@ -33,6 +33,7 @@ import { granite } from './architectures/granite.ts';
 import { graniteMoe } from './architectures/granite-moe.ts';
 import { graniteMoeSwa, graniteSwa } from './architectures/granite-swa.ts';
 import { hunyuanDense, hunyuanMoe } from './architectures/hunyuan.ts';
+import { internLm2, internLm3 } from './architectures/internlm.ts';
 import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { llama } from './architectures/llama.ts';
 import { minimaxM2 } from './architectures/minimax-m2.ts';
@@ -112,6 +113,8 @@ export const ARCHITECTURES: readonly Architecture[] = [
   falconH1,
   hunyuanDense,
   hunyuanMoe,
+  internLm2,
+  internLm3,
   minimaxM2,
   nemotron,
   nemotronH,

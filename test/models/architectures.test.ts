@@ -24,6 +24,7 @@ import { granite } from '../../src/models/architectures/granite.ts';
 import { graniteMoe } from '../../src/models/architectures/granite-moe.ts';
 import { graniteSwa } from '../../src/models/architectures/granite-swa.ts';
 import { hunyuanDense, hunyuanMoe } from '../../src/models/architectures/hunyuan.ts';
+import { internLm2, internLm3 } from '../../src/models/architectures/internlm.ts';
 import { llama } from '../../src/models/architectures/llama.ts';
 import { minimaxM2 } from '../../src/models/architectures/minimax-m2.ts';
 import { mistral } from '../../src/models/architectures/mistral.ts';
@@ -467,6 +468,25 @@ describe('readConfig', () => {
     expect(read({ sliding_window: 8, max_window_layers: 3 })).toEqual([null, null, null, 8]);
     expect(read({ sliding_window: null, max_window_layers: 3 })).toEqual([null, null, null, null]);
     expect(read({})).toEqual([null, null, null, null]);
+  });
+
+  it('of InternLM has biases of attention where it says so, and in 3 of feed-forwards, too', () => {
+    const dynamic = { rope_scaling: { type: 'dynamic', factor: 2 }, rope_theta: 1_000_000 };
+    expect(reader(internLm2)({ bias: false, ...dynamic })).toMatchObject({
+      ...NO_TRAITS,
+      maxPositionEmbeddings: 1000,
+      longestContext: 2000,
+      layerRopes: Array(4).fill({ kind: 'dynamic', theta: 1_000_000, factor: 2, original: 1000 }),
+    });
+    const both = { qkvBias: true, attentionOutputBias: true };
+    expect(reader(internLm2)({})).toMatchObject({ ...NO_TRAITS, ...both });
+    expect(reader(internLm3)({})).toMatchObject(NO_TRAITS);
+    expect(reader(internLm3)({ qkv_bias: true })).toMatchObject({ ...NO_TRAITS, qkvBias: true });
+    expect(reader(internLm3)({ bias: true })).toMatchObject({
+      qkvBias: false,
+      attentionOutputBias: true,
+      mlpBias: true,
+    });
   });
 
   it('of OLMo 1 bounds queries, keys and values where it says so', () => {

@@ -44,6 +44,7 @@ describe('a GGUF file in the names of the format', () => {
     ['GPT-2', 'gpt2', 'gpt2', 'float32'],
     ['GLM-4 of 2024', 'chatglm', 'glm', 'float32'],
     ['OLMo', 'olmo', 'olmo', 'float32'],
+    ['InternLM 2', 'internlm2', 'internlm2', 'float32'],
     ['OLMo 3', 'olmo3', 'olmo3', 'float32'],
     ['OLMoE', 'olmoe', 'olmoe', 'float32'],
     ['EXAONE 4', 'exaone4', 'exaone4', 'float32'],

@@ -90,6 +90,32 @@ describe('a tokenizer published as tokenizer.model only', () => {
     expect(ids.slice(-2)).toEqual([620, 621]);
   });
 
+  it('has tokens of added_tokens_decoder in the place of those of its own', async () => {
+    const named = {
+      618: { content: '<|im_end|>', special: true },
+      619: { content: '<tool>', special: false },
+    };
+    const tokenizer = await load({
+      'tokenizer.model': golden('bpe'),
+      'tokenizer_config.json': {
+        ...BARE,
+        added_tokens_decoder: { 1: { content: '<s>', special: true }, ...named },
+      },
+    });
+    expect(tokenizer.vocabSize).toBe(620);
+    const ids = await tokenizer.encode('<s><|im_end|><tool>', { addSpecialTokens: false });
+    expect(ids.slice(-3)).toEqual([1, 618, 619]);
+    expect(await tokenizer.decode([618, 619], { skipSpecialTokens: true })).toBe('<tool>');
+  });
+
+  it('begins texts as InternLM does', async () => {
+    const files = {
+      'tokenizer.model': golden('bpe'),
+      'tokenizer_config.json': { tokenizer_class: 'InternLM2Tokenizer' },
+    };
+    expect((await (await load(files)).encode('a', { addSpecialTokens: true }))[0]).toBe(1);
+  });
+
   it('begins texts with a token of added_tokens.json', async () => {
     const tokenizer = await load({
       'tokenizer.model': golden('bpe'),

@@ -749,6 +749,18 @@ def olmo(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) 
     paired(tensors, {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]})
 
 
+def internlm2(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+    groups = heads["k_proj"]
+    for name in [name for name in tensors if ".wqkv." in name]:
+        rows = tensors.pop(name)
+        by_group = rows.reshape(groups, heads["q_proj"] // groups + 2, -1, *rows.shape[1:])
+        for kind, part in (("q", by_group[:, :-2]), ("k", by_group[:, -2]), ("v", by_group[:, -1])):
+            tensors[name.replace("attention.wqkv", f"self_attn.{kind}_proj")] = part.reshape(-1, *rows.shape[1:])
+    paired(tensors, heads)
+
+
 Q4_0, Q5_0, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q8_0
 
 HYBRID_FORMATS = {
@@ -837,6 +849,7 @@ MODELS = {
     "phi": ("phi", MODEL_ARCH.PHI2, phi2(is_joined=False)),
     "phi-joined": ("phi", MODEL_ARCH.PHI2, phi2(is_joined=True)),
     "olmo": ("olmo", MODEL_ARCH.OLMO, olmo),
+    "internlm2": ("internlm2", MODEL_ARCH.INTERNLM2, internlm2),
 }
 
 

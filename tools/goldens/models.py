@@ -3,6 +3,7 @@ groups of heads, partial rotations, biases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 
 import torch
 import transformers as t
@@ -68,6 +69,51 @@ PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 def old_rope(config: dict, **fields: object) -> dict:
     """The fields for rotation of releases before transformers 5."""
     return {key: value for key, value in config.items() if key not in ("rope_parameters", "layer_types")} | fields
+
+
+DYNAMIC_ROPE = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1000000.0}
+INTERNLM2_NAMES = {
+    "embed_tokens": "tok_embeddings",
+    "lm_head": "output",
+    "input_layernorm": "attention_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.o_proj": "attention.wo",
+    "self_attn.wqkv": "attention.wqkv",
+    "mlp.gate_proj": "feed_forward.w1",
+    "mlp.down_proj": "feed_forward.w2",
+    "mlp.up_proj": "feed_forward.w3",
+}
+"""Ours are those of Llama, which computes the same."""
+
+
+def internlm(config: dict, architecture: str) -> dict:
+    """As InternLM 2 and 3 spell it, whose code is not a part of transformers."""
+    rest = {key: value for key, value in config.items() if key not in ("rope_parameters", "attention_bias", "mlp_bias", "head_dim", "model_type")}
+    return rest | {
+        "architectures": [architecture],
+        "model_type": architecture.removesuffix("ForCausalLM").lower(),
+        "bias": True,
+        "rope_theta": 1000000,
+        "rope_scaling": {"type": "dynamic", "factor": 2.0},
+    }
+
+
+def internlm2(config: dict) -> dict:
+    return internlm(config, "InternLM2ForCausalLM")
+
+
+def interleaved_qkv(groups: int, queries: int) -> Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]:
+    """Of each group of heads the queries, then the key and the value that they share, in one tensor."""
+
+    def reshape(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        joined = dict(state)
+        for name in [name for name in state if ".q_proj." in name]:
+            parts = [joined.pop(name.replace("q_proj", f"{kind}_proj")) for kind in "qkv"]
+            by_group = [part.reshape(groups, heads, -1, *part.shape[1:]) for part, heads in zip(parts, (queries, 1, 1))]
+            joined[name.replace("q_proj", "wqkv")] = torch.cat(by_group, dim=1).reshape(-1, *parts[0].shape[1:]).contiguous()
+        return joined
+
+    return reshape
 
 
 def chatglm(config: dict) -> dict:
@@ -1046,4 +1092,14 @@ MODELS = {
     ),
     # Bounded so that it tells: a third of the numbers of queries, keys and values.
     "olmo": Recipe(t.OlmoConfig(**COMMON, clip_qkv=1.0), publish=lambda c: old_rope(c, rope_theta=10000.0)),
+    "internlm2": Recipe(
+        t.LlamaConfig(**COMMON | {"num_attention_heads": 8}, attention_bias=True, rope_parameters=DYNAMIC_ROPE),
+        publish=internlm2,
+        reshape=interleaved_qkv(groups=2, queries=4),
+        rename=lambda name: reduce(lambda so_far, names: so_far.replace(*names), INTERNLM2_NAMES.items(), name),
+    ),
+    "internlm3": Recipe(
+        t.LlamaConfig(**COMMON, head_dim=16, attention_bias=True, mlp_bias=True, rope_parameters=DYNAMIC_ROPE),
+        publish=lambda c: internlm(c, "InternLM3ForCausalLM") | {"qkv_bias": True, "head_dim": 16},
+    ),
 }

@@ -5,7 +5,13 @@ import { ModelLoadError } from '../../errors.ts';
 import { type ModelText, parseModelJson } from '../../util/model-file.ts';
 import { type ModelFiles, SENTENCEPIECE_FILE } from '../../util/model-files.ts';
 import { byteLevelDocument } from './byte-level-document.ts';
-import { type AddedTokenDocument, addedToken, sentencePieceDocument } from './sentencepiece-document.ts';
+import {
+  type AddedTokenDocument,
+  addedToken,
+  type Piece,
+  type SentencePieceVocabulary,
+  sentencePieceDocument,
+} from './sentencepiece-document.ts';
 import { readSentencePieceModel } from './sentencepiece-model.ts';
 
 const token = z.union([z.string(), z.object({ content: z.string() }).transform(({ content }) => content)]);
@@ -23,6 +29,9 @@ const settings = z.object({
   unk_token: named,
   pad_token: named,
   additional_special_tokens: z.array(token).nullish(),
+  added_tokens_decoder: z
+    .record(z.string(), z.object({ content: z.string(), special: z.boolean().nullish() }))
+    .nullish(),
 });
 
 type Settings = z.output<typeof settings>;
@@ -34,7 +43,7 @@ const QWEN2_WORDS =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /** Families that begin every text with a token where their files do not say. */
-const BEGINS_TEXTS = /^(Code)?Llama|^Gemma|^Mistral/;
+const BEGINS_TEXTS = /^(Code)?Llama|^Gemma|^InternLM|^Mistral/;
 
 /**
  * The text of the tokenizer.json that tokenises as the model's files say; null where it brings neither kind.
@@ -43,9 +52,9 @@ const BEGINS_TEXTS = /^(Code)?Llama|^Gemma|^Mistral/;
 export function buildTokenizerJson(files: ModelFiles): ModelText | null {
   const model = files.readBytes(SENTENCEPIECE_FILE);
   if (model !== null) {
-    const vocabulary = readSentencePieceModel(model.path, model.bytes);
-    const known = new Set(vocabulary.pieces.map(({ text }) => text));
     const config = readSettings(files);
+    const vocabulary = withReplaced(readSentencePieceModel(model.path, model.bytes), config);
+    const known = new Set(vocabulary.pieces.map(({ text }) => text));
     const addedTokens = readAddedTokens(files, known, config);
     const document = sentencePieceDocument(vocabulary, {
       ...aroundTexts(config, withAdded(known, addedTokens), true),
@@ -58,6 +67,21 @@ export function buildTokenizerJson(files: ModelFiles): ModelText | null {
   const merges = files.read('merges.txt');
   if (vocab === null || merges === null) return null;
   return { path: vocab.path, text: JSON.stringify(byteLevel(files, vocab, merges)) };
+}
+
+/** Some put tokens of their chats in the place of those that the vocabulary keeps free. */
+function withReplaced(
+  vocabulary: SentencePieceVocabulary,
+  { added_tokens_decoder: named }: Settings,
+): SentencePieceVocabulary {
+  if (!named) return vocabulary;
+  const known = new Set(vocabulary.pieces.map(({ text }) => text));
+  const pieces = vocabulary.pieces.map((piece, id): Piece => {
+    const token = named[id];
+    if (token === undefined || known.has(token.content)) return piece;
+    return { ...piece, text: token.content, type: token.special ? 'control' : 'user-defined' };
+  });
+  return { ...vocabulary, pieces };
 }
 
 function byteLevel(files: ModelFiles, vocab: ModelText, merges: ModelText): object {

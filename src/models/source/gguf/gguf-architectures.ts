@@ -236,6 +236,8 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
     fields: (keys) => ({ norm_eps: keys.ofModel('attention.layer_norm_epsilon') ?? undefined }),
     hasNormsFrom0: true,
   },
+  // Converters take its queries, keys and values apart.
+  internlm2: { name: () => 'LlamaForCausalLM', hasPairedHeads: true },
   stablelm: stableLm,
   smollm3: { name: () => 'SmolLM3ForCausalLM', hasPairedHeads: true },
   olmo: {
