@@ -29,6 +29,7 @@ import { glm4Moe, solarOpen } from './architectures/glm4-moe.ts';
 import { gptNeox } from './architectures/gpt-neox.ts';
 import { gptOss } from './architectures/gpt-oss.ts';
 import { gpt2 } from './architectures/gpt2.ts';
+import { codeGen, gptJ } from './architectures/gptj.ts';
 import { granite } from './architectures/granite.ts';
 import { graniteMoe } from './architectures/granite-moe.ts';
 import { graniteMoeSwa, graniteSwa } from './architectures/granite-swa.ts';
@@ -103,6 +104,8 @@ export const ARCHITECTURES: readonly Architecture[] = [
   gpt2,
   opt,
   gptNeox,
+  gptJ,
+  codeGen,
   granite,
   graniteMoe,
   graniteSwa,

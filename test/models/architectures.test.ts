@@ -20,6 +20,7 @@ import { solarOpen } from '../../src/models/architectures/glm4-moe.ts';
 import { gptNeox } from '../../src/models/architectures/gpt-neox.ts';
 import { gptOss } from '../../src/models/architectures/gpt-oss.ts';
 import { gpt2 } from '../../src/models/architectures/gpt2.ts';
+import { codeGen, gptJ } from '../../src/models/architectures/gptj.ts';
 import { granite } from '../../src/models/architectures/granite.ts';
 import { graniteMoe } from '../../src/models/architectures/granite-moe.ts';
 import { graniteSwa } from '../../src/models/architectures/granite-swa.ts';
@@ -96,6 +97,7 @@ const CHATGLM_FIELDS = {
   num_attention_heads: 4,
   seq_length: 1000,
 };
+const GPTJ_FIELDS = { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000, rotary_dim: 8 };
 const OWN_FIELDS: Readonly<Record<string, object>> = {
   DistilBertModel: DISTILBERT_FIELDS,
   DistilBertForMaskedLM: DISTILBERT_FIELDS,
@@ -104,6 +106,8 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   ChatGLMForConditionalGeneration: CHATGLM_FIELDS,
   OPTForCausalLM: { ...FIELDS, ffn_dim: 96 },
   AfmoeForCausalLM: { ...FIELDS, num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 8 },
+  GPTJForCausalLM: GPTJ_FIELDS,
+  CodeGenForCausalLM: GPTJ_FIELDS,
   GPT2LMHeadModel: { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000 },
   Gemma3ForConditionalGeneration: { text_config: FIELDS },
   Gemma3nForCausalLM: { ...FIELDS, num_kv_shared_layers: 0 },
@@ -615,6 +619,25 @@ describe('readConfig', () => {
     expect(layerRopes[0]).toEqual({ kind: 'llama3', theta: 12_000_000, ...stretched });
     expect(hasHeadNorms).toBe(true);
     expect(() => reader(apertus)({ hidden_act: 'relu2' })).toThrow(/config\.json: hidden_act/);
+  });
+
+  it('of GPT-J and CodeGen rotates as much of a head as it says, and has a head with a bias', () => {
+    const read = (fields: object) => reader(gptJ)({ ...GPTJ_FIELDS, ...fields });
+    expect(read({})).toMatchObject({
+      ...NO_TRAITS,
+      intermediateSize: 256,
+      rotaryDim: 8,
+      ropeIsInterleaved: true,
+      activation: 'gelu_tanh',
+      mlpBias: true,
+      headBias: true,
+    });
+    expect(read({ n_inner: 96 }).intermediateSize).toBe(96);
+    expect(() => read({ rotary_dim: null })).toThrow(/config\.json: rotary_dim/);
+    expect(() => read({ tie_word_embeddings: true })).toThrow(/config\.json: tie_word_embeddings/);
+    expect(() => reader(codeGen)({ ...GPTJ_FIELDS, n_head: 2 })).toThrow(
+      /config\.json: n_head must be a multiple of 4, got 2/,
+    );
   });
 
   it('of Phi has biases everywhere, and is refused with norms of heads or a head that is tied', () => {

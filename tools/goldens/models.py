@@ -23,6 +23,7 @@ COMMON = {
     "pad_token_id": 0,
 }
 NEOX = {key: value for key, value in COMMON.items() if key != "num_key_value_heads"}
+GPTJ = {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "rotary_dim": 4, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 NOISE = (
     "_name_or_path",
     "transformers_version",
@@ -1102,4 +1103,6 @@ MODELS = {
         t.LlamaConfig(**COMMON, head_dim=16, attention_bias=True, mlp_bias=True, rope_parameters=DYNAMIC_ROPE),
         publish=lambda c: internlm(c, "InternLM3ForCausalLM") | {"qkv_bias": True, "head_dim": 16},
     ),
+    "gptj": Recipe(t.GPTJConfig(**GPTJ)),
+    "codegen": Recipe(t.CodeGenConfig(**GPTJ | {"n_head": 8, "n_inner": 40})),
 }

@@ -10,7 +10,7 @@ import type { TensorNames } from '../tensor-names.ts';
 
 /** Buffers that some releases hold beside their weights and that are computed here: angles, and masks of attention. */
 const COMPUTED =
-  /\.(rotary_(emb|pos_emb)\.(inv_freq|cos_cached|sin_cached)|(attn|attention)\.(bias|masked_bias))$/;
+  /\.(rotary_(emb|pos_emb)\.(inv_freq|cos_cached|sin_cached)|(attn|attention)\.(bias|masked_bias|causal_mask))$/;
 
 /** Of encoders: counted positions, and what was on top of them in training. */
 const OF_TRAINING =
