@@ -85,17 +85,39 @@ __device__ void dropGroups(const RouteParams& p, const Routed& row) {
   syncWarp();
 }
 
+/// Each of the chosen, the best first, gets its share of the softmax over those that are near it and were not chosen before.
+__device__ void shareAmongNear(const RouteParams& p, const float* logits, const Routed& row) {
+  for (int i = lane(); i < p.experts; i += kWarp) row.taken[i] = 0;
+  syncWarp();
+  for (int i = 0; i < p.topK; ++i) {
+    const int id = row.chosen[i];
+    const double best = logits[id];
+    double sum = 0.0;
+    for (int other = lane(); other < p.experts; other += kWarp) {
+      const double logit = logits[other], size = logit < 0.0 ? -logit : logit;
+      const bool isFar = (best - logit) / (size < best ? best : size) > p.nearness;
+      if (!row.taken[other] && !isFar) sum += exponential(logit - best);
+    }
+    sum = reduceWarp(sum, Add());
+    if (lane() == 0) row.scores[id] = 1.0 / sum;
+    if (lane() == 0) row.taken[id] = 1;
+    syncWarp();
+  }
+}
+
 SVC_KERNEL(svcRoute, RouteParams, kWarp) {
   const Routed row(p);
-  score(p, p.logits + blockIdx.x * p.stride, row);
+  const float* logits = p.logits + blockIdx.x * p.stride;
+  score(p, logits, row);
   if (p.groups > 1) dropGroups(p, row);
-  double sum = 0.0;
   for (int i = 0; i < p.topK; ++i) {
     const int id = takeBest(row.choices, 0, p.experts, row.taken);
-    sum += row.scores[id];
     if (lane() == 0) row.chosen[i] = id;
   }
   syncWarp();
+  if (p.nearness > 0.0) shareAmongNear(p, logits, row);
+  double sum = 0.0;
+  for (int i = 0; i < p.topK; ++i) sum += row.scores[row.chosen[i]];
   const double factor = p.isNormalized ? p.scale / sum : p.scale;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * p.topK;
   for (int i = lane(); i < p.topK; i += kWarp) {

@@ -307,6 +307,7 @@ struct RouteParams {
   float* weights;
   int32_t rows, experts, topK, isSigmoid, groups, keptGroups, bestOfGroup, isNormalized;
   float scale;
+  double nearness;  // 0 is none
 };
 
 /// Sorts what RouteParams leaves by expert, of those from `first` on that are here: `routed` [rows * topK] are the rows of the first expert, of the second, ..., places

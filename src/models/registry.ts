@@ -50,6 +50,7 @@ import { olmo1 } from './architectures/olmo1.ts';
 import { opt } from './architectures/opt.ts';
 import { phi } from './architectures/phi.ts';
 import { phi3 } from './architectures/phi3.ts';
+import { phiMoe } from './architectures/phimoe.ts';
 import { qwen2Vl, qwen3Vl, qwen3VlMoe } from './architectures/qwen-vl.ts';
 import { qwen2 } from './architectures/qwen2.ts';
 import { qwen2Moe } from './architectures/qwen2-moe.ts';
@@ -133,6 +134,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   dots1,
   phi,
   phi3,
+  phiMoe,
   smollm3,
   stableLm,
   starcoder2,

@@ -123,6 +123,8 @@ export interface NativeBackend {
     bestOfGroup: number,
     isNormalized: boolean,
     scale: number,
+    /** 0 is none. */
+    nearness: number,
   ): number;
   /** Fields of LoraNumbers: ops/lora.ts. */
   makeLora(

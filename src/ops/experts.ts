@@ -1,6 +1,7 @@
 // Mixtures of experts: which weights are the experts of a layer, and how router logits choose among them.
 // Source: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", 2017; groups and
-// the bias of the choice: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024.
+// the bias of the choice: DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024; shares among those that are near: Liu et al., "GRIN:
+// GRadient-INformed MoE", 2024.
 
 import { ShapeError } from '../errors.ts';
 import type { GatedActivation } from './activation.ts';
@@ -24,6 +25,11 @@ export interface Routing {
   readonly scale?: number;
   /** [experts] factor on the weight of each. */
   readonly factors?: Vector | null;
+  /**
+   * Above 0: the score of a chosen expert, whose logit is b, is its share of the softmax over those with a logit x near it, (b - x) / max(|x|, b)
+   * at most this, that were not chosen before it. Left out, scores are shares of all.
+   */
+  readonly nearness?: number | null;
 }
 
 /** Experts side by side, in `count` groups of one size; `kept` of them, the best, are chosen from. */

@@ -36,6 +36,7 @@ import { olmo3, olmoe } from '../../src/models/architectures/olmo.ts';
 import { olmo1 } from '../../src/models/architectures/olmo1.ts';
 import { opt } from '../../src/models/architectures/opt.ts';
 import { phi } from '../../src/models/architectures/phi.ts';
+import { phiMoe } from '../../src/models/architectures/phimoe.ts';
 import { qwen2Vl } from '../../src/models/architectures/qwen-vl.ts';
 import { qwen2 } from '../../src/models/architectures/qwen2.ts';
 import { qwen2Moe } from '../../src/models/architectures/qwen2-moe.ts';
@@ -619,6 +620,27 @@ describe('readConfig', () => {
     expect(layerRopes[0]).toEqual({ kind: 'llama3', theta: 12_000_000, ...stretched });
     expect(hasHeadNorms).toBe(true);
     expect(() => reader(apertus)({ hidden_act: 'relu2' })).toThrow(/config\.json: hidden_act/);
+  });
+
+  it('of Phi-3.5-MoE shares weights among near experts, and takes the factor on angles that it names', () => {
+    const read = (fields: object) =>
+      reader(phiMoe)({ num_local_experts: 4, num_experts_per_tok: 2, ...fields });
+    expect(read({ attention_bias: true, lm_head_bias: true })).toMatchObject({
+      qkvBias: true,
+      attentionOutputBias: true,
+      headBias: true,
+      experts: { routing: { topK: 2, isNormalized: false, nearness: 0.02 } },
+    });
+    const factors = Array(8).fill(1);
+    const scaling = { type: 'longrope', short_factor: factors, long_factor: factors, short_mscale: 1.25 };
+    for (const field of ['rope_scaling', 'rope_parameters']) {
+      const { layerRopes } = read({ [field]: { ...scaling, long_mscale: 1.25 } });
+      expect(layerRopes[0]).toMatchObject({ kind: 'longrope', attentionFactor: 1.25 });
+      expect(() => read({ [field]: { ...scaling, long_mscale: 1.5 } })).toThrow(
+        /short_mscale and long_mscale must be the same/,
+      );
+    }
+    expect(() => read({ num_experts_per_tok: 1 })).toThrow(/config\.json: num_experts_per_tok/);
   });
 
   it('of GPT-J and CodeGen rotates as much of a head as it says, and has a head with a bias', () => {

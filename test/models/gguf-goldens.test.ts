@@ -63,6 +63,7 @@ describe('a GGUF file in the names of the format', () => {
     ['AFM', 'arcee', 'arcee', 'float32'],
     ['BitNet', 'bitnet', 'bitnet', 'float32'],
     ['Apertus', 'apertus', 'apertus', 'float32'],
+    ['Phi-3.5-MoE', 'phimoe', 'phimoe-usual', 'float32'],
     ['Phi-2', 'phi', 'phi', 'float32'],
     ['Phi-2 of the first releases', 'phi-joined', 'phi', 'float32'],
     ['StableLM', 'stablelm', 'stablelm', 'float32'],

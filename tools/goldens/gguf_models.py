@@ -761,6 +761,20 @@ def internlm2(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarr
     paired(tensors, heads)
 
 
+def phimoe(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    usual(writer, config)
+    rope = config["rope_scaling"]
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    writer.add_rope_scaling_attn_factors(rope["short_mscale"])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+    for length in ("long", "short"):
+        writer.add_tensor(f"rope_factors_{length}.weight", np.array(rope[f"{length}_factor"], dtype=np.float32))
+    writer.add_expert_count(config["num_local_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    for layer in range(config["num_hidden_layers"]):
+        stack_experts(tensors, layer, config["num_local_experts"], "block_sparse_moe", ("w1", "w2", "w3"))
+
+
 Q4_0, Q5_0, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q8_0
 
 HYBRID_FORMATS = {
@@ -850,6 +864,7 @@ MODELS = {
     "phi-joined": ("phi", MODEL_ARCH.PHI2, phi2(is_joined=True)),
     "olmo": ("olmo", MODEL_ARCH.OLMO, olmo),
     "internlm2": ("internlm2", MODEL_ARCH.INTERNLM2, internlm2),
+    "phimoe": ("phimoe-usual", MODEL_ARCH.PHIMOE, phimoe),
 }
 
 

@@ -24,6 +24,7 @@ COMMON = {
 }
 NEOX = {key: value for key, value in COMMON.items() if key != "num_key_value_heads"}
 GPTJ = {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "rotary_dim": 4, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+PHIMOE_ROPE = {"rope_type": "longrope", "original_max_position_embeddings": 64, "short_factor": [1.0, 1.25, 1.5, 2.0], "long_factor": [1.5, 2.0, 3.0, 4.0], "short_mscale": 1.25, "long_mscale": 1.25}
 NOISE = (
     "_name_or_path",
     "transformers_version",
@@ -260,6 +261,18 @@ def one_by_one(names: tuple[str, str, str]) -> Callable[[dict[str, torch.Tensor]
         return published
 
     return reshape
+
+
+def phimoe(**fields: float) -> Recipe:
+    sizes = COMMON | {"intermediate_size": 12, "num_local_experts": 5, "num_experts_per_tok": 2}
+    return Recipe(
+        t.PhimoeConfig(**sizes, **fields, attention_bias=True, lm_head_bias=True, rope_parameters=PHIMOE_ROPE | {"rope_theta": 10000.0}),
+        # Rounded weights give tokens other experts, each of which counts for nearly all.
+        embeddings=2.0,
+        publish=lambda c: old_rope(c, rope_theta=10000.0, rope_scaling=PHIMOE_ROPE, architectures=["PhiMoEForCausalLM"]),
+        rename=lambda name: name.replace(".mlp.router.", ".block_sparse_moe.gate.").replace(".mlp.", ".block_sparse_moe."),
+        reshape=one_by_one(("w1", "w3", "w2")),
+    )
 
 
 USUAL_EXPERTS = one_by_one(("gate_proj", "up_proj", "down_proj"))
@@ -1105,4 +1118,8 @@ MODELS = {
     ),
     "gptj": Recipe(t.GPTJConfig(**GPTJ)),
     "codegen": Recipe(t.CodeGenConfig(**GPTJ | {"n_head": 8, "n_inner": 40})),
+    # Experts are near each other in twenty times the range of releases, so that it tells.
+    "phimoe": phimoe(router_jitter_noise=0.2),
+    # For GGUF files, which do not have the range.
+    "phimoe-usual": phimoe(),
 }

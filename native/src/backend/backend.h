@@ -69,6 +69,7 @@ struct Routing {
   int bestOfGroup;
   bool isNormalized;
   float scale;
+  double nearness;  // 0: scores are shares of all
 };
 
 /// The experts of one layer, all of one shape and format; those of a rank are ids `first` on of `total`.

@@ -48,16 +48,31 @@ void Router::dropGroups() {
   for (size_t i = 0; i < taken_.size(); ++i) taken_[i] = !kept[i / size];
 }
 
+/// Each of the chosen, the best first, gets its share of the softmax over those that are near it and were not chosen before.
+void Router::shareAmongNear(const float* logits, const int32_t* ids) {
+  std::fill(taken_.begin(), taken_.end(), 0);
+  for (int i = 0; i < routing_.topK; ++i) {
+    const double best = logits[ids[i]];
+    double sum = 0.0;
+    for (size_t other = 0; other < taken_.size(); ++other) {
+      const double logit = logits[other];
+      const bool isFar = (best - logit) / std::max(std::abs(logit), best) > routing_.nearness;
+      if (!taken_[other] && !isFar) sum += std::exp(logit - best);
+    }
+    scores_[ids[i]] = 1.0 / sum;
+    taken_[ids[i]] = 1;
+  }
+}
+
 void Router::route(const float* logits, int32_t* ids, float* weights) {
   const int count = static_cast<int>(choices_.size());
   score(logits);
   std::fill(taken_.begin(), taken_.end(), 0);
   if (routing_.groups > 1) dropGroups();
+  for (int i = 0; i < routing_.topK; ++i) ids[i] = takeBest(choices_, 0, count, taken_);
+  if (routing_.nearness > 0.0) shareAmongNear(logits, ids);
   double sum = 0.0;
-  for (int i = 0; i < routing_.topK; ++i) {
-    ids[i] = takeBest(choices_, 0, count, taken_);
-    sum += scores_[ids[i]];
-  }
+  for (int i = 0; i < routing_.topK; ++i) sum += scores_[ids[i]];
   const double factor = routing_.isNormalized ? routing_.scale / sum : routing_.scale;
   for (int i = 0; i < routing_.topK; ++i) {
     const double own = factors_ == nullptr ? factor : factor * factors_[ids[i]];

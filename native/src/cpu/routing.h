@@ -22,6 +22,7 @@ class Router {
  private:
   void score(const float* logits);
   void dropGroups();
+  void shareAmongNear(const float* logits, const int32_t* ids);
 
   const Routing& routing_;
   const float* bias_;

@@ -48,6 +48,7 @@ RouteParams routeParams(const Experts& experts, const Rows& logits) {
   params.experts = experts.total;
   params.topK = routing.topK;
   params.isSigmoid = routing.isSigmoid ? 1 : 0;
+  params.nearness = routing.nearness;
   params.groups = routing.groups;
   params.keptGroups = routing.keptGroups;
   params.bestOfGroup = routing.bestOfGroup;

@@ -57,6 +57,29 @@ void checkRoute(const Kernels& kernels) {
     expectNear(sum, 1, 1e-6, "svcRoute: the sum of normalised weights");
   }
   report("svcRoute", ofGroups.weights);
+  RouteParams near = routing(kRows, kExperts, 2);
+  near.nearness = 0.5;
+  const Routes ofNear = route(kernels, logits, near);
+  for (int row = 0; row < kRows; ++row) {
+    const float* x = &logits[row * kExperts];
+    std::set<int> before;
+    for (int i = 0; i < 2; ++i) {
+      int best = -1;
+      for (int other = 0; other < kExperts; ++other) {
+        if (!before.contains(other) && (best < 0 || x[other] > x[best])) best = other;
+      }
+      double sum = 0;
+      for (int other = 0; other < kExperts; ++other) {
+        const double least = std::max(std::abs(double{x[other]}), double{x[best]});
+        if (!before.contains(other) && (double{x[best]} - x[other]) / least <= 0.5) sum += std::exp(double{x[other]} - x[best]);
+      }
+      const int place = ofNear.ids[row * 2] == best ? row * 2 : row * 2 + 1;
+      expect(ofNear.ids[place] == best, "svcRoute: another expert than the best");
+      expectNear(ofNear.weights[place], 1 / sum, 1e-6, "svcRoute: a share among those that are near");
+      before.insert(best);
+    }
+  }
+  report("svcRoute", ofNear.weights);
 }
 
 /// Weights of several groups in one memory, of [kN, kK] each, and their table.

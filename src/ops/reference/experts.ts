@@ -79,12 +79,13 @@ interface Routed {
 
 /** The experts of one token, the best first. */
 export function route(logits: Float32Array, routing: Routing): Routed[] {
-  const { topK, bias, groups, isNormalized, scale = 1, factors } = routing;
+  const { topK, bias, groups, isNormalized, scale = 1, factors, nearness } = routing;
   const scores = scoresOf(logits, routing.scores);
   const choices = withBias(scores, bias);
   const ids = Array.from(choices, (_, id) => id);
   const isOpen = groups ? openGroups(choices, groups) : () => true;
   const chosen = best(ids.filter(isOpen), choices).slice(0, topK);
+  if (nearness) shareAmongNear(logits, chosen, nearness, scores);
   const sum = chosen.reduce((total, id) => total + scores[id]!, 0);
   const factor = isNormalized ? scale / sum : scale;
   const factorOf = factors ? expectVector('experts', 'factors', factors, scores.length) : null;
@@ -98,6 +99,25 @@ function scoresOf(logits: Float32Array, kind: Routing['scores']): Float64Array {
   const weights = values.map((logit) => Math.exp(logit - largest));
   const sum = weights.reduce((total, weight) => total + weight, 0);
   return weights.map((weight) => weight / sum);
+}
+
+/** Changes the scores of the chosen, of which the best is the first. */
+function shareAmongNear(
+  logits: Float32Array,
+  chosen: readonly number[],
+  nearness: number,
+  scores: Float64Array,
+): void {
+  for (const [rank, id] of chosen.entries()) {
+    const [best, before] = [logits[id]!, chosen.slice(0, rank)];
+    const isFar = (logit: number) => (best - logit) / Math.max(Math.abs(logit), best) > nearness;
+    const sum = logits.reduce(
+      (total, logit, other) =>
+        isFar(logit) || before.includes(other) ? total : total + Math.exp(logit - best),
+      0,
+    );
+    scores[id] = 1 / sum;
+  }
 }
 
 function withBias(scores: Float64Array, bias: Vector | null | undefined): Float64Array {

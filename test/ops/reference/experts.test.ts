@@ -44,6 +44,19 @@ describe('routing', () => {
     expectWeights(weights, [1 / (1 + Math.exp(1)), 1 / (1 + Math.exp(-1.5))]);
   });
 
+  it('weighs each of the chosen among those near it that were not chosen before', () => {
+    const routing = { topK: 2, scores: 'softmax', isNormalized: false } as const;
+    const near = [2, 1.97, 1.95, -1.96];
+    const two = routed(near, { ...routing, nearness: 0.02 });
+    expect(two.ids).toEqual([0, 1]);
+    expectWeights(two.weights, [softmax([2, 1.97])[0]!, softmax([1.97, 1.95])[0]!]);
+    const all = routed(near, { ...routing, nearness: 2 });
+    expectWeights(all.weights, [softmax(near)[0]!, softmax(near.slice(1))[0]!]);
+    // Logits below 0 are near by their own size.
+    const below = routed([-1, -1.01, -3], { ...routing, nearness: 0.02 });
+    expectWeights(below.weights, [softmax([-1, -1.01])[0]!, 1]);
+  });
+
   it('multiplies the weight of each of the chosen by a factor of its own', () => {
     const factors = new RefVector(Float32Array.of(9, 2, 9, 0.5));
     const routing = { topK: 2, scores: 'softmax', isNormalized: true } as const;

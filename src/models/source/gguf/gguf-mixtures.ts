@@ -253,6 +253,21 @@ const minimaxM2: GgufArchitecture = {
   },
 };
 
+const phimoe: GgufArchitecture = {
+  name: () => 'PhiMoEForCausalLM',
+  fields: (keys) => ({
+    num_local_experts: keys.ofModel('expert_count'),
+    num_experts_per_tok: keys.ofModel('expert_used_count'),
+    lm_head_bias: keys.hasTensor('output.bias'),
+  }),
+  modules: {
+    ffn_gate_inp: 'block_sparse_moe.gate',
+    ffn_gate_exps: 'block_sparse_moe.experts.*.w1',
+    ffn_up_exps: 'block_sparse_moe.experts.*.w3',
+    ffn_down_exps: 'block_sparse_moe.experts.*.w2',
+  },
+};
+
 const afmoe: GgufArchitecture = {
   name: () => 'AfmoeForCausalLM',
   fields: (keys) => ({
@@ -305,4 +320,5 @@ export const GGUF_MIXTURES: Readonly<Record<string, GgufArchitecture>> = {
   glm4moe: glm4Moe,
   'minimax-m2': minimaxM2,
   afmoe,
+  phimoe,
 };
