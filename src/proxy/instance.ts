@@ -43,6 +43,8 @@ export class Instance {
   readonly run: number;
   readonly pool: Pool;
   readonly openRequests = new Set<OpenRequest>();
+  /** Requests that come to it once their prompt is computed elsewhere. */
+  numExpected = 0;
   state: InstanceState;
   /** It refused a connection or made no progress; its next heartbeat clears that. */
   isSuspect = false;
@@ -150,11 +152,11 @@ export class Instance {
     this.#failed(this, why, isNews);
   }
 
-  /** Requests that it has: our own now, and those of others at its last heartbeat. */
+  /** Requests that it has, or is to have: our own now, and those of others at its last heartbeat. */
   get numRequests(): number {
     const { load } = this;
     const others = load === null ? 0 : load.running + load.waiting - this.#ownAtHeartbeat;
-    return this.openRequests.size + Math.max(0, others);
+    return this.openRequests.size + this.numExpected + Math.max(0, others);
   }
 
   /** Fails the requests that have had no byte since `before`. */
