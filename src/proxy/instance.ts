@@ -54,8 +54,9 @@ export class Instance {
   /** When it was last heard of, by performance.now(). */
   seenAt: number;
   readonly #earlierEpochs: readonly string[];
-  /** Requests of ours that its last heartbeat may have counted. */
   #ownAtHeartbeat = 0;
+  /** Requests of ours that its load may have counted: an instance tells what it has counted at the heartbeat before. */
+  #ownInLoad = 0;
   readonly #failed: InstanceFailed;
   #hasToldFailure = false;
 
@@ -132,6 +133,7 @@ export class Instance {
     this.isMissed = false;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
+    this.#ownInLoad = this.#ownAtHeartbeat;
     this.#ownAtHeartbeat = this.openRequests.size;
   }
 
@@ -152,10 +154,10 @@ export class Instance {
     this.#failed(this, why, isNews);
   }
 
-  /** Requests that it has, or is to have: our own now, and those of others at its last heartbeat. */
+  /** Requests that it has, or is to have: our own now, and those of others as far as it has told. */
   get numRequests(): number {
     const { load } = this;
-    const others = load === null ? 0 : load.running + load.waiting - this.#ownAtHeartbeat;
+    const others = load === null ? 0 : load.running + load.waiting - this.#ownInLoad;
     return this.openRequests.size + this.numExpected + Math.max(0, others);
   }
 
