@@ -26,17 +26,22 @@ import {
 
 /** Beside these a schema does not say alone what members an object has. */
 const OPENING = [
+  '$dynamicRef',
   '$ref',
   'additionalProperties',
   'allOf',
   'anyOf',
   'const',
+  'dependencies',
+  'dependentSchemas',
   'enum',
   'if',
   'oneOf',
   'patternProperties',
   'unevaluatedProperties',
 ];
+/** What they name may say all of a value, where nothing else is said of its members. */
+const WHOLE = ['$dynamicRef', '$ref', 'allOf', 'anyOf', 'oneOf'];
 /** Branches of one anyOf that are combined where it matters which of them hold. */
 const MAX_COMBINED = 6;
 
@@ -79,7 +84,7 @@ class SchemaEvaluation {
     meet('allOf', () => this.#allOf());
     meet('anyOf', () => this.#anyOf());
     meet('oneOf', () => this.#oneOf());
-    meet('not', () => complement(this.#expand(this.#sub('not')), this.#expressions));
+    meet('not', () => complement(this.#expand(this.#part('not')), this.#expressions));
     meet('if', () => this.#condition());
     meet('dependentSchemas', () => this.#dependentSchemas('dependentSchemas'));
     meet('dependencies', () => this.#dependentSchemas('dependencies'));
@@ -109,6 +114,24 @@ class SchemaEvaluation {
     return this.#expressions.of(this.#expressions.index.inside(this.#location, value, path));
   }
 
+  /** A schema about the same value as this one. */
+  #part(keyword: string, value: unknown = this.#schema[keyword], path = `/${keyword}`): ExprId {
+    return this.#partAt(keyword, this.#expressions.index.inside(this.#location, value, path));
+  }
+
+  #partAt(keyword: string, location: SchemaLocation): ExprId {
+    const mayClose = this.#style.closedObjects === true;
+    const isAmongOthers = mayClose && !this.#saysAll(keyword);
+    return this.#expressions.of(isAmongOthers ? this.#expressions.index.amongOthers(location) : location);
+  }
+
+  /** No other keyword, and no other part of this one, says more of the members of an object. */
+  #saysAll(keyword: string): boolean {
+    if (this.#location.isAmongOthers || !WHOLE.includes(keyword)) return false;
+    if (keyword === 'allOf' && this.#list('allOf').length > 1) return false;
+    return !['properties', ...OPENING].some((other) => other !== keyword && other in this.#schema);
+  }
+
   #expand(expression: ExprId): Values {
     return this.#expressions.expand(expression);
   }
@@ -121,7 +144,7 @@ class SchemaEvaluation {
   #subs(keyword: string): ExprId[] {
     const list = this.#list(keyword);
     if (list.length === 0) this.#refuse('must not be empty');
-    return list.map((value, i) => this.#sub(keyword, value, `/${keyword}/${i}`));
+    return list.map((value, i) => this.#part(keyword, value, `/${keyword}/${i}`));
   }
 
   #named(keyword: string): [string, unknown][] {
@@ -181,7 +204,8 @@ class SchemaEvaluation {
   #isClosed(): boolean {
     const { type } = this.#schema;
     const isOfObjects = 'properties' in this.#schema || type === 'object';
-    return this.#style.closedObjects === true && isOfObjects && !OPENING.some((key) => key in this.#schema);
+    const isAlone = !this.#location.isAmongOthers && !OPENING.some((key) => key in this.#schema);
+    return this.#style.closedObjects === true && isOfObjects && isAlone;
   }
 
   #constants(values: readonly unknown[]): Values {
@@ -356,7 +380,7 @@ class SchemaEvaluation {
         keyword === '$ref'
           ? index.resolve(this.#location, reference)
           : index.resolveDynamic(this.#location, reference);
-      return this.#expand(this.#expressions.of(target));
+      return this.#expand(this.#partAt(keyword, target));
     });
   }
 
@@ -401,10 +425,10 @@ class SchemaEvaluation {
     const hasThen = 'then' in this.#schema;
     const hasElse = 'else' in this.#schema;
     if (!hasThen && !hasElse && !this.#expressions.index.usesUnevaluated) return ANY_VALUES;
-    const condition = this.#expand(this.#sub('if'));
-    const holds = hasThen ? intersection(condition, this.#expand(this.#sub('then')), budget) : condition;
+    const condition = this.#expand(this.#part('if'));
+    const holds = hasThen ? intersection(condition, this.#expand(this.#part('then')), budget) : condition;
     const not = complement(condition, this.#expressions);
-    const fails = hasElse ? intersection(not, this.#expand(this.#sub('else')), budget) : not;
+    const fails = hasElse ? intersection(not, this.#expand(this.#part('else')), budget) : not;
     return union([holds, fails], budget);
   }
 
@@ -413,7 +437,7 @@ class SchemaEvaluation {
     let values = ANY_VALUES;
     for (const [name, value] of this.#named(keyword)) {
       if (Array.isArray(value)) continue;
-      const schema = this.#expand(this.#sub(keyword, value, `/${keyword}/${escapePointer(name)}`));
+      const schema = this.#expand(this.#part(keyword, value, `/${keyword}/${escapePointer(name)}`));
       const absent = {
         properties: new Map([[name, this.#expressions.false]]),
         patterns: [],
