@@ -170,6 +170,38 @@ describe('a JSON Schema', () => {
       ['{"id":1}'],
     ],
     [
+      'oneOf, of which a value is more than one',
+      { oneOf: [{ properties: a }, { properties: id, required: ['id'] }] },
+      ['{}', '{"a":1}'],
+      ['{"id":1}', '{"id":1,"a":2}'],
+    ],
+    [
+      'if, about an object within',
+      {
+        properties: { x: { properties: { ...id, b: true } }, ...a },
+        if: { properties: { x: { properties: { id: { const: 1 } }, required: ['id'] } }, required: ['x'] },
+        // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+        then: { required: ['a'] },
+      },
+      ['{"x":{"id":1,"b":2},"a":3}', '{"x":{"id":2,"b":2}}'],
+      ['{"x":{"id":1,"b":2}}'],
+    ],
+    [
+      'contains',
+      {
+        properties: {
+          x: {
+            type: 'array',
+            items: { properties: { ...id, b: true }, type: 'object' },
+            contains: { properties: { id: { const: 1 } }, required: ['id'] },
+            maxContains: 1,
+          },
+        },
+      },
+      ['{"x":[{"id":1,"b":2},{"b":2}]}'],
+      ['{"x":[{"id":1,"b":2},{"id":1}]}', '{"x":[]}'],
+    ],
+    [
       'anyOf alone, whose parts are closed',
       {
         anyOf: [{ properties: id, required: ['id'] }, { $ref: '#/$defs/a' }],

@@ -110,24 +110,29 @@ class SchemaEvaluation {
     return this.#expressions.budget.refuse(what);
   }
 
+  /** A schema about what is in the value. */
   #sub(keyword: string, value: unknown = this.#schema[keyword], path = `/${keyword}`): ExprId {
-    return this.#expressions.of(this.#expressions.index.inside(this.#location, value, path));
+    return this.#at(this.#inside(value, path), this.#location.isOpen);
   }
 
-  /** A schema about the same value as this one. */
+  /** A schema about the value itself. */
   #part(keyword: string, value: unknown = this.#schema[keyword], path = `/${keyword}`): ExprId {
-    return this.#partAt(keyword, this.#expressions.index.inside(this.#location, value, path));
+    return this.#at(this.#inside(value, path), !this.#saysAll(keyword));
   }
 
-  #partAt(keyword: string, location: SchemaLocation): ExprId {
+  #inside(value: unknown, path: string): SchemaLocation {
+    return this.#expressions.index.inside(this.#location, value, path);
+  }
+
+  #at(location: SchemaLocation, isOpen: boolean): ExprId {
+    const { index } = this.#expressions;
     const mayClose = this.#style.closedObjects === true;
-    const isAmongOthers = mayClose && !this.#saysAll(keyword);
-    return this.#expressions.of(isAmongOthers ? this.#expressions.index.amongOthers(location) : location);
+    return this.#expressions.of(mayClose && isOpen ? index.opened(location) : location);
   }
 
   /** No other keyword, and no other part of this one, says more of the members of an object. */
   #saysAll(keyword: string): boolean {
-    if (this.#location.isAmongOthers || !WHOLE.includes(keyword)) return false;
+    if (this.#location.isOpen || !WHOLE.includes(keyword)) return false;
     if (keyword === 'allOf' && this.#list('allOf').length > 1) return false;
     return !['properties', ...OPENING].some((other) => other !== keyword && other in this.#schema);
   }
@@ -204,7 +209,7 @@ class SchemaEvaluation {
   #isClosed(): boolean {
     const { type } = this.#schema;
     const isOfObjects = 'properties' in this.#schema || type === 'object';
-    const isAlone = !this.#location.isAmongOthers && !OPENING.some((key) => key in this.#schema);
+    const isAlone = !this.#location.isOpen && !OPENING.some((key) => key in this.#schema);
     return this.#style.closedObjects === true && isOfObjects && isAlone;
   }
 
@@ -309,7 +314,8 @@ class SchemaEvaluation {
   #contains(): Pick<ArrayShape, 'contains' | 'evaluatedItems'> {
     if (!('contains' in this.#schema)) return { contains: [], evaluatedItems: [] };
     const isDraft7 = this.#location.dialect === 'draft7';
-    const item = this.#sub('contains');
+    // Items count by what they are, not by what they would be if they were closed.
+    const item = this.#at(this.#inside(this.#schema.contains, '/contains'), true);
     const min = isDraft7 ? 1 : (this.#count('minContains') ?? 1);
     const max = isDraft7 ? null : (this.#count('maxContains') ?? null);
     return {
@@ -380,7 +386,7 @@ class SchemaEvaluation {
         keyword === '$ref'
           ? index.resolve(this.#location, reference)
           : index.resolveDynamic(this.#location, reference);
-      return this.#expand(this.#partAt(keyword, target));
+      return this.#expand(this.#at(target, !this.#saysAll(keyword)));
     });
   }
 
@@ -407,9 +413,13 @@ class SchemaEvaluation {
   #oneOf(): Values {
     const { budget } = this.#expressions;
     const parts = this.#subs('oneOf');
-    const values = parts.map((part) => this.#expand(part));
-    const exactlyOne = values.map((own, i) => {
-      const overlapping = values.filter(
+    // A value is one of the others, too, if only closing them would leave it out.
+    const all = this.#list('oneOf').map((value, i) =>
+      this.#expand(this.#at(this.#inside(value, `/oneOf/${i}`), true)),
+    );
+    const exactlyOne = parts.map((part, i) => {
+      const own = this.#expand(part);
+      const overlapping = all.filter(
         (other, j) => j !== i && !this.#expressions.areEmpty(intersection(own, other, budget)),
       );
       return overlapping.reduce(
