@@ -120,6 +120,24 @@ describe('the page in a browser', needsBrowser, () => {
     },
   );
 
+  it('shows calls of custom tools, and takes what they give', async () => {
+    const { page, faults } = await openPage(browser, svc.url);
+    const grammar = { syntax: 'regex', definition: 'ls [a-c]' };
+    const custom = { name: 'shell', format: { type: 'grammar', grammar } };
+    await page.getByLabel('Tools (JSON)').fill(JSON.stringify([{ type: 'custom', custom }]));
+    await page.getByLabel('Tool choice').selectOption('required');
+    await say(page, 'Message', 'List it');
+    await page
+      .locator('.message.assistant pre')
+      .getByText(/^shell\(ls [a-c]\)$/)
+      .waitFor();
+    await page.getByLabel('Tool choice').selectOption('none');
+    await say(page, 'Result of shell', 'nothing');
+    await page.locator('.message.assistant').nth(1).getByText('tokens in').waitFor();
+    expect(faults).toEqual([]);
+    await page.close();
+  });
+
   it('copies where the browser has no clipboard for pages, as at plain HTTP', async () => {
     const { page, faults } = await openPage(browser, svc.url);
     await page.evaluate("Object.defineProperty(window, 'isSecureContext', { value: false })");
