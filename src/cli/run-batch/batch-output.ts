@@ -69,7 +69,8 @@ export async function writeOutput(
       for (const digest of digests) {
         const result = journal.read(digest);
         if (!succeeded.safeParse(result).success) numFailed += 1;
-        await file.write(`${JSON.stringify(result)}\n`);
+        // Not `write`, which may write a part of it where the disk is full, without an error.
+        await file.appendFile(`${JSON.stringify(result)}\n`);
       }
     } finally {
       await file.close();
