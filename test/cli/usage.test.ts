@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CliProcess, runCli } from '../helpers/cli-process.ts';
+import { SVC_COMMAND } from '../helpers/svc-command.ts';
 
 let folder: string;
 beforeAll(async () => {
@@ -29,6 +30,15 @@ describe('svc', () => {
     const { code, stderr } = await runCli(['sevre']);
     expect(code).toBe(2);
     expect(stderr).toBe("error: unknown command 'sevre'\n(Did you mean serve?)\n");
+  });
+
+  it('fails where the disk has no room for what it prints', async () => {
+    const full = ['sh', '-c', 'exec "$@" > /dev/full', 'sh', process.execPath, ...SVC_COMMAND] as const;
+    const cli = new CliProcess(['models', 'list', '--json', '--download-dir', folder], {}, full);
+    expect([await cli.exitCode, cli.stderr]).toEqual([
+      1,
+      expect.stringMatching(/^error: stdout cannot be written: ENOSPC: .*\n$/),
+    ]);
   });
 });
 
