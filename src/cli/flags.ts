@@ -79,10 +79,20 @@ export function addOptions<K extends string>(table: OptionNames<K>, command: Com
 }
 
 /** Reads a number of a command that has no table of options. */
-export function wholeNumber(least: number): (text: string) => number {
+export function wholeNumber(least: number, most = Number.POSITIVE_INFINITY): (text: string) => number {
+  const range = Number.isFinite(most) ? `from ${least} to ${most}` : `of at least ${least}`;
   return (text) => {
-    if (/^(0|[1-9]\d*)$/.test(text) && Number(text) >= least) return Number(text);
-    throw new InvalidArgumentError(`expected a whole number of at least ${least}`);
+    const value = Number(text);
+    if (/^(0|[1-9]\d*)$/.test(text) && value >= least && value <= most) return value;
+    throw new InvalidArgumentError(`expected a whole number ${range}`);
+  };
+}
+
+/** Reads the address of a server that a command asks. */
+export function httpUrl(example: string): (text: string) => string {
+  return (text) => {
+    if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return text;
+    throw new InvalidArgumentError(`expected an address such as ${example}`);
   };
 }
 
