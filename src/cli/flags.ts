@@ -72,10 +72,27 @@ export function addOptions<K extends string>(table: OptionNames<K>, command: Com
     const takes = kind.placeholder === null ? '' : ` ${placeholder(info)}`;
     const option = new Option(flag + takes, helpText(info, short)).helpGroup(`${group}:`);
     // Commander only collects: checks and defaults are the same for flags, environment and file.
-    if (takes !== '') option.argParser((value: string, before?: string[]) => [...(before ?? []), value]);
+    if (takes !== '') {
+      option.argParser((value: string, before: string[] = []) => {
+        expectValue(table, flag, value);
+        return [...before, value];
+      });
+    }
     command.addOption(option.hideHelp(key === 'model'));
     if (kind.placeholder === null) command.addOption(new Option(`--no-${optionName(key)}`).hideHelp());
   }
+}
+
+/**
+ * Commander takes whatever comes next: where a variable of the shell is empty, that is the next option.
+ * @throws ConfigError where the value is an option of the table.
+ */
+function expectValue<K extends string>(table: OptionNames<K>, flag: string, value: string): void {
+  const [, name = ''] = /^--(?:no-)?([a-z][a-z-]*)(?:=|$)/.exec(value) ?? [];
+  if (name === '' || table.find(name) === null) return;
+  throw new ConfigError(`${flag} needs a value, and behind it comes ${value.split('=')[0]}`, {
+    param: flag.slice(2),
+  });
 }
 
 /** Reads a number of a command that has no table of options. */
