@@ -64,10 +64,13 @@ describe('svc serve', () => {
     expect(stdout).toMatch(/^Server:\n(?: +.*\n)*? +--port <n> /m);
   });
 
-  it('fits its help into 80 columns', async () => {
-    const { stdout } = await runCli(['serve', '--help']);
-    expect(stdout.split('\n').filter((line) => line.length > 80)).toEqual([]);
-  });
+  it.each(['serve', 'proxy', 'chat', 'run-batch', 'download', 'bench serve'])(
+    'fits the help of %s into 80 columns',
+    async (command) => {
+      const { stdout } = await runCli([...command.split(' '), '--help']);
+      expect(stdout.split('\n').filter((line) => line.length > 80)).toEqual([]);
+    },
+  );
 
   it('ends quietly when the reader of its help has left', async () => {
     const cli = new CliProcess(['serve', '--help']);
