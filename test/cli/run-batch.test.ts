@@ -9,6 +9,7 @@ import {
   readdirSync,
   readFileSync,
   rmdirSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -303,6 +304,21 @@ describe('svc run-batch', () => {
       const { code, stderr } = await run(...args);
       expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
     }
+  });
+
+  it('lets nobody read answers who could not read the output that they replace', async () => {
+    const body = { prompt: 'Once', max_tokens: 300, ignore_eos: true };
+    const input = write(
+      'private.jsonl',
+      Array.from({ length: 12 }, (_, i) => request(`${i}`, body)),
+    );
+    const output = join(folder, 'private.out');
+    writeFileSync(output, 'an earlier output', { mode: 0o600 });
+    const mode = (path: string) => statSync(path).mode & 0o777;
+    await killAfterAnswers(['-i', input, '-o', output]);
+    expect(mode(`${output}.journal`)).toBe(0o600);
+    expect((await run('-i', input, '-o', output)).code).toBe(0);
+    expect([resultsOf(output).length, mode(output)]).toEqual([12, 0o600]);
   });
 
   it('writes to the file that a link points to', async () => {
