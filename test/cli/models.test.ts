@@ -175,6 +175,14 @@ describe('svc models inspect', () => {
     expect(reranker.stdout).toMatch(/^makes +scores of how well two texts fit$/m);
   });
 
+  it('finds a folder however its path is written', async () => {
+    const path = 'test/fixtures/goldens/gpt-oss';
+    const expected = await inspectableModel(path);
+    for (const written of [`./${path}`, `${path}/`, `test/../${path}`, resolve(path)]) {
+      expect(await inspectableModel(written)).toEqual({ ...expected, path: written });
+    }
+  });
+
   it('reads the weights of dense layers, and counts them', async () => {
     const folder = join(home, 'dense');
     await cp('test/fixtures/pooling/bert-dense', folder, { recursive: true });
