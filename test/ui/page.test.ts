@@ -120,10 +120,11 @@ describe('the page in a browser', needsBrowser, () => {
     },
   );
 
-  it('shows calls of custom tools, and takes what they give', async () => {
+  it('shows calls of custom tools, and sends what they give', async () => {
     const { page, faults } = await openPage(browser, svc.url);
     const grammar = { syntax: 'regex', definition: 'ls [a-c]' };
     const custom = { name: 'shell', format: { type: 'grammar', grammar } };
+    await page.getByLabel('Most tokens').fill('60');
     await page.getByLabel('Tools (JSON)').fill(JSON.stringify([{ type: 'custom', custom }]));
     await page.getByLabel('Tool choice').selectOption('required');
     await say(page, 'Message', 'List it');
@@ -132,7 +133,8 @@ describe('the page in a browser', needsBrowser, () => {
     expect(calls[0]).toMatch(/^shell\(ls [a-c]\)$/);
     await page.getByLabel('Tool choice').selectOption('none');
     for (const _ of calls) await say(page, 'Result of shell', 'nothing');
-    await page.locator('.message.assistant').nth(1).getByText('tokens in').waitFor();
+    // The calls have come back as they were; the template of this model has no place for results.
+    await page.getByRole('alert').getByText('user and assistant, not tool').waitFor();
     expect(faults).toEqual([]);
     await page.close();
   });
