@@ -35,6 +35,7 @@ import { graniteMoeSwa, graniteSwa } from './architectures/granite-swa.ts';
 import { hunyuanDense, hunyuanMoe } from './architectures/hunyuan.ts';
 import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { llama } from './architectures/llama.ts';
+import { llama4, llama4Whole } from './architectures/llama4.ts';
 import { minimaxM2 } from './architectures/minimax-m2.ts';
 import { mistral } from './architectures/mistral.ts';
 import { ministral3, mistral3 } from './architectures/mistral3.ts';
@@ -63,6 +64,8 @@ import { withQuantizationFile } from './quantization/quantization-file.ts';
 
 export const ARCHITECTURES: readonly Architecture[] = [
   llama,
+  llama4,
+  llama4Whole,
   mistral,
   mistral3,
   ministral3,

@@ -123,6 +123,7 @@ export interface NativeBackend {
     bestOfGroup: number,
     isNormalized: boolean,
     scale: number,
+    weighsInputs: boolean,
   ): number;
   /** Fields of LoraNumbers: ops/lora.ts. */
   makeLora(
@@ -388,13 +389,14 @@ export interface NativeBackend {
     isInterleaved: boolean,
     ...rest: [...q: TensorArgs, ...k: TensorArgs, ...v: TensorArgs]
   ): StreamPosition;
-  /** `window` 0, `softcap` 0 and `sinks` -1 are none. */
+  /** `window` 0, `chunk` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(
     step: number,
     layer: number,
     isBidirectional: boolean,
     scale: number,
     window: number,
+    chunk: number,
     softcap: number,
     sinks: number,
     ...rest: [...q: TensorArgs, ...out: TensorArgs]

@@ -24,6 +24,8 @@ export interface Routing {
   readonly scale?: number;
   /** [experts] factor on the weight of each. */
   readonly factors?: Vector | null;
+  /** Whether a weight multiplies what the expert sees, rounded to its format, in the place of what it gives; left out, it does not. */
+  readonly weighsInputs?: boolean;
 }
 
 /** Experts side by side, in `count` groups of one size; `kept` of them, the best, are chosen from. */

@@ -149,6 +149,8 @@ describe('svc models inspect', () => {
     const { stdout } = await runCli(['models', 'inspect', 'test/fixtures/goldens/gpt-oss']);
     expect(stdout).toMatch(/^attention +.*, windows of \d+ tokens$/m);
     expect(stdout).toMatch(/^experts +\d+ in a layer, of which \d+ compute a token$/m);
+    const llama4 = await runCli(['models', 'inspect', 'test/fixtures/goldens/llama4']);
+    expect(llama4.stdout).toMatch(/^attention +.*, of 8, chunks of 10 tokens$/m);
   });
 
   it('tells of both kinds of heads, where layers without a window have others', async () => {

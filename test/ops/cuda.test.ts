@@ -159,6 +159,8 @@ describeCuda('the CUDA backend', () => {
     { headDim: 128, kvHeads: 1, group: 4, blockSize: 16, window: null, hasSinks: true },
     { headDim: 256, kvHeads: 1, group: 2, blockSize: 16, window: null },
     { headDim: 512, kvHeads: 1, group: 2, blockSize: 16, window: 100 },
+    { headDim: 128, kvHeads: 1, group: 5, blockSize: 16, window: null, chunk: 64 },
+    { headDim: 64, kvHeads: 2, group: 2, blockSize: 16, window: 50, chunk: 290 },
   ];
 
   function attention(ops: Ops, heads: Heads, queries: readonly (readonly [number, number])[]): Float32Array {
