@@ -45,7 +45,9 @@ __device__ __forceinline__ Sight sightOf(const AttentionParams& p, int sequence,
   const int context = p.contextLengths[sequence];
   const int count = p.queryStarts[sequence + 1] - p.queryStarts[sequence];
   const int position = context - count + token;
-  const int first = p.window > 0 && position >= p.window ? position - p.window + 1 : 0;
+  const int ofWindow = p.window > 0 && position >= p.window ? position - p.window + 1 : 0;
+  const int ofChunk = p.ownChunk > 0 ? position - position % p.ownChunk : 0;
+  const int first = ofChunk > ofWindow ? ofChunk : ofWindow;
   if (!p.isBidirectional) return {first, position};
   return {first, p.window > 0 && position + p.window < context ? position + p.window - 1 : context - 1};
 }

@@ -176,6 +176,13 @@ SVC_KERNEL(svcExpertRows, ExpertRowsParams, kRowThreads) {
   }
 }
 
+SVC_KERNEL(svcWeighInputs, WeighInputsParams, kRowThreads) {
+  const int at = static_cast<int>(blockIdx.x), i = static_cast<int>(blockIdx.y) * kRowThreads + thread();
+  if (i >= p.cols || p.ids[at] < p.first || p.ids[at] >= p.first + p.experts) return;
+  const float number = numberOf(p.format, p.inputs, p.stride, p.places[at], i);
+  storeAs(p.format, rowOf(p.format, p.inputs, p.stride, p.places[at]), i, number * p.weights[at]);
+}
+
 SVC_KERNEL(svcExpertsSum, ExpertsSumParams, kRowThreads) {
   const int row = static_cast<int>(blockIdx.x), i = static_cast<int>(blockIdx.y) * kRowThreads + thread();
   if (i >= p.cols) return;
@@ -187,7 +194,7 @@ SVC_KERNEL(svcExpertsSum, ExpertsSumParams, kRowThreads) {
     groups[group] = -0.0f;  // which changes no sum
     for (; at < end && expertGroup(p.ids[at], p.total) == group; ++at) {
       if (p.ids[at] < p.first || p.ids[at] >= p.first + p.experts) continue;
-      groups[group] += p.weights[at] * p.outputs[int64_t{p.places[at]} * p.cols + i];
+      groups[group] += (p.weights == nullptr ? 1.0f : p.weights[at]) * p.outputs[int64_t{p.places[at]} * p.cols + i];
     }
   }
 #pragma unroll

@@ -300,6 +300,7 @@ inline Launch launchOf(const ExpertRowsParams& p) {
 constexpr int kExpertGroups = 8;
 /// The group g of `experts` * g / 8 <= id < `experts` * (g + 1) / 8, both rounded down.
 constexpr int expertGroup(int id, int experts) { return ceilDiv(int64_t{kExpertGroups} * (id + 1), experts) - 1; }
+inline Launch launchOf(const WeighInputsParams& p) { return rowLaunch("svcWeighInputs", p.count, p.cols); }
 inline Launch launchOf(const ExpertsSumParams& p) { return rowLaunch("svcExpertsSum", p.rows, p.cols); }
 
 // ── attention ──

@@ -164,7 +164,8 @@ struct AttentionParams {
   float* partials;             // [tokens, heads, maxChunks][headDim + 2], or null
   float scale, softcap;        // softcap 0 is none
   int32_t heads, maxBlocks, numTokens, numSequences, numTiles, maxChunks;
-  int32_t window;  // 0 is none
+  int32_t window;    // 0 is none
+  int32_t ownChunk;  // of what a token sees only what is not before the last multiple of it; 0 is no matter
   int32_t isBidirectional;
   AttentionSchedule schedule;
   int32_t rowsPerBlock;  // of svcAttention
@@ -322,13 +323,25 @@ struct ExpertRowsParams {
   int32_t first, experts, topK, tileRows;
 };
 
+/// The row of `inputs` [rows * topK, cols] that each of ids went to, times its weight, in place.
+struct WeighInputsParams {
+  const int32_t* ids;  // [rows, topK]
+  const float* weights;
+  const int32_t* places;
+  void* inputs;
+  int64_t stride;
+  int32_t count;  // rows * topK
+  int32_t cols, first, experts;
+  Format format;
+};
+
 /// out [rows, cols] f32 = the sum of weights[row, i] * outputs[places[row, i]] of the experts that are here: of each group of experts (`expertGroup`) in the order of ids, which
 /// ascend, and of the groups as a binary tree.
 struct ExpertsSumParams {
   const int32_t* ids;  // [rows, topK]
   const float* outputs;  // [rows * topK, cols]
   const int32_t* places;
-  const float* weights;
+  const float* weights;  // null: all are 1
   float* out;
   int64_t outStride;
   int32_t rows, cols, topK, first, experts, total;

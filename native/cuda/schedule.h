@@ -14,7 +14,7 @@ namespace svc::cuda {
 struct AttentionView {
   const int32_t* queryStarts;
   const int32_t* contextLengths;
-  int window;  // 0 is none
+  int window, ownChunk;  // 0 is none
   bool isBidirectional;
 };
 
@@ -29,7 +29,8 @@ inline ChunkRange chunksOf(const AttentionTile& tile, const AttentionView& view)
   const int context = view.contextLengths[tile.sequence];
   const int count = view.queryStarts[tile.sequence + 1] - view.queryStarts[tile.sequence];
   const int first = context - count + tile.firstToken, last = first + tile.numTokens - 1;
-  const int begin = view.window > 0 ? std::max(0, first - view.window + 1) : 0;
+  const int ofWindow = view.window > 0 ? std::max(0, first - view.window + 1) : 0;
+  const int begin = view.ownChunk > 0 ? std::max(ofWindow, first - first % view.ownChunk) : ofWindow;
   const int reach = view.window > 0 ? view.window - 1 : context;
   const int end = view.isBidirectional ? std::min(context, last + reach + 1) : last + 1;
   return {begin / kKvChunk, ceilDiv(end, kKvChunk)};

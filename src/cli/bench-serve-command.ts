@@ -5,10 +5,11 @@ import * as z from 'zod';
 import { type ForeignFlag, foreignNotice } from '../config/foreign-options.ts';
 import { ConfigError } from '../errors.ts';
 import { parseJson } from '../util/parse-json.ts';
+import { urlHost } from '../util/url-host.ts';
 import { apiKeyOption } from './api-key-option.ts';
 import type { Goodput } from './bench/serve/serving-metrics.ts';
 import { DATASETS, type DatasetName } from './bench/serve/workload.ts';
-import { wholeNumber } from './flags.ts';
+import { httpUrl, wholeNumber } from './flags.ts';
 
 interface ServeFlags {
   readonly url?: string;
@@ -60,6 +61,9 @@ const GOODPUT_NAMES = ['ttft', 'tpot', 'e2el'];
 
 const DEFAULT_OUTPUT_LEN = 128;
 
+/** With what headers can carry. */
+const HEADER = /^([\w-]+)=([\t\x20-\x7e\x80-\xff]*)$/;
+
 const PATHS = { openai: '/v1/completions', 'openai-chat': '/v1/chat/completions' } as const;
 
 export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): void {
@@ -67,14 +71,17 @@ export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): 
     .command('serve')
     .description('measure a running server as its clients see it')
     .addOption(
-      new Option(
-        '--url <url>',
-        'address of the server, with /v1 (default: http://localhost:8000/v1)',
-      ).conflicts(['baseUrl', 'host', 'port']),
+      new Option('--url <url>', 'address of the server, with /v1 (default: http://localhost:8000/v1)')
+        .argParser(httpUrl('http://localhost:8000/v1'))
+        .conflicts(['baseUrl', 'host', 'port']),
     )
-    .addOption(new Option('--base-url <url>', 'the same without /v1').conflicts(['host', 'port']))
+    .addOption(
+      new Option('--base-url <url>', 'the same without /v1')
+        .argParser(httpUrl('http://localhost:8000'))
+        .conflicts(['host', 'port']),
+    )
     .option('--host <name>', 'the host alone (default: localhost)')
-    .option('--port <n>', 'the port alone (default: 8000)', wholeNumber(1))
+    .option('--port <n>', 'the port alone (default: 8000)', wholeNumber(1, 65_535))
     .option('--header <name=value...>', 'headers to send with each request')
     .addOption(apiKeyOption())
     .option('--model <name>', 'model of the server (default: the first that it has)')
@@ -176,13 +183,18 @@ export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): 
 
 function urlOf({ url, baseUrl, host = 'localhost', port = 8000 }: ServeFlags): string {
   if (url !== undefined) return url;
-  const root = baseUrl ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const root = baseUrl ?? `http://${urlHost(host)}:${port}`;
+  if (!URL.canParse(root)) {
+    throw new ConfigError(`--host ${host}: expected the name or IP address of a server, such as localhost`, {
+      param: 'host',
+    });
+  }
   return `${root.replace(/\/+$/, '')}/v1`;
 }
 
 function headersOf({ header = [] }: ServeFlags): Record<string, string> {
   const pairs = header.map((text): [string, string] => {
-    const [, name, value] = /^([\w-]+)=(.*)$/.exec(text) ?? [];
+    const [, name, value] = HEADER.exec(text) ?? [];
     if (name !== undefined && value !== undefined) return [name.toLowerCase(), value];
     throw new ConfigError(`--header ${text}: expected a header such as X-Team=search`, { param: 'header' });
   });

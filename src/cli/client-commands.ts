@@ -1,9 +1,9 @@
 // The flags of svc chat and svc complete, the commands that talk to a model.
 
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { apiKeyOption } from './api-key-option.ts';
 import type { Target } from './chat/connect.ts';
-import { wholeNumber } from './flags.ts';
+import { httpUrl, wholeNumber } from './flags.ts';
 
 interface ClientFlags {
   readonly url?: string;
@@ -34,7 +34,7 @@ function addClient(svc: Command, name: string, description: string): Command {
     .command(name)
     .description(description)
     .argument('[model]', 'run this model here: its folder, its GGUF file, or its name on the hub')
-    .option('--url <url>', 'ask the server at this address, with /v1', httpUrl)
+    .option('--url <url>', 'ask the server at this address, with /v1', httpUrl('http://localhost:8000/v1'))
     .option('--model-name <name>', 'model of the server (default: the first that it has)')
     .addOption(apiKeyOption())
     .option('-q, --quick <text>', 'answer this one text and end')
@@ -47,9 +47,4 @@ there is none, the small model that svc brings along runs here.`;
 
 function target(model: string | undefined, { url, apiKey, modelName }: ClientFlags): Target {
   return { url: url ?? null, model: model ?? null, modelName: modelName ?? null, apiKey };
-}
-
-function httpUrl(text: string): string {
-  if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return text;
-  throw new InvalidArgumentError('expected an address such as http://localhost:8000/v1');
 }

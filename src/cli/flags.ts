@@ -72,17 +72,44 @@ export function addOptions<K extends string>(table: OptionNames<K>, command: Com
     const takes = kind.placeholder === null ? '' : ` ${placeholder(info)}`;
     const option = new Option(flag + takes, helpText(info, short)).helpGroup(`${group}:`);
     // Commander only collects: checks and defaults are the same for flags, environment and file.
-    if (takes !== '') option.argParser((value: string, before?: string[]) => [...(before ?? []), value]);
+    if (takes !== '') {
+      option.argParser((value: string, before: string[] = []) => {
+        expectValue(table, flag, value);
+        return [...before, value];
+      });
+    }
     command.addOption(option.hideHelp(key === 'model'));
     if (kind.placeholder === null) command.addOption(new Option(`--no-${optionName(key)}`).hideHelp());
   }
 }
 
+/**
+ * Commander takes whatever comes next: where a variable of the shell is empty, that is the next option.
+ * @throws ConfigError where the value is an option of the table.
+ */
+function expectValue<K extends string>(table: OptionNames<K>, flag: string, value: string): void {
+  const [, name = ''] = /^--(?:no-)?([a-z][a-z-]*)(?:=|$)/.exec(value) ?? [];
+  if (name === '' || table.find(name) === null) return;
+  throw new ConfigError(`${flag} needs a value, and behind it comes ${value.split('=')[0]}`, {
+    param: flag.slice(2),
+  });
+}
+
 /** Reads a number of a command that has no table of options. */
-export function wholeNumber(least: number): (text: string) => number {
+export function wholeNumber(least: number, most = Number.POSITIVE_INFINITY): (text: string) => number {
+  const range = Number.isFinite(most) ? `from ${least} to ${most}` : `of at least ${least}`;
   return (text) => {
-    if (/^(0|[1-9]\d*)$/.test(text) && Number(text) >= least) return Number(text);
-    throw new InvalidArgumentError(`expected a whole number of at least ${least}`);
+    const value = Number(text);
+    if (/^(0|[1-9]\d*)$/.test(text) && value >= least && value <= most) return value;
+    throw new InvalidArgumentError(`expected a whole number ${range}`);
+  };
+}
+
+/** Reads the address of a server that a command asks. */
+export function httpUrl(example: string): (text: string) => string {
+  return (text) => {
+    if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return text;
+    throw new InvalidArgumentError(`expected an address such as ${example}`);
   };
 }
 

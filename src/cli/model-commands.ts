@@ -63,8 +63,8 @@ function addDownload(svc: Command): void {
 }
 
 const DOWNLOAD_NOTES = `
-Only what svc reads is fetched. What was cut off goes on where it ended, and each
-file is checked against its hash. The last line is where the model is.
+Only what svc reads is fetched. What was cut off goes on where it ended, and
+each file is checked against its hash. The last line is where the model is.
 
 SVC_USE_ALT_MODEL_HUB=true downloads from the alternative hub. HF_TOKEN, or
 MODELSCOPE_API_TOKEN there, gives access to private and gated models.`;

@@ -27,9 +27,9 @@ let hasStarted = false;
  * @param engineThread for `svc serve`, which starts one where it is left out.
  */
 export async function runProgram(argv: readonly string[], engineThread?: EngineThread): Promise<void> {
-  // Whoever reads our output may leave: a server that has lost its log goes on, a help page has nothing left to do.
+  // A server that has lost its log goes on.
   process.stderr.on('error', () => {});
-  process.stdout.on('error', () => process.exit(0));
+  process.stdout.on('error', endWithoutOutput);
   if (argv[0] !== 'serve' && argv[0] !== 'proxy') endOnSignals();
   try {
     // A short flag of one command means something else to another.
@@ -137,6 +137,13 @@ function takesEngineOptions([command, measurement]: readonly string[]): boolean 
 function finderOf(argv: readonly string[]): FindForeign {
   if (takesEngineOptions(argv)) return findForeign;
   return argv[0] === 'bench' && argv[1] === 'serve' ? findForeignOfBench : () => null;
+}
+
+/** Whoever reads our output may leave, and nothing is left to do; a disk that is full must not pass for an end that was reached. */
+function endWithoutOutput(error: NodeJS.ErrnoException): never {
+  if (error.code === 'EPIPE') process.exit(0);
+  process.stderr.write(`error: stdout cannot be written: ${error.message}\n`);
+  process.exit(1);
 }
 
 /** Prints an error that the user can fix as one line, any other with its stack. */

@@ -1,7 +1,7 @@
 // Options out of a YAML file: keys are flags without dashes; every error names line and column.
 
 import { readFile } from 'node:fs/promises';
-import type { LineCounter, Node, Pair } from 'yaml';
+import type { Document, LineCounter, Node, Pair } from 'yaml';
 import { ConfigError, messageOf } from '../errors.ts';
 import { nestPath } from './dotted.ts';
 import { type ForeignFlag, foreignOption } from './foreign-options.ts';
@@ -36,7 +36,7 @@ export async function readConfigFile<K extends string>(
     const offset = offsetOf(pair);
     const where = at(path, lines, offset);
     const written = isScalar(pair.key) ? String(pair.key.value) : String(pair.key);
-    const value = pair.value === null ? null : toPlain(pair.value);
+    const value = toPlain(pair.value, document, where);
     const foreign = onForeign && foreignOption(written, value, `${where} (${written})`);
     if (foreign) {
       if (value !== null) onForeign(foreign);
@@ -47,14 +47,17 @@ export async function readConfigFile<K extends string>(
     if (earlier !== undefined && parts.length === 0)
       throw new ConfigError(`${where}: ${name} is given twice`);
     options.set(key, {
-      value: parts.length === 0 ? asWritten(pair.value, yaml) : nestPath(earlier?.value, parts, value),
+      value:
+        parts.length === 0
+          ? asWritten(pair.value, document, where, yaml)
+          : nestPath(earlier?.value, parts, value),
       origin: `${where} (${name})`,
     });
   }
   return options;
 }
 
-type Yaml = Pick<typeof import('yaml'), 'isScalar' | 'isSeq'>;
+type Yaml = Pick<typeof import('yaml'), 'isAlias' | 'isScalar' | 'isSeq'>;
 
 interface YamlKey<K> {
   readonly name: string;
@@ -90,12 +93,25 @@ function isNode(value: unknown): value is Node {
   return typeof value === 'object' && value !== null && 'range' in value;
 }
 
-function toPlain(value: unknown): unknown {
-  return isNode(value) && 'toJSON' in value ? value.toJSON() : value;
+/** @throws ConfigError for an alias of nothing. */
+function toPlain(value: unknown, document: Document, where: string): unknown {
+  try {
+    return isNode(value) ? value.toJS(document) : value;
+  } catch (cause) {
+    throw new ConfigError(`${where}: ${messageOf(cause)}`, { cause });
+  }
 }
 
 /** A word, also one of a list, is the text that is in the file, as on a command line: YAML would make 123 of the key 00123. */
-function asWritten(value: unknown, { isScalar, isSeq }: Yaml): unknown {
-  const word = (node: unknown) => (isScalar(node) && node.value !== null ? node.source : toPlain(node));
-  return isSeq(value) ? value.items.map(word) : word(value);
+function asWritten(
+  value: unknown,
+  document: Document,
+  where: string,
+  { isAlias, isScalar, isSeq }: Yaml,
+): unknown {
+  const named = (node: unknown) => (isAlias(node) ? node.resolve(document) : node);
+  const word = (node: unknown) =>
+    isScalar(node) && node.value !== null ? node.source : toPlain(node, document, where);
+  const written = named(value);
+  return isSeq(written) ? written.items.map((item) => word(named(item))) : word(written);
 }

@@ -125,8 +125,11 @@ export function share(): Kind<number> {
   return kind('<share>', 'a number above 0 and up to 1', number.pipe(z.number().gt(0).max(1)));
 }
 
+const MOST_SECONDS = 86_400;
+
 export function seconds(): Kind<number> {
-  return kind('<seconds>', 'a number of seconds from 0', number.pipe(z.number().min(0).max(86_400)));
+  const expected = `a number of seconds from 0 to ${MOST_SECONDS}`;
+  return kind('<seconds>', expected, number.pipe(z.number().min(0).max(MOST_SECONDS)));
 }
 
 export function flag(): Kind<boolean> {

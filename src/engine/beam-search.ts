@@ -38,7 +38,7 @@ export async function prepareBeamSearch(
   prompt: Prompt,
   params: BeamSearchParams,
 ): Promise<readonly number[]> {
-  const { promptTokenIds } = await engine.prepare(prompt, stepParams(params));
+  const { promptTokenIds } = await engine.prepare(prompt, stepParams(engine, params));
   return promptTokenIds;
 }
 
@@ -94,10 +94,13 @@ async function candidatesOf(
   { signal, ticket, adapter, extraKeys, priority }: BeamSearchRun,
 ): Promise<Candidate[]> {
   const prompt = { tokenIds: beam.tokenIds };
-  const prepared = await engine.prepare(prompt, stepParams(params), { adapter, extraKeys, priority });
+  const prepared = await engine.prepare(prompt, stepParams(engine, params), { adapter, extraKeys, priority });
+  const { suppressedTokenIds } = engine.limits;
+  const numCandidates = 2 * params.beam_width;
   const candidates: Candidate[] = [];
   for await (const { logprobs } of engine.generate(prepared, signal, ticket)) {
-    for (const { top } of logprobs ?? []) {
+    for (const { top: all } of logprobs ?? []) {
+      const top = all.filter(({ tokenId }) => !suppressedTokenIds.includes(tokenId)).slice(0, numCandidates);
       for (const next of top) {
         const cumulativeLogprob = beam.cumulativeLogprob + next.logprob;
         candidates.push({ beam, next: { ...next, top }, cumulativeLogprob });
@@ -117,10 +120,13 @@ function extend({ beam, next, cumulativeLogprob }: Candidate, finishReason: Beam
   };
 }
 
-function stepParams({ beam_width, temperature }: BeamSearchParams) {
+/** Log-probabilities are those of the model, suppressed tokens among them: so many more are asked for, as far as they may be. */
+function stepParams({ limits }: InferenceEngine, { beam_width, temperature }: BeamSearchParams) {
+  const { maxLogprobs, suppressedTokenIds } = limits;
+  const most = maxLogprobs === -1 ? Number.POSITIVE_INFINITY : maxLogprobs;
   return resolveSamplingParams({
     max_tokens: 1,
-    logprobs: 2 * beam_width,
+    logprobs: Math.min(most, 2 * beam_width + suppressedTokenIds.length),
     temperature,
     ignore_eos: true,
     detokenize: false,

@@ -112,7 +112,7 @@ export class EngineClient {
     try {
       client.#ready = await client.#waitUntilReady(options, signal);
     } catch (error) {
-      await client.#worker.terminate();
+      await client.#terminate();
       throw error;
     }
     const receive = (message: FromEngine): void => {
@@ -215,11 +215,21 @@ export class EngineClient {
       this.#failAll(new EngineDeadError('the engine has been closed'));
     }
     this.#worker.ref();
-    const ended = this.#ended.then(() => {});
-    if (this.#deadWith === null && (await within(CLOSE_DEADLINE_MS, ended))) return;
+    if (this.#deadWith === null && (await this.#endsWithin(CLOSE_DEADLINE_MS))) return;
+    await this.#terminate();
+  }
+
+  /** A thread that is stuck in native code never ends: whoever waits for its end goes on. */
+  async #terminate(): Promise<void> {
     void this.#worker.terminate();
-    // A thread that is stuck in native code never ends: whoever closes it goes on.
-    if (!(await within(TERMINATE_DEADLINE_MS, ended))) this.#worker.unref();
+    if (!(await this.#endsWithin(TERMINATE_DEADLINE_MS))) this.#worker.unref();
+  }
+
+  #endsWithin(deadlineMs: number): Promise<boolean> {
+    return within(
+      deadlineMs,
+      this.#ended.then(() => {}),
+    );
   }
 
   #waitUntilReady({ onProgress }: EngineClientOptions, signal?: AbortSignal): Promise<Ready> {

@@ -141,13 +141,13 @@ export class InferenceEngine {
       const engines = await starting;
       const { maxModelLen, vocabSize } = engines.info;
       for (const notice of foreignIdNotices(text, vocabSize)) onWarning?.(notice);
-      const { eosTokenIds, suppressedTokenIds, maxOutputTokens } = text;
+      const isKnown = (id: number): boolean => id >= 0 && id < vocabSize;
       const limits = {
         maxModelLen,
         vocabSize,
-        eosTokenIds,
-        suppressedTokenIds: suppressedTokenIds.filter((id) => id >= 0 && id < vocabSize),
-        maxOutputTokens,
+        eosTokenIds: text.eosTokenIds.filter(isKnown),
+        suppressedTokenIds: text.suppressedTokenIds.filter(isKnown),
+        maxOutputTokens: text.maxOutputTokens,
         maxLogprobs: config.maxLogprobs,
       };
       // Whoever exchanges KV blocks has one engine.

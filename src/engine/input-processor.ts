@@ -64,7 +64,7 @@ const CUT_TEXT_A_TOKEN = 8;
 export interface ModelLimits {
   readonly maxModelLen: number;
   readonly vocabSize: number;
-  /** The first one ends a sequence silently; the others are reported as stop_reason. */
+  /** The first one ends a sequence silently; the others are reported as stop_reason; each is in the vocabulary. */
   readonly eosTokenIds: readonly number[];
   /** In no answer, but where the request lets nothing else come; each is in the vocabulary. */
   readonly suppressedTokenIds: readonly number[];

@@ -4,6 +4,7 @@ import { mkdir, statfs } from 'node:fs/promises';
 import { downloadTimeout, isOffline } from '../config/environment.ts';
 import { ModelLoadError } from '../errors.ts';
 import { bytes } from '../util/bytes.ts';
+import { readWeightIndex, WEIGHT_INDEX } from '../util/model-files.ts';
 import { downloadFile } from './download-file.ts';
 import { cannotWrite, isFileError, sizeOf } from './file-states.ts';
 import { HubUnreachableError } from './http.ts';
@@ -54,12 +55,13 @@ export async function fetchModel(
       files.map(({ path }) => path),
       wanted,
     );
-    const needed = files.filter(({ path }) => paths.includes(path));
-    if (!(await hasAll(cache, commit, needed))) {
-      const report = progressReporter(repository, needed, onProgress);
-      const download = { hub, cache, commit, needed, report, repository, stallMs, signal };
-      const onWait = () => report.say(`waiting for another process that downloads ${repository}`);
-      await withLock(cache.lock, () => downloadAll(download), onWait, signal);
+    const download = { hub, cache, commit, repository, stallMs, signal };
+    const only = (some: readonly string[]) => files.filter(({ path }) => some.includes(path));
+    await fetchMissing({ ...download, needed: only(paths) }, onProgress);
+    if (paths.includes(WEIGHT_INDEX)) {
+      // Once it is here: it may name files beside the shards, such as that of layers which guess tokens ahead.
+      const named = readWeightIndex(cache.snapshot(commit)) ?? [];
+      await fetchMissing({ ...download, needed: only(named) }, onProgress);
     }
     await cache.finish(commit).catch((error: unknown) => {
       // Ignore: the files are there, and a cache that others keep may be read-only.
@@ -133,6 +135,18 @@ interface Download {
   readonly report: Reporter;
   readonly stallMs: number;
   readonly signal: AbortSignal | undefined;
+}
+
+/** The files that are needed and not here yet, by one process at a time. */
+async function fetchMissing(
+  download: Omit<Download, 'report'>,
+  onProgress: DownloadOptions['onProgress'],
+): Promise<void> {
+  const { cache, commit, needed, repository, signal } = download;
+  if (await hasAll(cache, commit, needed)) return;
+  const report = progressReporter(repository, needed, onProgress);
+  const onWait = () => report.say(`waiting for another process that downloads ${repository}`);
+  await withLock(cache.lock, () => downloadAll({ ...download, report }), onWait, signal);
 }
 
 async function downloadAll(download: Download): Promise<void> {

@@ -1,7 +1,7 @@
 // One process at a time downloads a model, or writes a file: a lock file that its owner keeps fresh and that outlives no owner.
 
 import { rmSync, statSync } from 'node:fs';
-import { type FileHandle, link, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, readFile, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LifeSign } from './life-sign.ts';
@@ -83,9 +83,8 @@ async function acquire(
   for (;;) {
     const file = await create(wanted);
     if (file !== null) return file;
-    const abandoned = await abandonedInode(path);
-    if (abandoned !== null) {
-      await removeLock(path, abandoned);
+    if (await isAbandoned(path)) {
+      if (!(await removeAbandoned(wanted))) await sleep(POLL_MS);
       continue;
     }
     if (!hasWaited) onWait();
@@ -111,36 +110,37 @@ async function create({ path, owner }: WantedLock): Promise<FileHandle | null> {
 }
 
 /**
- * Another process may have done so already, and taken the lock: then it is put back.
+ * One process at a time removes a lock, and looks at it once more: what is at the path may be the lock of the next owner by now, with the
+ * same inode even.
+ * @returns false where it is another one's turn.
  * @throws where it is there and this process may not remove it.
  */
-async function removeLock(path: string, inode: number): Promise<void> {
-  const taken = `${path}.${process.pid}`;
-  await rename(path, taken).catch((error: unknown) => {
-    if (!hasCode(error, 'ENOENT')) throw error;
-  });
-  const found = await inodeAt(taken);
-  if (found !== null && found !== inode) await link(taken, path).catch(() => {});
-  await rm(taken, { force: true });
+async function removeAbandoned({ path, owner }: WantedLock): Promise<boolean> {
+  const turn = `${path}.removal`;
+  const file = await create({ path: turn, owner });
+  if (file === null) {
+    // Its process may have been killed meanwhile.
+    if (await isAbandoned(turn)) await rm(turn, { force: true });
+    return false;
+  }
+  try {
+    if (await isAbandoned(path)) await rm(path, { force: true });
+    return true;
+  } finally {
+    await rm(turn, { force: true });
+    await file.close();
+  }
 }
 
 function hasCode(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
 }
 
-async function inodeAt(path: string): Promise<number | null> {
-  return stat(path).then(
-    ({ ino }) => ino,
-    () => null,
-  );
-}
-
-/** Of the lock, where its owner has ended or has not kept it fresh; null where somebody holds it, or nobody any more. */
-async function abandonedInode(path: string): Promise<number | null> {
+/** Whether the owner of the lock has ended, or has not kept it fresh; false where there is none any more. */
+async function isAbandoned(path: string): Promise<boolean> {
   const [owner, info] = await Promise.all([
     readFile(path, 'utf8').catch(() => ''),
     stat(path).catch(() => null),
   ]);
-  if (info === null) return null;
-  return hasEnded(owner) || Date.now() - info.mtimeMs > STALE_MS ? info.ino : null;
+  return info !== null && (hasEnded(owner) || Date.now() - info.mtimeMs > STALE_MS);
 }

@@ -5,7 +5,7 @@ import { isGgufPath } from '../util/model-file.ts';
 /** Part of paths and addresses; no step of it may lead upwards. */
 const REVISION = /^(?!.*(^|\/)\.\.?(\/|$))[\w.-]+(\/[\w.-]+)*$/;
 const NAME = /^[A-Za-z0-9][\w.-]*(\/[A-Za-z0-9][\w.-]*)?$/;
-const QUANTIZATION = /^[A-Za-z0-9_]+$/;
+const QUANTIZATION = /^[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*$/;
 const FILE = /^([^/]+\/[^/]+)\/((?:[\w][\w.-]*\/)*[\w][\w.-]*\.gguf)$/i;
 
 export interface HubModelName {

@@ -1,7 +1,7 @@
 // The files of a model's page that svc reads, and whether a folder on this machine has them.
 
 import { readdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { ModelLoadError } from '../errors.ts';
 import { isGgufPath } from '../util/model-file.ts';
 import {
@@ -149,5 +149,5 @@ export async function filesIn(folder: string): Promise<string[]> {
     .filter((entry) => !entry.isDirectory())
     .map((entry) => join(entry.parentPath, entry.name));
   const found = await Promise.all(files.map(exists));
-  return files.filter((_, index) => found[index]).map((path) => path.slice(folder.length + 1));
+  return files.filter((_, index) => found[index]).map((path) => relative(folder, path));
 }

@@ -4,7 +4,7 @@
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import { roundTo } from '../ops/float-formats.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
-import type { LinearWeight } from '../ops/weights.ts';
+import type { LinearWeight, Vector } from '../ops/weights.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
 import type { LoadContext } from './architecture.ts';
 import type { Layer, LayerContext, LoadLayer, RopeTables } from './layers/layer.ts';
@@ -46,11 +46,13 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const done = (steps: number, what: string) => progress(steps / (end - first + 2), what);
   const { maxModelLen, servedLength } = context;
   // First: threads of the backend may be reading packed weights already.
-  const ropeTables = servedLength === null ? makeRopeTables(context, maxModelLen) : new Map();
+  const tables: PositionTables = { ropes: new Map(), growth: null };
+  if (servedLength === null) makePositionTables(context, maxModelLen, tables);
   const layerContext: LayerContext = {
     config,
     weights,
-    ropeTables,
+    ropeTables: tables.ropes,
+    growthTable: () => tables.growth,
     cacheLayerOf: (layer) => cacheLayerOf(config, context.layers, layer),
   };
   const table = { name: names.embedding, n: vocabSize };
@@ -76,7 +78,7 @@ export async function loadDecoder(context: LoadContext, design: DecoderDesign): 
   const head = pooling || !isLast ? null : loadOutput();
   const poolingHead = isLast && pooling ? loadPoolingHead(context, pooling) : null;
   await done(end - first + 2, 'output head');
-  if (servedLength !== null) makeRopeTables(context, await servedLength(), ropeTables);
+  if (servedLength !== null) makePositionTables(context, await servedLength(), tables);
   return new Decoder(context, {
     embedding,
     positions,
@@ -108,30 +110,47 @@ function loadPoolingHead(
   );
 }
 
-/**
- * Layers that rotate alike share a table.
- * @param length longest context that comes
- */
-export function makeRopeTables(
+/** What positions are looked up in. */
+interface PositionTables {
+  /** Layers that rotate alike share them. */
+  readonly ropes: Map<RopeConfig, RopeTables>;
+  growth: Vector | null;
+}
+
+/** @param length longest context that comes */
+export function makePositionTables(
+  context: LoadContext,
+  length: number,
+  tables: PositionTables = { ropes: new Map(), growth: null },
+): PositionTables {
+  const { queryGrowth, headDim } = context.config;
+  const factors = queryGrowth && growthFactors(queryGrowth, length);
+  const growsByRope = queryGrowth?.layers === 'with positions';
+  makeRopeTables(context, length, growsByRope ? factors : null, tables.ropes);
+  if (factors && !growsByRope) tables.growth = context.ops.makeVector(scalingTable(factors, headDim));
+  return tables;
+}
+
+/** @param factors [length] on queries; null where they are 1 */
+function makeRopeTables(
   { config, ops, maxModelLen: limit }: LoadContext,
   length: number,
-  tables = new Map<RopeConfig, RopeTables>(),
-): Map<RopeConfig, RopeTables> {
-  const { layerRopes, queryGrowth, latent } = config;
+  factors: Float64Array | null,
+  tables: Map<RopeConfig, RopeTables>,
+): void {
+  const { layerRopes, latent } = config;
   const short = shortContext(layerRopes, limit);
   for (const [layer, rope] of layerRopes.entries()) {
     if (rope === null || tables.has(rope)) continue;
     const { rotaryDim } = layerHeadsOf(config, layer);
     const table = ropeTables(rope, rotaryDim, { length, limit }, short);
     const keys = ops.makeVector(table);
-    const factors = queryGrowth && growthFactors(queryGrowth, length);
     tables.set(rope, {
       keys,
       queries: factors ? ops.makeVector(scaledTable(table, factors)) : keys,
       unturned: factors && latent ? ops.makeVector(scalingTable(factors, latent.nopeDim)) : null,
     });
   }
-  return tables;
 }
 
 interface DecoderParts {

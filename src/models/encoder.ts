@@ -5,7 +5,7 @@ import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
 import type { LinearWeight } from '../ops/weights.ts';
 import type { LoadContext } from './architecture.ts';
-import { kvCacheShape, makeRopeTables } from './decoder.ts';
+import { kvCacheShape, makePositionTables } from './decoder.ts';
 import type { Layer, LayerContext, LoadLayer } from './layers/layer.ts';
 import { type LoadNorm, layerNormInPlace, type Norm } from './layers/norm.ts';
 import type { Step } from './layers/step.ts';
@@ -40,7 +40,8 @@ export async function loadEncoder(context: LoadContext, design: EncoderDesign): 
   const layerContext: LayerContext = {
     config,
     weights,
-    ropeTables: makeRopeTables(context, context.maxModelLen),
+    ropeTables: makePositionTables(context, context.maxModelLen).ropes,
+    growthTable: () => null,
     // All share the memory of one.
     cacheLayerOf: () => 0,
   };

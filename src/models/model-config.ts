@@ -82,6 +82,8 @@ export interface ModelConfig {
   readonly slidingWindow: number | null;
   /** [numLayers] window of each layer, null is the whole context. */
   readonly layerWindows: readonly (number | null)[];
+  /** Whether a token sees those of its window alone that are in its chunk: tokens from a multiple of the window up to the next. */
+  readonly windowsAreChunks: boolean;
   /** Of layers that are a mixture of experts; null where there are none. */
   readonly experts: ExpertsConfig | null;
   /** Of latent attention; null where attention is over keys and values. */
@@ -300,6 +302,7 @@ export function readDecoderConfig(
     checkpointDType: resolveDType(path, fields.dtype ?? fields.torch_dtype),
     quantization: readQuantization(path, fields.quantization_config),
     queryGrowth: null,
+    windowsAreChunks: false,
     experts: null,
     latent: null,
     sharedKeys: null,

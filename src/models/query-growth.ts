@@ -1,16 +1,20 @@
 // Queries that count more at later positions, so that attention stays as sharp over long contexts as over short ones.
-// Source: Mistral AI, the releases of Ministral 3 (2025) and Mistral Small 4 (2026), whose `llama_4_scaling_beta` it is.
+// Sources: Nakanishi, "Scalable-Softmax Is Superior for Attention", 2025, as Llama 4 has it in layers without positions; Mistral AI, the
+// releases of Ministral 3 (2025) and Mistral Small 4 (2026), whose `llama_4_scaling_beta` it is.
 
 import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import type { RopeConfig } from './rope-config.ts';
 
-/** Queries at position p are multiplied by 1 + beta * log(1 + floor(p / original)). */
+/** Queries at position p, counted from `first` on, are multiplied by 1 + beta * log(1 + floor(p / original)). */
 export interface QueryGrowth {
   readonly beta: number;
   /** The context that the model was first trained on, in tokens: up to there the factor is 1. */
   readonly original: number;
+  readonly first: 0 | 1;
+  /** Whether they are those of the layers without positions, or of those with them. */
+  readonly layers: 'without positions' | 'with positions';
 }
 
 /** The fields of `ModelConfig` that say what tables of rotation turn. */
@@ -45,17 +49,18 @@ export function readQueryGrowth(
   };
   if (!beta || !original) return null;
   const isYarn = layerRopes.every((rope) => rope?.kind === 'yarn');
-  if (isYarn && (latent !== null || rotaryDim === headDim)) return { beta, original };
+  if (isYarn && (latent !== null || rotaryDim === headDim))
+    return { beta, original, first: 0, layers: 'with positions' };
   throw new ModelLoadError(
     `${path}: llama_4_scaling_beta is served with rope type yarn that turns whole heads; use a release of the model with such a config.json`,
   );
 }
 
 /** What queries at each position are multiplied by, [length]; null where that is 1 for all. */
-export function growthFactors({ beta, original }: QueryGrowth, length: number): Float64Array | null {
-  if (length <= original) return null;
+export function growthFactors({ beta, original, first }: QueryGrowth, length: number): Float64Array | null {
+  if (length - 1 + first < original) return null;
   return Float64Array.from(
     { length },
-    (_, position) => 1 + beta * Math.log(1 + Math.floor(position / original)),
+    (_, index) => 1 + beta * Math.log(1 + Math.floor((index + first) / original)),
   );
 }

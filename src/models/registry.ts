@@ -37,6 +37,7 @@ import { hunyuanDense, hunyuanMoe } from './architectures/hunyuan.ts';
 import { internLm2, internLm3 } from './architectures/internlm.ts';
 import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { llama } from './architectures/llama.ts';
+import { llama4, llama4Whole } from './architectures/llama4.ts';
 import { minimaxM2 } from './architectures/minimax-m2.ts';
 import { mistral } from './architectures/mistral.ts';
 import { ministral3, mistral3 } from './architectures/mistral3.ts';
@@ -69,6 +70,8 @@ import { withQuantizationFile } from './quantization/quantization-file.ts';
 
 export const ARCHITECTURES: readonly Architecture[] = [
   llama,
+  llama4,
+  llama4Whole,
   mistral,
   mistral3,
   ministral3,

@@ -125,6 +125,7 @@ export interface NativeBackend {
     scale: number,
     /** 0 is none. */
     nearness: number,
+    weighsInputs: boolean,
   ): number;
   /** Fields of LoraNumbers: ops/lora.ts. */
   makeLora(
@@ -391,13 +392,14 @@ export interface NativeBackend {
     isInterleaved: boolean,
     ...rest: [...q: TensorArgs, ...k: TensorArgs, ...v: TensorArgs]
   ): StreamPosition;
-  /** `window` 0, `softcap` 0 and `sinks` -1 are none. */
+  /** `window` 0, `chunk` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(
     step: number,
     layer: number,
     isBidirectional: boolean,
     scale: number,
     window: number,
+    chunk: number,
     softcap: number,
     sinks: number,
     ...rest: [...q: TensorArgs, ...out: TensorArgs]

@@ -30,6 +30,8 @@ export interface Routing {
    * at most this, that were not chosen before it. Left out, scores are shares of all.
    */
   readonly nearness?: number | null;
+  /** Whether a weight multiplies what the expert sees, rounded to its format, in the place of what it gives; left out, it does not. */
+  readonly weighsInputs?: boolean;
 }
 
 /** Experts side by side, in `count` groups of one size; `kept` of them, the best, are chosen from. */

@@ -128,6 +128,8 @@ export interface AttentionOptions {
   readonly scale: number;
   /** A token sees itself and the `window - 1` tokens before it, and as many after it where it sees any; null is all of them. */
   readonly window: number | null;
+  /** Of those a token sees what is not before the last multiple of `chunk`; left out or null, all. Not with `isBidirectional`. */
+  readonly chunk?: number | null;
   /** Above 0: each score s = scale * q·k becomes softcap * tanh(s / softcap) before the softmax. */
   readonly softcap?: number | null;
   /** Whether a token also sees those after it, of the `contextLengths` of its sequence. */

@@ -71,6 +71,8 @@ export class ClientResponse {
 
   /** Of a stream: comments break the silence before its first event and between two, each time it has lasted so long. */
   breakSilence(afterMs: number): void {
+    // A client may have left while its body was read: nothing would tell the timer to end.
+    if (!this.#writer.isOpen) return;
     this.#silence = setInterval(() => {
       if (!this.#hasWritten) this.#comment();
       this.#hasWritten = false;

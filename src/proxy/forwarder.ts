@@ -137,8 +137,18 @@ export class Forwarder {
     return true;
   }
 
-  /** Lets a P compute the prompt where that is worth it; where no P can, D does it alone. */
+  /** Lets a P compute the prompt, while D counts as having the request: all that come meanwhile would go to one D. */
   async #prefill(request: ClientRequest, decode: Instance): Promise<Prefilled> {
+    decode.numExpected += 1;
+    try {
+      return await this.#prefillFor(request, decode);
+    } finally {
+      decode.numExpected -= 1;
+    }
+  }
+
+  /** Where it is worth it; where no P can, D does it alone. */
+  async #prefillFor(request: ClientRequest, decode: Instance): Promise<Prefilled> {
     const { picker, metrics } = this.#parts;
     const { body, id: answerId } = request.options;
     const alone: Prefilled = { id: answerId, prefill: null };

@@ -43,6 +43,8 @@ export class Instance {
   readonly run: number;
   readonly pool: Pool;
   readonly openRequests = new Set<OpenRequest>();
+  /** Requests that come to it once their prompt is computed elsewhere. */
+  numExpected = 0;
   state: InstanceState;
   /** It refused a connection or made no progress; its next heartbeat clears that. */
   isSuspect = false;
@@ -52,8 +54,9 @@ export class Instance {
   /** When it was last heard of, by performance.now(). */
   seenAt: number;
   readonly #earlierEpochs: readonly string[];
-  /** Requests of ours that its last heartbeat may have counted. */
   #ownAtHeartbeat = 0;
+  /** Requests of ours that its load may have counted: an instance tells what it has counted at the heartbeat before. */
+  #ownInLoad = 0;
   readonly #failed: InstanceFailed;
   #hasToldFailure = false;
 
@@ -130,6 +133,7 @@ export class Instance {
     this.isMissed = false;
     this.state = message.state ?? 'ready';
     this.load = message.load ?? null;
+    this.#ownInLoad = this.#ownAtHeartbeat;
     this.#ownAtHeartbeat = this.openRequests.size;
   }
 
@@ -150,11 +154,11 @@ export class Instance {
     this.#failed(this, why, isNews);
   }
 
-  /** Requests that it has: our own now, and those of others at its last heartbeat. */
+  /** Requests that it has, or is to have: our own now, and those of others as far as it has told. */
   get numRequests(): number {
     const { load } = this;
-    const others = load === null ? 0 : load.running + load.waiting - this.#ownAtHeartbeat;
-    return this.openRequests.size + Math.max(0, others);
+    const others = load === null ? 0 : load.running + load.waiting - this.#ownInLoad;
+    return this.openRequests.size + this.numExpected + Math.max(0, others);
   }
 
   /** Fails the requests that have had no byte since `before`. */

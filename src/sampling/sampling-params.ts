@@ -70,6 +70,8 @@ export interface SamplingParams {
 const GREEDY_BELOW = 1e-5;
 /** Of what logits are divided by: above, the numbers of a device would become 0 or infinite, and forbidden tokens numbers. */
 const MAX_DIVISOR = 1e30;
+/** A device counts tokens in 32 bits, and no vocabulary has as many: more is all of them, too. */
+const MAX_TOP_K = 2 ** 31 - 1;
 /** Biases beyond this are cut to it. */
 const MAX_BIAS = 100;
 
@@ -98,7 +100,7 @@ function drawing(given: SamplingFields, defaults: SamplingDefaults) {
     n: given.n ?? 1,
     temperature: greedy ? 0 : Math.min(temperature, MAX_DIVISOR),
     top_p: greedy ? 1 : (given.top_p ?? defaults.top_p ?? 1),
-    top_k: greedy ? 0 : Math.max(0, given.top_k ?? defaults.top_k ?? 0),
+    top_k: greedy ? 0 : Math.max(0, Math.min(MAX_TOP_K, given.top_k ?? defaults.top_k ?? 0)),
     min_p: greedy ? 0 : (given.min_p ?? defaults.min_p ?? 0),
     seed: given.seed === -1 ? null : (given.seed ?? null),
   };

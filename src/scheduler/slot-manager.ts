@@ -237,7 +237,7 @@ function wantsLoad({ state, transfer }: Request): boolean {
   return state === 'waiting' && transfer?.kind === 'load';
 }
 
-/** Tokens of the prompt that a load would bring: all but the last one. */
+/** Tokens of the prompt that a load would bring: all but the last one; none of a prompt that is computed otherwise than it was there. */
 function numToLoad(request: Request): number {
-  return wantsLoad(request) ? request.promptLength - 1 : 0;
+  return wantsLoad(request) && !request.hasOutgrownPrompt ? request.promptLength - 1 : 0;
 }

@@ -18,10 +18,12 @@ export async function* bestSamples(
     sampling: { ...sampling, numLogprobs: sampling.numLogprobs ?? 0 },
   };
   const samples = await collectSamples(engine.generate(scored, run.signal, run.ticket));
-  const { promptLogprobs } = samples[0]!;
+  // What the prompt found in the cache: to the others it is there since the first.
+  const { promptLogprobs, numCachedTokens } = samples[0]!;
   const best = samples.toSorted((a, b) => meanLogprob(b) - meanLogprob(a)).slice(0, params.n);
   for (const [index, sample] of best.entries()) {
-    yield { ...sample, index, promptLogprobs, logprobs: params.logprobs === null ? null : sample.logprobs };
+    const logprobs = params.logprobs === null ? null : sample.logprobs;
+    yield { ...sample, index, promptLogprobs, numCachedTokens, logprobs };
   }
 }
 

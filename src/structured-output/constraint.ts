@@ -42,7 +42,7 @@ export type Constraint =
 export interface JsonStyle {
   /** No whitespace between tokens; else a space or an indented new line between any two. */
   readonly compact?: boolean;
-  /** Objects take no further properties where their schema does not say whether they may. */
+  /** Objects take no further properties where one schema alone describes them, and does not say whether they may. */
   readonly closedObjects?: boolean;
   /**
    * A mark on either side of a string in the place of ", as some models have it: nothing is escaped, and the mark is nowhere else.

@@ -183,6 +183,16 @@ describe('svc chat', () => {
     expect(stdout.length).toBeGreaterThan(1);
   });
 
+  it('runs a model for whose whole context the memory has no room', async () => {
+    const long = join(folder, 'long');
+    writeTinyModel(long, { config: { max_position_embeddings: 100_000 } });
+    const lowMemory = 'import%20os%20from%22node:os%22;os.freemem=()=>5e7';
+    const { code, stderr } = await runCli(['chat', long, '-q', 'Hello'], {
+      NODE_OPTIONS: `--import=data:text/javascript,${lowMemory}`,
+    });
+    expect([code, stderr]).toEqual([0, expect.not.stringContaining('error')]);
+  });
+
   it('runs the model that svc brings along where no server is', async ({ skip }) => {
     const isTaken = await fetch('http://localhost:8000').then(Boolean, () => false);
     skip(isTaken, 'somebody listens on port 8000');

@@ -80,6 +80,13 @@ describe('flags', () => {
     );
   });
 
+  it('are refused where the next one stands in the place of their value', () => {
+    for (const next of ['--port', '--port=1', '--no-ui', '--max_num_seqs', '-tp']) {
+      expect(() => read('--api-key', next, '1')).toThrow(/^--api-key needs a value, and behind it comes --/);
+    }
+    expect(read('--api-key', '--other', '-1').apiKey).toEqual(['--other', '-1']);
+  });
+
   it('are refused when they contradict themselves', () => {
     expect(() => read('--port', '1', '--port', '2')).toThrow(
       '--port is given twice, as 1 and as 2: give it once',

@@ -149,6 +149,8 @@ describe('svc models inspect', () => {
     const { stdout } = await runCli(['models', 'inspect', 'test/fixtures/goldens/gpt-oss']);
     expect(stdout).toMatch(/^attention +.*, windows of \d+ tokens$/m);
     expect(stdout).toMatch(/^experts +\d+ in a layer, of which \d+ compute a token$/m);
+    const llama4 = await runCli(['models', 'inspect', 'test/fixtures/goldens/llama4']);
+    expect(llama4.stdout).toMatch(/^attention +.*, of 8, chunks of 10 tokens$/m);
   });
 
   it('tells of both kinds of heads, where layers without a window have others', async () => {
@@ -173,6 +175,14 @@ describe('svc models inspect', () => {
     expect(JSON.parse(json.stdout).shape.pooling).toMatchObject({ prompts, size: 24 });
     const reranker = await runCli(['models', 'inspect', 'test/fixtures/pooling/bert-reranker']);
     expect(reranker.stdout).toMatch(/^makes +scores of how well two texts fit$/m);
+  });
+
+  it('finds a folder however its path is written', async () => {
+    const path = 'test/fixtures/goldens/gpt-oss';
+    const expected = await inspectableModel(path);
+    for (const written of [`./${path}`, `${path}/`, `test/../${path}`, resolve(path)]) {
+      expect(await inspectableModel(written)).toEqual({ ...expected, path: written });
+    }
   });
 
   it('reads the weights of dense layers, and counts them', async () => {

@@ -8,6 +8,8 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmdirSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -214,6 +216,26 @@ describe('svc run-batch', () => {
     expect([code, stderr]).toEqual([0, expect.stringMatching(/going on: \d+ of 150 .*\n.*: 150 answers\n$/)]);
   });
 
+  it('keeps the answers where there is no room for the last of them in the output', async () => {
+    const body = { prompt: 'Once', max_tokens: 100, ignore_eos: true, logprobs: 5 };
+    const input = write('full.jsonl', [request('a', body)]);
+    const output = join(folder, 'full.out');
+    // So that all are in the journal and none in the output.
+    mkdirSync(`${output}.unfinished`);
+    expect((await run('-i', input, '-o', output)).code).toBe(1);
+    rmdirSync(`${output}.unfinished`);
+    const limited = ['sh', '-c', 'ulimit -f 1 && exec "$@"', 'sh', process.execPath, ...SVC_COMMAND] as const;
+    const full = start(['run-batch', '-i', input, '-o', output], {}, limited);
+    expect([await full.exitCode, full.stderr]).toEqual([
+      2,
+      expect.stringContaining('full.out cannot be written: EFBIG'),
+    ]);
+    expect(existsSync(output)).toBe(false);
+    const { code, stderr } = await run('-i', input, '-o', output);
+    expect([code, stderr]).toEqual([0, expect.stringContaining('going on: 1 of 1 requests are answered')]);
+    expect(resultsOf(output)).toHaveLength(1);
+  });
+
   it('writes an output in one process at a time', async () => {
     const input = write('shared.jsonl', [request('a', { prompt: 'Once', max_tokens: 5 })]);
     const output = join(folder, 'shared.out');
@@ -282,6 +304,21 @@ describe('svc run-batch', () => {
       const { code, stderr } = await run(...args);
       expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
     }
+  });
+
+  it('lets nobody read answers who could not read the output that they replace', async () => {
+    const body = { prompt: 'Once', max_tokens: 300, ignore_eos: true };
+    const input = write(
+      'private.jsonl',
+      Array.from({ length: 12 }, (_, i) => request(`${i}`, body)),
+    );
+    const output = join(folder, 'private.out');
+    writeFileSync(output, 'an earlier output', { mode: 0o600 });
+    const mode = (path: string) => statSync(path).mode & 0o777;
+    await killAfterAnswers(['-i', input, '-o', output]);
+    expect(mode(`${output}.journal`)).toBe(0o600);
+    expect((await run('-i', input, '-o', output)).code).toBe(0);
+    expect([resultsOf(output).length, mode(output)]).toEqual([12, 0o600]);
   });
 
   it('writes to the file that a link points to', async () => {

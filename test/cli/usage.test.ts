@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CliProcess, runCli } from '../helpers/cli-process.ts';
+import { SVC_COMMAND } from '../helpers/svc-command.ts';
 
 let folder: string;
 beforeAll(async () => {
@@ -30,6 +31,15 @@ describe('svc', () => {
     expect(code).toBe(2);
     expect(stderr).toBe("error: unknown command 'sevre'\n(Did you mean serve?)\n");
   });
+
+  it('fails where the disk has no room for what it prints', async () => {
+    const full = ['sh', '-c', 'exec "$@" > /dev/full', 'sh', process.execPath, ...SVC_COMMAND] as const;
+    const cli = new CliProcess(['models', 'list', '--json', '--download-dir', folder], {}, full);
+    expect([await cli.exitCode, cli.stderr]).toEqual([
+      1,
+      expect.stringMatching(/^error: stdout cannot be written: ENOSPC: .*\n$/),
+    ]);
+  });
 });
 
 describe('svc serve', () => {
@@ -54,10 +64,13 @@ describe('svc serve', () => {
     expect(stdout).toMatch(/^Server:\n(?: +.*\n)*? +--port <n> /m);
   });
 
-  it('fits its help into 80 columns', async () => {
-    const { stdout } = await runCli(['serve', '--help']);
-    expect(stdout.split('\n').filter((line) => line.length > 80)).toEqual([]);
-  });
+  it.each(['serve', 'proxy', 'chat', 'run-batch', 'download', 'bench serve'])(
+    'fits the help of %s into 80 columns',
+    async (command) => {
+      const { stdout } = await runCli([...command.split(' '), '--help']);
+      expect(stdout.split('\n').filter((line) => line.length > 80)).toEqual([]);
+    },
+  );
 
   it('ends quietly when the reader of its help has left', async () => {
     const cli = new CliProcess(['serve', '--help']);

@@ -86,6 +86,29 @@ describe('a config file', () => {
     });
   });
 
+  it('takes what an alias stands for', async () => {
+    const options = await read(
+      'api-key: &keys [&first 00123, *first]',
+      'allowed-origins: *keys',
+      'revision: *first',
+      'max-num-seqs: &size 1k',
+      'max-num-batched-tokens: *size',
+      'hf-overrides: &fields {rope_theta: &theta 5, other: *theta}',
+      'default-chat-template-kwargs: *fields',
+      'speculative-config.model: *first',
+    );
+    expect(Object.fromEntries([...options].map(([key, { value }]) => [key, value]))).toEqual({
+      apiKey: ['00123', '00123'],
+      allowedOrigins: ['00123', '00123'],
+      revision: '00123',
+      maxNumSeqs: '1k',
+      maxNumBatchedTokens: '1k',
+      hfOverrides: { rope_theta: 5, other: 5 },
+      defaultChatTemplateKwargs: { rope_theta: 5, other: 5 },
+      speculativeConfig: { model: 123 },
+    });
+  });
+
   it('merges dotted keys into one object', async () => {
     const options = await read('kv-transfer-config.kv_role: kv_both', 'kv-transfer-config.extra.port: 1');
     expect(options.get('kvTransferConfig')?.value).toEqual({ kv_role: 'kv_both', extra: { port: 1 } });
@@ -110,6 +133,7 @@ describe('a config file', () => {
     [['max-num-seqs: 1', 'max_num_seqs: 2'], /^svc\.yaml:2:1: max_num_seqs is given twice$/],
     [['port.number: 2'], /^svc\.yaml:1:1: port has no parts/],
     [['config: other.yaml'], /^svc\.yaml:1:1: a config file cannot name another one$/],
+    [['port: 1', 'seed: *none'], /^svc\.yaml:2:1: Unresolved alias .*: none$/],
     [['- port'], /^svc\.yaml: expected a mapping of option names to values/],
   ])('%j is refused with line and column', async (lines, message) => {
     expect(await refusal(...lines)).toMatch(message);

@@ -188,6 +188,11 @@ describe('a wrong value', () => {
       90,
       'flag gpu-memory-utilization: expected a number above 0 and up to 1, got 90',
     ],
+    [
+      'requestTimeout',
+      100_000,
+      'flag request-timeout: expected a number of seconds from 0 to 86400, got 100000',
+    ],
     ['dtype', 'int4', 'flag dtype: expected one of auto, float32, bfloat16, float16, got "int4"'],
     ['skipTokenizerInit', 'maybe', 'flag skip-tokenizer-init: expected true or false, got "maybe"'],
     ['apiKey', [''], /^flag api-key: expected one or more keys of visible characters[^"]*$/],

@@ -101,6 +101,7 @@ describe('decode steps on the CUDA backend', needsCudaEmulator, () => {
   it.each([
     ['keep states', 'qwen3-next'],
     ['have heads of their own', 'gemma4'],
+    ['see chunks of tokens, and weigh what experts see', 'llama4'],
   ])('have the same bytes where layers %s', async (_, golden) => {
     const model = { modelPath: goldenFolder(golden) };
     const [expected, { answers, recorded }] = [

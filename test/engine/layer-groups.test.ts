@@ -8,7 +8,7 @@ import { availableBackends } from '../helpers/backends.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
 import { newRequest } from '../helpers/new-request.ts';
-import { architectureGoldens } from '../models/golden-cases.ts';
+import { architectureGoldens, type GoldenModel } from '../models/golden-cases.ts';
 
 const DEVICE = availableBackends.find((backend) => backend === 'cpu') ?? 'reference';
 const BLOCK = 16;
@@ -22,20 +22,34 @@ const OVERRIDES = {
   sliding_window: 24,
   max_position_embeddings: LONGEST,
 };
+/** The same in chunks of 24 tokens. */
+const IN_CHUNKS = {
+  ...OVERRIDES,
+  layer_types: LAYERS.map((kind) => (kind === 'full' ? 'full_attention' : 'chunked_attention')),
+  no_rope_layers: LAYERS.map((kind) => (kind === 'full' ? 0 : 1)),
+  attention_chunk_size: 24,
+};
 /** Of one layer: two heads of 8 numbers in bfloat16. */
 const BLOCK_BYTES = 2 * BLOCK * 2 * 8 * 2;
 /** What one request of the longest length takes: all blocks of one layer, and a window, a step and a block of five others. */
 const FEWEST_BLOCKS = LONGEST / BLOCK + 5 * (Math.ceil((24 - 1 + STEP) / BLOCK) + 1);
 
-const models = architectureGoldens().filter(({ name }) => ['gemma3', 'gpt-oss'].includes(name));
+const models = architectureGoldens().filter(({ name }) =>
+  ['gemma3', 'gpt-oss', 'llama4-text'].includes(name),
+);
 
-function start(modelPath: string, device: 'cpu' | 'reference', numBlocks: number, options: object = {}) {
+function start(
+  { name, folder: modelPath }: GoldenModel,
+  device: 'cpu' | 'reference',
+  numBlocks: number,
+  options: object = {},
+) {
   return EngineCore.start({
     ...ENGINE_DEFAULTS,
     modelPath,
     device,
     loadFormat: 'dummy',
-    hfOverrides: OVERRIDES,
+    hfOverrides: name === 'llama4-text' ? IN_CHUNKS : OVERRIDES,
     maxNumBatchedTokens: STEP,
     maxNumSeqs: 4,
     kvCacheMemoryBytes: numBlocks * BLOCK_BYTES,
@@ -56,12 +70,12 @@ function answerTo(core: EngineCore, request: NewRequest): Answer {
   return generate(core, [request]).get(request.id)!;
 }
 
-describe.each(models)('$name', ({ folder }) => {
+describe.each(models)('$name', (model) => {
   it.each(availableBackends)(
     'answers a request of the longest length with a sixth of the blocks, and never gives way, on %s',
     async (device) => {
-      const tight = await start(folder, device, FEWEST_BLOCKS, { enablePrefixCaching: false });
-      const roomy = await start(folder, device, 6 * (LONGEST / BLOCK), { maxNumBatchedTokens: LONGEST });
+      const tight = await start(model, device, FEWEST_BLOCKS, { enablePrefixCaching: false });
+      const roomy = await start(model, device, 6 * (LONGEST / BLOCK), { maxNumBatchedTokens: LONGEST });
       const request = requestOf(1, device === 'cpu' ? 460 : 150, 20);
       const expected = answerTo(roomy, request);
       expect(expected.tokenIds).toHaveLength(20);
@@ -73,8 +87,8 @@ describe.each(models)('$name', ({ folder }) => {
 
   it('answers requests together as alone, also where they give way, share beginnings and verify drafts', async () => {
     const speculative = { method: 'ngram', numSpeculativeTokens: 3, promptLookupMax: 3, promptLookupMin: 1 };
-    const tight = await start(folder, DEVICE, FEWEST_BLOCKS, { speculative });
-    const roomy = await start(folder, DEVICE, 24 * (LONGEST / BLOCK));
+    const tight = await start(model, DEVICE, FEWEST_BLOCKS, { speculative });
+    const roomy = await start(model, DEVICE, 24 * (LONGEST / BLOCK));
     const requests = [
       requestOf(1, 300, 40),
       requestOf(2, 20, 90),
@@ -93,8 +107,8 @@ describe.each(models)('$name', ({ folder }) => {
   it.each([20, 40, 200])(
     'finds a beginning of %i tokens that an earlier request left behind',
     async (shared) => {
-      const core = await start(folder, DEVICE, 24 * (LONGEST / BLOCK));
-      const plain = await start(folder, DEVICE, 24 * (LONGEST / BLOCK), { enablePrefixCaching: false });
+      const core = await start(model, DEVICE, 24 * (LONGEST / BLOCK));
+      const plain = await start(model, DEVICE, 24 * (LONGEST / BLOCK), { enablePrefixCaching: false });
       const [earlier, later] = [requestOf(1, 260, 5), requestOf(2, 250, 5)];
       const promptTokenIds = [
         ...earlier.promptTokenIds.slice(0, shared),

@@ -1,10 +1,15 @@
 // What the engine says of a configuration that does not fit, before it has read a weight.
 
-import { readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { setTimeout } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
+import { EngineClient } from '../../src/engine/engine-client.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { type EngineThread, spawnEngineThread } from '../../src/engine/spawn-engine.ts';
 import { ConfigError, EngineDeadError, ModelLoadError } from '../../src/errors.ts';
@@ -134,4 +139,33 @@ describe('an engine thread that ends before it has its configuration', () => {
     void thread.worker.terminate();
     await expect(starting).rejects.toThrow('the engine has died while it was starting: its thread has ended');
   });
+});
+
+describe('an engine thread that is stuck in native code', () => {
+  it('does not hold up who gives up its start', async () => {
+    const pipe = newFolder();
+    execFileSync('mkfifo', [pipe]);
+    const fd = openSync(pipe, 'r+');
+    const { worker, ...thread } = spawnEngineThread();
+    void worker.terminate();
+    const code = `
+      require('node:worker_threads').parentPort.postMessage('about to be');
+      require('node:fs').readSync(${fd}, Buffer.alloc(1));`;
+    const stuck = new Worker(code, { eval: true, execArgv: [] });
+    const ended = once(stuck, 'exit').then(() => new Error('it has ended'));
+    // What it waits for comes: it ends.
+    onTestFinished(async () => {
+      writeSync(fd, '.');
+      await ended;
+      closeSync(fd);
+    });
+    await once(stuck, 'message');
+    // Until then it can be ended like any other.
+    await setTimeout(500);
+    const giveUp = new AbortController();
+    const options = { thread: { ...thread, worker: stuck, ended } };
+    const starting = EngineClient.start(ENGINE_DEFAULTS, options, giveUp.signal);
+    giveUp.abort();
+    await expect(starting).rejects.toThrow('the start of the engine was given up');
+  }, 30_000);
 });

@@ -49,6 +49,7 @@ const OWN_CONFIGS = [
   'gemma4-small',
   'gpt2',
   'gpt-oss',
+  'llama4',
   'phi3-longrope',
   'qwen2-moe',
   'smollm3-sliding',

@@ -236,6 +236,24 @@ describe('downloading a model', () => {
     expect(fileRequests()).toHaveLength(2);
   });
 
+  it('fetches what an index names beside the shards, and not what it does not name', async () => {
+    await hub.close();
+    const shards = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors'];
+    const named = [...shards, 'model_mtp.safetensors'];
+    const weight_map = Object.fromEntries(named.map((file, i) => [`tensor.${i}`, file]));
+    const index = { 'model.safetensors.index.json': JSON.stringify({ weight_map }) };
+    const weights = Object.fromEntries(named.map((file) => [file, randomBytes(1000)]));
+    hub = await FakeHub.start({ ...FILES, ...index, ...weights });
+    env.HF_ENDPOINT = hub.url;
+    const folder = await fetchTiny();
+    expect((await readdir(folder)).sort()).toEqual(
+      ['config.json', 'tokenizer.json', ...Object.keys(index), ...named].sort(),
+    );
+    expect(fileRequests()).toHaveLength(6);
+    await fetchTiny();
+    expect(fileRequests()).toHaveLength(6);
+  });
+
   it('fetches nothing a second time', async () => {
     await fetchTiny();
     const before = fileRequests().length;

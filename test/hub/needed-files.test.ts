@@ -53,6 +53,11 @@ describe('a GGUF model on a page', () => {
     },
   );
 
+  it('may be of a quantisation with a hyphen in its name', () => {
+    const dynamic = 'm-UD-Q4_K_XL.gguf';
+    expect(needed([...files, dynamic], 'org/m:UD-Q4_K_XL')).toEqual([dynamic]);
+  });
+
   it.each(['org/m:Q2_K', `org/m/${split[0]}`, `org/m/${split[1]}`])('has all its parts: %s', (name) => {
     expect(needed([...files, ...split], name)).toEqual(split);
   });

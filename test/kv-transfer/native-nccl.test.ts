@@ -1,7 +1,8 @@
 // Blocks from GPU to GPU over NCCL, with a stand-in for it over the emulated driver: what holds beyond native-transfer.test.ts. Whoever dies
 // or sticks, at whatever step: nothing hangs, and nothing is wrong.
 
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadNative } from '../../src/native/native.ts';
@@ -190,6 +191,39 @@ describe('an instance over NCCL', needsCudaEmulator, () => {
     expect(p.engine.bytesSentOver('nccl')).toBe(4 * SHAPE.layers * SHAPE.layerBlockBytes);
   });
 });
+
+describe('an instance without descriptors', needsCudaEmulator, () => {
+  it('has no link, and goes on', async () => {
+    const [d, child] = [node(), await start()];
+    const connect = () => child.obey({ do: 'send', kind: 'nccl', address: d.address('nccl'), count: 4 });
+    leaveDescriptors(child, 0);
+    await connect();
+    await until(() => child.has('linkDown'));
+    expect(child.said.find(({ type }) => type === 'linkDown')?.reason).toMatch(/^no descriptors are left/);
+    leaveDescriptors(child, 100);
+    await connect();
+    await until(() => child.has('linkUp'));
+  });
+
+  it('lets nobody link to it, and goes on', async () => {
+    const [p, child] = [node(), await start()];
+    await child.obey({ do: 'receive', count: 4 });
+    leaveDescriptors(child, 1);
+    p.engine.connect('nccl', child.address('nccl'), 1);
+    await p.event('linkDown');
+    leaveDescriptors(child, 100);
+    send(p, await p.link('nccl', child.address('nccl')), 4);
+    await until(() => child.has('received'));
+  });
+});
+
+/** Beside those that it has. */
+function leaveDescriptors({ pid }: { readonly pid: number }, count: number): void {
+  const taken = new Set(readdirSync(`/proc/${pid}/fd`).map(Number));
+  let limit = 0;
+  for (let free = 0; free < count || taken.has(limit); limit++) if (!taken.has(limit)) free += 1;
+  execFileSync('prlimit', [`--pid=${pid}`, `--nofile=${limit}:`]);
+}
 
 const toolkit = ['-isystem', '/usr/local/cuda/include'];
 const hasHeader =

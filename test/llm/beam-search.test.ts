@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { type BeamSearchInput, InvalidRequestError, LLM } from '../../src/index.ts';
 import { loadModel } from '../../src/models/load-model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
@@ -94,6 +94,18 @@ describe('LLM.beamSearch', () => {
     const scores = sequences.map(({ cum_logprob }) => cum_logprob);
     expect(scores).toEqual(scores.toSorted((a, b) => b - a));
     expect(sequences.every(({ text }) => text.length > 0)).toBe(true);
+  });
+
+  it('finds nothing with a token that the model is never to say', async () => {
+    const params = { beam_width: 2, max_tokens: 4, ignore_eos: true };
+    const [best] = await search(params);
+    const suppressed = best!.tokens.slice(PROMPT.length);
+    const other = new LLM({ model: folder, overrideGenerationConfig: { suppress_tokens: suppressed } });
+    onTestFinished(() => other.close());
+    const [output] = await other.beamSearch([PROMPT], params);
+    const found = output!.sequences.map(({ tokens }) => tokens.slice(PROMPT.length));
+    expect(found.map(({ length }) => length)).toEqual([4, 4]);
+    expect(found.flat().filter((token) => suppressed.includes(token))).toEqual([]);
   });
 
   it('ends where the context ends', async () => {

@@ -268,6 +268,25 @@ describe('the suppressed tokens of generation_config.json', () => {
   });
 });
 
+describe('end tokens that the model has not', () => {
+  it('are kept away by min_tokens without harm', async () => {
+    const other = new LLM({
+      model: folder,
+      overrideGenerationConfig: { eos_token_id: [-1, TINY_EOS_ID, 1_000_000] },
+    });
+    onTestFinished(() => other.close());
+    const logit_bias = { [TINY_EOS_ID]: 100 };
+    const [output] = await other.generate([PROMPT], {
+      ...GREEDY,
+      ignore_eos: false,
+      min_tokens: 3,
+      logit_bias,
+    });
+    expect(output!.outputs[0]).toMatchObject({ finish_reason: 'stop', stop_reason: null });
+    expect(output!.outputs[0]!.token_ids).toHaveLength(4);
+  });
+});
+
 describe('texts of characters beyond U+FFFF', () => {
   it('come out whole, whatever stop strings end them', async () => {
     const emojiFolder = mkdtempSync(join(os.tmpdir(), 'svc-emoji-'));

@@ -27,6 +27,7 @@ import { graniteSwa } from '../../src/models/architectures/granite-swa.ts';
 import { hunyuanDense, hunyuanMoe } from '../../src/models/architectures/hunyuan.ts';
 import { internLm2, internLm3 } from '../../src/models/architectures/internlm.ts';
 import { llama } from '../../src/models/architectures/llama.ts';
+import { llama4, llama4Whole } from '../../src/models/architectures/llama4.ts';
 import { minimaxM2 } from '../../src/models/architectures/minimax-m2.ts';
 import { mistral } from '../../src/models/architectures/mistral.ts';
 import { ministral3, mistral3 } from '../../src/models/architectures/mistral3.ts';
@@ -115,6 +116,7 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   Gemma3nForConditionalGeneration: { text_config: { ...FIELDS, num_kv_shared_layers: 0 } },
   Gemma4ForConditionalGeneration: { text_config: FIELDS },
   Gemma4UnifiedForConditionalGeneration: { text_config: FIELDS },
+  Llama4ForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },
   NemotronHForCausalLM: { ...FIELDS, hybrid_override_pattern: 'M-*-' },
   Qwen3_5ForConditionalGeneration: { text_config: FIELDS },
@@ -773,6 +775,54 @@ describe('readConfig', () => {
     });
   });
 
+  it('of Llama 4 sees chunks where it rotates, and all with growing queries where it does not', () => {
+    const read = reader(llama4);
+    expect(read({})).toMatchObject({
+      headDim: 128,
+      normEps: 1e-5,
+      hasHeadNorms: true,
+      ropeIsInterleaved: true,
+      intermediateSize: 16_384,
+      layerRopes: [...Array(3).fill({ kind: 'default', theta: 500_000 }), null],
+      layerWindows: [8192, 8192, 8192, null],
+      windowsAreChunks: true,
+      queryGrowth: { beta: 0.1, original: 8192, first: 1, layers: 'without positions' },
+      experts: {
+        count: 16,
+        intermediateSize: 128,
+        sharedIntermediateSize: 128,
+        routing: { topK: 1, scores: 'sigmoid', isNormalized: false, weighsInputs: true },
+        layers: [true, true, true, true],
+      },
+    });
+    const maverick = {
+      num_local_experts: 128,
+      interleave_moe_layer_step: 2,
+      use_qk_norm: false,
+      attn_temperature_tuning: 0,
+    };
+    expect(read(maverick)).toMatchObject({
+      hasHeadNorms: false,
+      queryGrowth: null,
+      experts: { count: 128, layers: [false, true, false, true] },
+    });
+    const first = { no_rope_layers: [], attn_temperature_tuning: 4, moe_layers: [0, 3] };
+    expect(read({ ...first, intermediate_size_mlp: 200 })).toMatchObject({
+      intermediateSize: 200,
+      layerWindows: [8192, 8192, 8192, null],
+      queryGrowth: { beta: 0.1 },
+      experts: { layers: [true, false, false, true] },
+    });
+    const listed = { no_rope_layers: [1, 0, 1, 0], layer_types: Array(4).fill('chunked_attention') };
+    expect(read({ ...listed, attention_chunk_size: 64 })).toMatchObject({
+      layerWindows: [64, 64, 64, 64],
+      layerRopes: [{ theta: 500_000 }, null, { theta: 500_000 }, null],
+    });
+    expect(read({ attention_chunk_size: null }).slidingWindow).toBe(null);
+    const file = { path: 'config.json', architecture: 'Any', json: { text_config: FIELDS } };
+    expect(llama4Whole.readConfig(file)).toMatchObject({ windowsAreChunks: true, tieWordEmbeddings: false });
+  });
+
   it.each([
     ['within a whole', mistral3, (fields: object) => ({ text_config: fields })],
     ['by itself', ministral3, (fields: object) => fields],
@@ -875,6 +925,19 @@ describe('readConfig', () => {
       /n_routed_experts must be the number of experts of a layer/,
     ],
     ['OLMoE that clips', olmoe, { num_experts: 4, num_experts_per_tok: 2, clip_qkv: 8 }, /clip_qkv must be/],
+    ['Llama 4 with layers of another kind', llama4, { layer_types: ['sliding_attention'] }, /layer_types/],
+    [
+      'Llama 4 with more experts than there are',
+      llama4,
+      { num_experts_per_tok: 17 },
+      /num_experts_per_tok must be/,
+    ],
+    [
+      'Llama 4 that turns longer contexts otherwise',
+      llama4,
+      { rope_scaling: { rope_type: 'dynamic', factor: 4 } },
+      /attn_temperature_tuning is served with rotations that are one for all contexts/,
+    ],
     ['GPT-2 without its width', gpt2, {}, /n_embd/],
     ['GPT-NeoX that rotates more than a head', gptNeox, { rotary_pct: 2 }, /rotary_pct must be at most 1/],
   ] as const)('refuses %s, naming the field', (_, architecture, fields, message) => {

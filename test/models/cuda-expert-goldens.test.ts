@@ -32,8 +32,8 @@ describeCuda('models with experts in bfloat16 on a GPU', () => {
   });
 });
 
-/** Routing by groups and among near experts, latent attention, experts beside shared ones. */
-const EXACT = ['deepseek-v2', 'deepseek-v3', 'mixtral', 'phimoe'];
+/** Routing by groups and among near experts, latent attention, experts beside shared ones, chunks of tokens and weighed inputs. */
+const EXACT = ['deepseek-v2', 'deepseek-v3', 'llama4', 'mixtral', 'phimoe'];
 
 describeCuda('models with experts in float32 on a GPU', () => {
   const ops = openCuda();

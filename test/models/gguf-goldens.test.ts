@@ -68,6 +68,7 @@ describe('a GGUF file in the names of the format', () => {
     ['Phi-2 of the first releases', 'phi-joined', 'phi', 'float32'],
     ['StableLM', 'stablelm', 'stablelm', 'float32'],
     ['StableLM with blocks side by side', 'stablelm-parallel', 'stablelm-parallel', 'float32'],
+    ['Llama 4', 'llama4', 'llama4-text', 'float32'],
     ['Ministral 3', 'mistral3', 'mistral3', 'float32'],
     ['Hunyuan with experts', 'hunyuan-moe', 'hunyuan-moe', 'float32'],
     ['Mistral Small 4', 'mistral4', 'mistral4', 'float32'],
@@ -137,6 +138,13 @@ describe('a GGUF file in the names of the format', () => {
     expect(got.experts).toEqual(expected.experts);
     expect(got.latent).toEqual(expected.latent);
     expect(got.layerRopes).toEqual(expected.layerRopes);
+  });
+
+  it('says of Llama 4 what all releases have in common', () => {
+    const [expected, got] = configsOf('llama4-text', 'llama4');
+    const { layerWindows, windowsAreChunks, queryGrowth, hasHeadNorms, experts } = expected;
+    expect(got).toMatchObject({ layerWindows, windowsAreChunks, queryGrowth, hasHeadNorms, experts });
+    expect(got.layerRopes.map((rope) => rope === null)).toEqual([false, false, false, true]);
   });
 
   it.each(['gemma4', 'gemma4-moe', 'gemma4-small'])('says so of each layer: %s', (name) => {

@@ -228,6 +228,17 @@ describe('a GGUF file of each architecture', () => {
       },
     ],
     [
+      'Command R+, whose heads are normalised',
+      'cohere-plus',
+      {},
+      {
+        metadata: {
+          'command-r.logit_scale': f32(0.0625),
+          'command-r.attention.layer_norm_epsilon': f32(1e-5),
+        },
+      },
+    ],
+    [
       'Command R7B',
       'cohere2',
       { layer_types: null, sliding_window_pattern: null },

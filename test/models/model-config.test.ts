@@ -210,7 +210,7 @@ describe('readModelConfig', () => {
     [
       'an unknown architecture',
       { architectures: ['UnknownForCausalLM'] },
-      /UnknownForCausalLM is not supported; supported are those of Llama, Mistral, .*, GPT2, .*, ModernBert$/,
+      /UnknownForCausalLM is not supported; supported are those of Llama, Llama4, Mistral, .*, GPT2, .*, ModernBert$/,
     ],
     ['no architecture', { architectures: null }, /architecture none is not supported/],
   ])('refuses %s', (_, fields, message) => {

@@ -114,10 +114,10 @@ describe('a byte-level vocabulary of a GGUF file', () => {
   });
 
   it.each([
-    ['gpt-2', ['mellum', 'a.x-4.0', 'gigachat', 'trillion']],
-    ['llama-bpe', ['midm-2.0', 'lfm2']],
+    ['gpt-2', ['mellum', 'a.x-4.0', 'gigachat', 'trillion', 'exaone4']],
+    ['llama-bpe', ['midm-2.0', 'lfm2', 'falcon-h1']],
     ['qwen2', ['kormo', 'megrez', 'qwen35']],
-    ['gpt-4o', ['kanana2']],
+    ['gpt-4o', ['kanana2', 'minimax-m2']],
   ])('is cut as by %s: %j', async (known, names) => {
     const words = ["I'm", ' ', '1', '2', '3', '4', ' foo', 'Bar', ' \n', '\n', ' x', ' //'];
     const expected = await cutsOf(known, words);

@@ -99,7 +99,7 @@ describe('ropeTable', () => {
   });
 
   it('lets queries grow with each length of the first training that they are behind', () => {
-    const growth = { beta: 0.1, original: 8 };
+    const growth = { beta: 0.1, original: 8, first: 0, layers: 'with positions' } as const;
     const factors = growthFactors(growth, 20)!;
     const [second, third] = [2, 3].map((lengths) => 1 + 0.1 * Math.log(lengths));
     expectClose(
@@ -107,6 +107,9 @@ describe('ropeTable', () => {
       [1, 1, second!, second!, third!, third!],
     );
     expect(growthFactors(growth, 8)).toBe(null);
+    const fromOne = { ...growth, first: 1 } as const;
+    expect(growthFactors(fromOne, 8)).toEqual(growthFactors(growth, 9)!.subarray(1));
+    expect(growthFactors(fromOne, 7)).toBe(null);
     const table = ropeTable({ kind: 'default', theta: 500 }, HEAD_DIM, 20);
     const grown = scaledTable(table, factors);
     expect(grown.subarray(0, 8 * HEAD_DIM)).toEqual(table.subarray(0, 8 * HEAD_DIM));

@@ -160,7 +160,7 @@ describe.each(availableBackends)('a tiny model on the %s backend', (backend) => 
       ]);
     }
     await expect(load('f32', 'fp8')).rejects.toThrow(
-      '--kv-cache-dtype fp8 is for models in bfloat16, and this one is computed in float32: leave it out, or give --dtype bfloat16',
+      '--kv-cache-dtype fp8 is for models in 16 bits, and this one is computed in float32: leave it out, or give --dtype bfloat16',
     );
   });
 

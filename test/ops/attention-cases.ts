@@ -11,6 +11,7 @@ export interface Heads {
   readonly group: number;
   readonly blockSize: number;
   readonly window: number | null;
+  readonly chunk?: number;
   readonly softcap?: number;
   /** Whether rows see the tokens after them, too. */
   readonly isBidirectional?: boolean;
@@ -119,13 +120,14 @@ export function attend(
   const q = ops.tensor(concat(queries), starts.at(-1)!, queryWidth, 'f32');
   const scale = 1 / Math.sqrt(heads.headDim);
   const step = beginStepOver(ops, cache, batch);
-  const { window, softcap = null, isBidirectional = false, hasSinks } = heads;
+  const { window, chunk = null, softcap = null, isBidirectional = false, hasSinks } = heads;
   const sinks = Float32Array.from({ length: heads.kvHeads * heads.group }, (_, head) => 3 - 2 * head);
   const options = {
     layer,
     isBidirectional,
     scale,
     window,
+    chunk,
     softcap,
     sinks: hasSinks ? ops.makeVector(sinks) : null,
   };

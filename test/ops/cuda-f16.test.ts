@@ -132,6 +132,7 @@ describeCuda('the CUDA backend in f16', () => {
     { headDim: 16, kvHeads: 2, group: 2, blockSize: 16, window: null },
     { headDim: 128, kvHeads: 1, group: 3, blockSize: 32, window: 40, softcap: 5, hasSinks: true },
     { headDim: 512, kvHeads: 1, group: 2, blockSize: 16, window: null },
+    { headDim: 128, kvHeads: 1, group: 5, blockSize: 16, window: null, chunk: 24 },
     { headDim: 48, kvHeads: 1, group: 5, blockSize: 16, window: null, keysAreValues: true },
   ];
   const DTYPES: readonly KvDType[] = ['f16', 'fp8', 'int8'];

@@ -231,6 +231,7 @@ describeCuda('the CUDA backend', () => {
     { headDim: 576, kvHeads: 1, group: 2, blockSize: 16, window: null, keysAreValues: true },
     { headDim: 256, kvHeads: 1, group: 2, blockSize: 16, window: null },
     { headDim: 512, kvHeads: 1, group: 2, blockSize: 16, window: null },
+    { headDim: 128, kvHeads: 1, group: 5, blockSize: 16, window: null, chunk: 24 },
   ];
 
   it.each(kvDTypes.flatMap((dtype) => HEADS.map((heads) => [dtype, heads] as const)))(

@@ -1,5 +1,6 @@
 // The CUDA backend, over an emulated driver and its real kernels, against the definition of each op.
 
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, expect, it, vi } from 'vitest';
 import { NotAvailableError } from '../../src/errors.ts';
 import type { KvCache, Ops } from '../../src/ops/ops.ts';
@@ -163,6 +164,8 @@ describeCuda('the CUDA backend', () => {
     { headDim: 128, kvHeads: 1, group: 4, blockSize: 16, window: null, hasSinks: true },
     { headDim: 256, kvHeads: 1, group: 2, blockSize: 16, window: null },
     { headDim: 512, kvHeads: 1, group: 2, blockSize: 16, window: 100 },
+    { headDim: 128, kvHeads: 1, group: 5, blockSize: 16, window: null, chunk: 64 },
+    { headDim: 64, kvHeads: 2, group: 2, blockSize: 16, window: 50, chunk: 290 },
   ];
 
   function attention(ops: Ops, heads: Heads, queries: readonly (readonly [number, number])[]): Float32Array {
@@ -312,6 +315,24 @@ describeCuda('the CUDA backend', () => {
         expect(alone).toEqual(together.subarray(i * width, (i + 1) * width));
       }
     });
+  });
+
+  it('counts no time as busy in which nothing was under way, also where a step is larger than all before it', async () => {
+    const cuda = openCuda();
+    const cache = cuda.makeKvCache({ ...SHAPE, blocks: 2 ** 10 });
+    const openedAt = performance.now();
+    cuda.scope(() => {
+      beginStep(cuda, cache, 1);
+      cuda.mark().read();
+    });
+    const idle = 300;
+    await setTimeout(idle);
+    cuda.scope(() => {
+      beginStep(cuda, cache, 4000);
+      cuda.mark().read();
+    });
+    expect(cuda.busySeconds * 1000).toBeLessThan(performance.now() - openedAt - idle / 2);
+    cuda.close();
   });
 
   it('has the bits that a row has alone where rows are too many for the states of their chunks', () => {

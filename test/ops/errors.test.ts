@@ -145,6 +145,9 @@ describeEachIsa('wrong calls', (isa) => {
     expect(call({ queryStarts: ints(0, 2) })).toThrow(/query rows 1, got 2/);
     expect(call({}, 2)).toThrow(ShapeError);
     expect(call({}, 1, 12)).toThrow(/a multiple of 8, got 12/);
+    const both = { layer: 0, scale: 1, window: null, chunk: 8, isBidirectional: true };
+    const step = beginStep(cpu, cache, 1);
+    expect(() => cpu.attention(zeros(1, 8), step, both)).toThrow(/a chunk from 0 to 0/);
   });
 
   it('with a step that another one has ended are refused', () => {

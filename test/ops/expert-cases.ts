@@ -13,6 +13,7 @@ export const ROUTINGS: readonly Routing[] = [
   NORMALIZED,
   { topK: 3, scores: 'softmax', isNormalized: false, scale: 1.5 },
   { topK: 1, scores: 'sigmoid', isNormalized: false },
+  { topK: 2, scores: 'sigmoid', isNormalized: false, weighsInputs: true },
   { topK: 3, scores: 'sigmoid', isNormalized: true, groups: { count: 4, kept: 2, best: 2 }, scale: 2.5 },
   { topK: 8, scores: 'softmax', isNormalized: false, groups: { count: 2, kept: 2, best: 1 } },
   { topK: 2, scores: 'softmax', isNormalized: false, nearness: 0.4 },

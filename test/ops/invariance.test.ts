@@ -60,9 +60,10 @@ describeEachIsa('bits of a row', (isa) => {
   );
 
   describe.each(kvDTypes)('over a %s cache', (dtype) => {
-    it.each<Pick<Heads, 'window' | 'softcap' | 'hasSinks'>>([
+    it.each<Pick<Heads, 'window' | 'chunk' | 'softcap' | 'hasSinks'>>([
       { window: null },
       { window: 70, hasSinks: true },
+      { window: null, chunk: 90 },
       ...(dtype === 'bf16' ? [{ window: null, softcap: 0.3 }] : []),
     ])('are the same from attention with any chunks of the prompt (%o)', (options) => {
       const heads: Heads = { headDim: 40, kvHeads: 2, group: 3, blockSize: 16, ...options };

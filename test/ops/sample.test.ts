@@ -82,6 +82,18 @@ describeEachIsa('sampling', (isa) => {
     }
   });
 
+  it('draws no token next to impossible where sums of weights are rounded up', () => {
+    const vocab = 300;
+    const logits = new Float32Array(vocab).fill(-80);
+    logits[0] = 0;
+    // The float nearest to the sum of its weight and that of token 0, which is 1, is further above 1.
+    logits[16] = Math.log(7e-8);
+    for (const short of [1e-7, 3e-8, 1e-8, 1e-9, 1e-12]) {
+      const rows = rowsOf(1, { temperature: 1 }, () => 1 - short);
+      expect(pick(cpu, logits, vocab, rows)).toEqual(pick(reference, logits, vocab, rows));
+    }
+  });
+
   it('spreads its draws as the weights say', () => {
     const probabilities = [0.1, 0.2, 0.3, 0.4];
     const logits = Float32Array.from(probabilities, Math.log);

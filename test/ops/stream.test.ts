@@ -1,5 +1,6 @@
 // Ops run behind one another on a thread of their own, and what they give each other needs no reading.
 
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
@@ -12,6 +13,7 @@ import { NativeSampledTokens } from '../../src/ops/native/native-pending.ts';
 import type { Ops, SampledTokens, SamplingRows, Tensor } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type LinearWeight, plainPart, type TensorSource } from '../../src/ops/weights.ts';
+import { needs } from '../helpers/needs.ts';
 import { ADDON } from '../helpers/transfer-process.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { describeEachIsa, openCpu, Random } from './native-backends.ts';
@@ -25,6 +27,9 @@ afterAll(() => folder.remove());
 const random = new Random(1);
 const embeddings = folder.write([VOCAB, HIDDEN], random.floats(VOCAB * HIDDEN));
 const logitValues = random.floats(3 * VOCAB);
+
+/** The address sanitizer takes more of them than any limit leaves. */
+const needsAddresses = needs(process.env.ASAN_OPTIONS === undefined, 'sanitizers need unlimited addresses');
 
 const squareOfZeros = folder.write([2048, 2048], new Float32Array(2048 * 2048));
 
@@ -239,6 +244,21 @@ describeEachIsa('the stream of ops', (isa) => {
     await worker.terminate();
     expect(performance.now() - startedAt).toBeLessThan(5000);
     expect(messages).toEqual(['waiting']);
+  });
+
+  it('is no end of the process where the system gives fewer threads than are wanted', needsAddresses, () => {
+    // A thread takes 8 MB of addresses.
+    const limits = 'ulimit -s 8192 && ulimit -v 8000000';
+    const program = `
+      const { CpuBackend } = require(process.argv[1]);
+      try { new CpuBackend(process.argv[2], 1024); } catch ({ message }) { console.log(message); }
+      new CpuBackend(process.argv[2], 2).close();`;
+    const argv = [process.execPath, '-e', program, ADDON, isa];
+    const child = spawnSync('bash', ['-c', `${limits} && exec "$0" "$@"`, ...argv], { encoding: 'utf8' });
+    expect(child).toMatchObject({ status: 0, stderr: '' });
+    expect(child.stdout).toMatch(
+      /^the system gives this process no more threads \(.+\): lower --num-threads, or /,
+    );
   });
 
   it('looks up no token that was sampled from a larger vocabulary than that of the table', () => {

@@ -167,6 +167,23 @@ describe('a request', () => {
     expect([p?.requests.length, d?.requests.length]).toEqual([0, 2]);
   });
 
+  it('counts at its D while P computes, so that those that come meanwhile go to others', async () => {
+    const proxy = await TestProxy.start({ config: { policy: 'least_loaded' } });
+    const [p, busy, free] = await proxy.join('PDD');
+    const send = () => void proxy.post('/v1/completions', BODY).catch(() => null);
+    busy?.troubles.push({ at: 'request', does: 'stall' });
+    send();
+    await until(() => busy?.requests.length === 1);
+    for (let count = 2; count <= 6; count++) {
+      p?.troubles.push({ at: 'request', does: 'stall' });
+      send();
+      await until(() => p?.requests.length === count);
+    }
+    const named = p?.requests.map(({ headers }) => parseRequestId(String(headers['x-request-id']))?.decode);
+    for (const d of [busy, free])
+      expect(named?.filter((address) => address === d?.zmqAddress)).toHaveLength(3);
+  });
+
   it('is served by a P that can do both where there is no D', async () => {
     const proxy = await TestProxy.start();
     const [both] = await proxy.join('P', { about: { role: 'kv_both' } });

@@ -48,6 +48,13 @@ describe('sampling parameters', () => {
     );
   });
 
+  it('keeps a top_k of more tokens than there are within what a device counts', () => {
+    const { top_k } = resolveSamplingParams(parseSamplingFields({ top_k: 2 ** 32 + 1 }));
+    // A row for the device would begin anew from 0 behind the largest number of 32 bits.
+    expect([...Int32Array.of(top_k)]).toEqual([top_k]);
+    expect(top_k).toBeGreaterThan(1_000_000);
+  });
+
   it('switches the filters off for greedy sampling', () => {
     const params = resolveSamplingParams({ temperature: 0, top_p: 0.5, top_k: 3, min_p: 0.2 });
     expect([params.top_p, params.top_k, params.min_p]).toEqual([1, 0, 0]);

@@ -60,6 +60,17 @@ describe('a prompt whose blocks come from another instance', () => {
     expect(runToEnd(scheduler)).toEqual([0, 32, 64, 96, 128, 130, 131]);
     expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks);
   });
+
+  it('has blocks for all that is computed here where its answer has outgrown the short contexts', () => {
+    const scheduler = new Scheduler({ ...CONFIG, shortContext: LENGTH });
+    const transfer = { kind: 'load', transferId: 5 } as const;
+    const resumed = { resumedTokenIds: [7], stop: { maxTokens: 3 } };
+    scheduler.add(newRequest({ id: 1, promptTokenIds, transfer, ...resumed }));
+    const [first] = scheduler.schedule().sequences;
+    expect(first).toMatchObject({ firstPosition: 0, isLong: true });
+    const written = first!.newBlocks.flatMap((blocks) => blocks.slice(0, MAX_STEP / GROUPS.blockSize));
+    expect(new Set(written).size).toBe(written.length);
+  });
 });
 
 describe('a prompt whose blocks go to another instance', () => {

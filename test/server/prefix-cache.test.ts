@@ -52,6 +52,16 @@ describe('cached_tokens', () => {
     expect(second.choices).toEqual(first.choices);
   });
 
+  it('is what the prompt found, whichever of several samples is the best', async () => {
+    const found: number[] = [];
+    for (const seed of [1, 2, 3, 4]) {
+      await reset();
+      found.push(cachedOf(await ask({ seed, best_of: 4 })));
+    }
+    expect(found).toEqual([0, 0, 0, 0]);
+    expect(cachedOf(await ask({ best_of: 4 }))).toBe(64);
+  });
+
   it('is left out with --no-enable-prompt-tokens-details', async () => {
     const quiet = await startTestServer({ server: { showsCachedTokens: false } });
     expect(Object.keys((await ask({}, quiet)).usage)).not.toContain('prompt_tokens_details');

@@ -113,6 +113,109 @@ describe('a JSON Schema', () => {
     expect(verdicts(json(schema), texts)).toEqual(texts);
   });
 
+  const [id, a] = [{ id: { type: 'integer' } }, { a: { type: 'integer' } }];
+  it.each<[string, object, string[], string[]]>([
+    [
+      'allOf',
+      {
+        allOf: [
+          { properties: id, required: ['id'] },
+          { properties: a, required: ['a'] },
+        ],
+      },
+      ['{"id":1,"a":2}'],
+      ['{"id":1}', '{"a":2}'],
+    ],
+    [
+      '$ref and properties',
+      { $defs: { id: { properties: id, required: ['id'] } }, $ref: '#/$defs/id', properties: a },
+      ['{"id":1,"a":2}', '{"id":1}'],
+      ['{"a":2}'],
+    ],
+    [
+      'oneOf and properties',
+      {
+        properties: id,
+        required: ['id'],
+        oneOf: [
+          { properties: { kind: { const: 'x' }, ...a }, required: ['kind', 'a'] },
+          { properties: { kind: { const: 'y' } }, required: ['kind'] },
+        ],
+      },
+      ['{"id":1,"kind":"x","a":2}', '{"id":1,"kind":"y"}'],
+      ['{"id":1,"kind":"x"}', '{"kind":"y"}'],
+    ],
+    [
+      'if and then',
+      {
+        properties: { ...id, ...a },
+        required: ['id'],
+        if: { properties: { id: { const: 1 } } },
+        // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+        then: { properties: { a: { minimum: 2 } }, required: ['a'] },
+      },
+      ['{"id":1,"a":2}', '{"id":2}'],
+      ['{"id":1,"a":1}', '{"id":1}'],
+    ],
+    [
+      'dependentSchemas',
+      { properties: id, dependentSchemas: { id: { properties: a, required: ['a'] } } },
+      ['{"id":1,"a":2}', '{}'],
+      ['{"id":1}'],
+    ],
+    [
+      'not',
+      { properties: id, required: ['id'], not: { properties: { id: { const: 1 } } } },
+      ['{"id":2}'],
+      ['{"id":1}'],
+    ],
+    [
+      'oneOf, of which a value is more than one',
+      { oneOf: [{ properties: a }, { properties: id, required: ['id'] }] },
+      ['{}', '{"a":1}'],
+      ['{"id":1}', '{"id":1,"a":2}'],
+    ],
+    [
+      'if, about an object within',
+      {
+        properties: { x: { properties: { ...id, b: true } }, ...a },
+        if: { properties: { x: { properties: { id: { const: 1 } }, required: ['id'] } }, required: ['x'] },
+        // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+        then: { required: ['a'] },
+      },
+      ['{"x":{"id":1,"b":2},"a":3}', '{"x":{"id":2,"b":2}}'],
+      ['{"x":{"id":1,"b":2}}'],
+    ],
+    [
+      'contains',
+      {
+        properties: {
+          x: {
+            type: 'array',
+            items: { properties: { ...id, b: true }, type: 'object' },
+            contains: { properties: { id: { const: 1 } }, required: ['id'] },
+            maxContains: 1,
+          },
+        },
+      },
+      ['{"x":[{"id":1,"b":2},{"b":2}]}'],
+      ['{"x":[{"id":1,"b":2},{"id":1}]}', '{"x":[]}'],
+    ],
+    [
+      'anyOf alone, whose parts are closed',
+      {
+        anyOf: [{ properties: id, required: ['id'] }, { $ref: '#/$defs/a' }],
+        $defs: { a: { properties: a } },
+      },
+      ['{"id":1}', '{"a":1}'],
+      ['{"id":1,"a":2}', '{"b":1}'],
+    ],
+  ])('closes no part of what several say of an object: %s', (_, schema, good, bad) => {
+    expect(verdicts(json({ type: 'object', ...schema }, { closedObjects: true }), [...good, ...bad])).toEqual(
+      good,
+    );
+  });
+
   it.each([
     [
       'date-time',

@@ -9,8 +9,8 @@ import { beforeAnswer, openCall, withText } from '../../ui/playground/turns.ts';
 const CALLS: Message = {
   ...message('assistant', ''),
   toolCalls: [
-    { id: 'a', name: 'weather', arguments: '{"city":"Rome"}' },
-    { id: 'b', name: 'time', arguments: '{}' },
+    { id: 'a', type: 'function', name: 'weather', input: '{"city":"Rome"}' },
+    { id: 'b', type: 'function', name: 'time', input: '{}' },
   ],
 };
 

@@ -120,6 +120,25 @@ describe('the page in a browser', needsBrowser, () => {
     },
   );
 
+  it('shows calls of custom tools, and sends what they give', async () => {
+    const { page, faults } = await openPage(browser, svc.url);
+    const grammar = { syntax: 'regex', definition: 'ls [a-c]' };
+    const custom = { name: 'shell', format: { type: 'grammar', grammar } };
+    await page.getByLabel('Most tokens').fill('60');
+    await page.getByLabel('Tools (JSON)').fill(JSON.stringify([{ type: 'custom', custom }]));
+    await page.getByLabel('Tool choice').selectOption('required');
+    await say(page, 'Message', 'List it');
+    await page.locator('.message.assistant').getByText('tokens in').waitFor();
+    const calls = await page.locator('.message.assistant pre').allInnerTexts();
+    expect(calls[0]).toMatch(/^shell\(ls [a-c]\)$/);
+    await page.getByLabel('Tool choice').selectOption('none');
+    for (const _ of calls) await say(page, 'Result of shell', 'nothing');
+    // The calls have come back as they were; the template of this model has no place for results.
+    await page.getByRole('alert').getByText('user and assistant, not tool').waitFor();
+    expect(faults).toEqual([]);
+    await page.close();
+  });
+
   it('copies where the browser has no clipboard for pages, as at plain HTTP', async () => {
     const { page, faults } = await openPage(browser, svc.url);
     await page.evaluate("Object.defineProperty(window, 'isSecureContext', { value: false })");

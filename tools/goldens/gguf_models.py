@@ -44,7 +44,7 @@ def shared_keys(writer: gguf.GGUFWriter, config: dict) -> None:
     writer.add_context_length(config.get("max_position_embeddings") or config["n_positions"])
     writer.add_embedding_length(config.get("hidden_size") or config["n_embd"])
     writer.add_block_count(config.get("num_hidden_layers") or config["n_layer"])
-    width = config.get("intermediate_size") or 4 * config.get("n_embd", 0)
+    width = config.get("intermediate_size_mlp") or config.get("intermediate_size") or 4 * config.get("n_embd", 0)
     # Models with experts in all layers may have none.
     if width:
         writer.add_feed_forward_length(width)
@@ -701,9 +701,14 @@ def apertus(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray
         ("eps", writer.add_xielu_eps),
     ):
         add([tensors.pop(f"model.layers.{layer}.mlp.act_fn.{name}").item() for layer in layers])
-    rope = config["rope_scaling"]
-    dim = config["hidden_size"] // config["num_attention_heads"]
-    turns = config["rope_theta"] ** (np.arange(0, dim, 2, dtype=np.float64) / dim) * 2 * np.pi
+    divide_frequencies(writer, config, config["rope_scaling"])
+
+
+def divide_frequencies(writer: gguf.GGUFWriter, config: dict, rope: dict) -> None:
+    """What Llama 3 divides them by, one by one."""
+    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    theta = config.get("rope_theta") or rope["rope_theta"]
+    turns = theta ** (np.arange(0, dim, 2, dtype=np.float64) / dim) * 2 * np.pi
     low, high = (rope["original_max_position_embeddings"] / rope[f"{end}_freq_factor"] for end in ("low", "high"))
     share = (rope["original_max_position_embeddings"] / turns - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
     between = 1 / ((1 - share) / rope["factor"] + share)
@@ -806,6 +811,22 @@ def in_blocks(convert_floats, formats: dict[str, GGMLQuantizationType], is_widen
 
 
 # By the name of the file that is written: the folder of the numbers, and how they are converted.
+def llama4(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]) -> None:
+    """Chunks, which layers see them, and how queries grow are not in the file: they are those of all releases."""
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_interleave_moe_layer_step(config["interleave_moe_layer_step"])
+    writer.add_expert_count(config["num_local_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(config["intermediate_size"])
+    divide_frequencies(writer, config, config["rope_parameters"])
+    for layer in range(config["num_hidden_layers"]):
+        stack_experts(tensors, layer, config["num_local_experts"], "feed_forward")
+
+
 MODELS = {
     "gpt-oss": ("gpt-oss", MODEL_ARCH.GPT_OSS, gpt_oss),
     "gpt-oss-mxfp4": ("gpt-oss-mxfp4", MODEL_ARCH.GPT_OSS, gpt_oss),
@@ -848,6 +869,7 @@ MODELS = {
     "nemotron-h-latent": ("nemotron-h-latent", MODEL_ARCH.NEMOTRON_H_MOE, nemotron_h),
     "bitnet": ("bitnet", MODEL_ARCH.BITNET, bitnet),
     "apertus": ("apertus", MODEL_ARCH.APERTUS, apertus),
+    "llama4": ("llama4-text", MODEL_ARCH.LLAMA4, llama4),
     "lfm2": ("lfm2", MODEL_ARCH.LFM2, lfm2),
     "lfm2-bias": ("lfm2-bias", MODEL_ARCH.LFM2, lfm2),
     "lfm2-moe": ("lfm2-moe", MODEL_ARCH.LFM2MOE, lfm2),

@@ -64,6 +64,7 @@ class Recipe:
 
 
 APERTUS_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+LLAMA4 = COMMON | {"head_dim": 8, "intermediate_size": 24, "intermediate_size_mlp": 40}
 
 PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 
@@ -236,6 +237,13 @@ def gemma3n_whole(config: dict) -> dict:
     inside = {k: v for k, v in config.items() if k not in ("architectures", "dtype", "rope_parameters")}
     inside |= {"rope_theta": 5000.0, "rope_local_base_freq": 100.0, "rope_scaling": None}
     return {"architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n", "torch_dtype": "bfloat16", "text_config": inside}
+
+
+def llama4_whole(config: dict) -> dict:
+    """As the first releases, which list no kinds of layers."""
+    text = old_rope(config, rope_theta=500000.0, rope_scaling={k: v for k, v in config["rope_parameters"].items() if k != "rope_theta"})
+    text = {k: v for k, v in text.items() if k not in ("layer_types", "architectures")}
+    return {"architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", "text_config": text, "dtype": "bfloat16"}
 
 
 def longrope(maximum: int, original: int = 64) -> dict:
@@ -1091,6 +1099,33 @@ MODELS = {
     "apertus": Recipe(
         t.ApertusConfig(**COMMON, rope_parameters=APERTUS_ROPE | {"rope_theta": 12000000.0}),
         publish=lambda c: old_rope(c, rope_theta=12000000.0, rope_scaling=APERTUS_ROPE),
+    ),
+    "llama4": Recipe(
+        t.Llama4TextConfig(
+            **LLAMA4 | {"num_hidden_layers": 3},
+            no_rope_layers=[1, 0, 1],
+            attention_chunk_size=10,
+            floor_scale=6,
+            attn_scale=0.5,
+            interleave_moe_layer_step=2,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            rope_parameters=APERTUS_ROPE | {"high_freq_factor": 1.0, "rope_theta": 500000.0},
+        ),
+        kind=t.Llama4ForCausalLM,
+        publish=llama4_whole,
+        rename=lambda name: f"language_model.{name}",
+    ),
+    "llama4-text": Recipe(
+        t.Llama4TextConfig(
+            **LLAMA4 | {"num_hidden_layers": 4, "intermediate_size": 16},
+            interleave_moe_layer_step=2,
+            num_local_experts=3,
+            num_experts_per_tok=1,
+            rope_parameters=APERTUS_ROPE | {"rope_theta": 500000.0},
+        ),
+        kind=t.Llama4ForCausalLM,
+        reshape=lambda state: USUAL_EXPERTS(turned_experts(state)),
     ),
     "stablelm": Recipe(
         t.StableLmConfig(**COMMON, use_qkv_bias=True, rope_parameters=PLAIN_ROPE | {"partial_rotary_factor": 0.5}),

@@ -15,7 +15,8 @@ const part = z.object({
       z.object({
         index: z.optional(z.number()),
         id: z.nullish(z.string()),
-        function: z.object({ name: z.nullish(z.string()), arguments: z.nullish(z.string()) }),
+        function: z.optional(z.object({ name: z.nullish(z.string()), arguments: z.nullish(z.string()) })),
+        custom: z.optional(z.object({ name: z.nullish(z.string()), input: z.nullish(z.string()) })),
       }),
     ),
   ),
@@ -100,19 +101,13 @@ function withCalls(
   added: NonNullable<z.output<typeof part>['tool_calls']>,
 ): Message['toolCalls'] {
   const made = [...calls];
-  for (const [
-    place,
-    {
-      index = place,
-      id,
-      function: { name, arguments: text },
-    },
-  ] of added.entries()) {
-    const before = made[index] ?? { id: '', name: '', arguments: '' };
+  for (const [place, { index = place, id, function: called, custom }] of added.entries()) {
+    const before = made[index] ?? { id: '', type: 'function', name: '', input: '' };
     made[index] = {
       id: id ?? before.id,
-      name: name ?? before.name,
-      arguments: before.arguments + (text ?? ''),
+      type: custom === undefined ? before.type : 'custom',
+      name: (custom ?? called)?.name ?? before.name,
+      input: before.input + (custom?.input ?? called?.arguments ?? ''),
     };
   }
   return made;

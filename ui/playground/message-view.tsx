@@ -27,9 +27,9 @@ export function MessageView({ message, remove }: Properties) {
         </details>
       )}
       {tokens.length > 0 ? <TokenView tokens={tokens} /> : <p class="text">{content}</p>}
-      {toolCalls.map(({ id, name, arguments: text }) => (
+      {toolCalls.map(({ id, name, input }) => (
         <pre key={id}>
-          {name}({text})
+          {name}({input})
         </pre>
       ))}
     </article>

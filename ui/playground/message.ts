@@ -12,9 +12,10 @@ export interface SampledToken extends TokenProbability {
 
 export interface ToolCall {
   readonly id: string;
+  readonly type: 'function' | 'custom';
   readonly name: string;
-  /** JSON, as the model wrote it. */
-  readonly arguments: string;
+  /** As the model wrote it: JSON, or the text of a custom call. */
+  readonly input: string;
 }
 
 export interface Message {

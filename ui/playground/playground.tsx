@@ -71,7 +71,9 @@ export function Playground() {
               cutTo([]);
             }}
           />
-          <CodeButtons request={requestFor(beforeAnswer(messages))} failed={generation.fail} />
+          {model !== null && (
+            <CodeButtons request={requestFor(beforeAnswer(messages))} failed={generation.fail} />
+          )}
         </div>
         {isChat && (
           <label class="system">

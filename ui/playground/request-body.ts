@@ -63,10 +63,10 @@ function onTheWire({ role, content, toolCalls, toolCallId }: Message): object {
     content,
     ...(toolCallId !== null && { tool_call_id: toolCallId }),
     ...(toolCalls.length > 0 && {
-      tool_calls: toolCalls.map(({ id, name, arguments: text }) => ({
+      tool_calls: toolCalls.map(({ id, type, name, input }) => ({
         id,
-        type: 'function',
-        function: { name, arguments: text },
+        type,
+        ...(type === 'custom' ? { custom: { name, input } } : { function: { name, arguments: input } }),
       })),
     }),
   };

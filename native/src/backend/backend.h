@@ -70,6 +70,7 @@ struct Routing {
   bool isNormalized;
   float scale;
   double nearness;  // 0: scores are shares of all
+  bool weighsInputs;  // else what experts give
 };
 
 /// The experts of one layer, all of one shape and format; those of a rank are ids `first` on of `total`.
@@ -154,6 +155,8 @@ struct AttentionOptions {
   bool isBidirectional;
   /// So many tokens a row sees, itself included, back and, if it is bidirectional, as many onward; 0 is all of them.
   int64_t window;
+  /// Of those only what is not before the last multiple of it; 0 is all of them. None where it is bidirectional.
+  int64_t chunk;
   /// 0 is none.
   float softcap;
   /// [heads]; null is none.

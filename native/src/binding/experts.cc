@@ -14,7 +14,7 @@ void expectAlike(const Args& args, const std::vector<const Weight*>& weights, co
   }
 }
 
-/// topK, isSigmoid, groups, keptGroups, bestOfGroup, isNormalized, scale, nearness
+/// topK, isSigmoid, groups, keptGroups, bestOfGroup, isNormalized, scale, nearness, weighsInputs
 Routing routingFrom(Args& args, int64_t experts) {
   Routing routing{};
   routing.topK = static_cast<int>(args.integerIn(1, experts, "topK"));
@@ -28,12 +28,13 @@ Routing routingFrom(Args& args, int64_t experts) {
   routing.scale = static_cast<float>(args.real());
   routing.nearness = args.real();
   if (!(routing.nearness >= 0.0)) args.fail("a nearness of at least 0", std::to_string(routing.nearness));
+  routing.weighsInputs = args.boolean();
   return routing;
 }
 
 }  // namespace
 
-/// makeExperts(ups, downs, total, first, activation, bias or -1, factors or -1, routing[8]): all ups have a gate, or none has.
+/// makeExperts(ups, downs, total, first, activation, bias or -1, factors or -1, routing[9]): all ups have a gate, or none has.
 Napi::Value BackendObject::makeExperts(const Info& info) {
   Args a = args("makeExperts", info);
   const Span<const int32_t> ups = a.int32s(1), downs = a.int32s(ups.length);

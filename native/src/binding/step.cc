@@ -243,7 +243,7 @@ Napi::Value BackendObject::prepareHeads(const Info& info) {
   return recorded(info, a, stored(how.layer, backend().prepareHeads(step, how, q, cols, k, v)));
 }
 
-/// attention(step, layer, isBidirectional, scale, window or 0, softcap or 0, sinks or -1, q[4], out[4])
+/// attention(step, layer, isBidirectional, scale, window or 0, chunk or 0, softcap or 0, sinks or -1, q[4], out[4])
 Napi::Value BackendObject::attention(const Info& info) {
   Args a = args("attention", info);
   const Backend::Step& step = stepAt(a);
@@ -253,6 +253,7 @@ Napi::Value BackendObject::attention(const Info& info) {
   options.isBidirectional = a.boolean();
   options.scale = static_cast<float>(a.real());
   options.window = a.integerIn(0, INT_MAX, "a window");
+  options.chunk = a.integerIn(0, options.isBidirectional ? 0 : INT_MAX, "a chunk");
   options.softcap = static_cast<float>(a.real());
   options.sinks = vectorOrNullAt(a);
   const int64_t cols = a.peekCols();

@@ -81,11 +81,26 @@ void sortByExpert(ExpertsMemory& memory, const Experts& experts, int rows) {
   for (int i = 0; i < starts.back(); ++i) memory.places[next[memory.routed[i].row]++] = i;
 }
 
-Rows gathered(ThreadPool& pool, Pages& pages, const RoutedRow* routed, int count, Rows x, int64_t cols, DType dtype) {
+/// to = from * weight, in numbers of this format.
+void copyWeighed(const KernelSet& set, DType dtype, const char* from, float weight, int64_t cols, std::vector<float>& numbers, char* to) {
+  numbers.resize(cols);
+  set.widen[static_cast<int>(dtype)](from, numbers.data(), cols);
+  set.scale(numbers.data(), weight, static_cast<int>(cols));
+  if (dtype == DType::F32) std::memcpy(to, numbers.data(), cols * sizeof(float));
+  else set.narrow(numbers.data(), reinterpret_cast<uint16_t*>(to), cols);
+}
+
+/// What an expert sees of its rows.
+Rows gathered(ThreadPool& pool, const KernelSet& set, bool weighs, Pages& pages, const RoutedRow* routed, int count, Rows x, int64_t cols, DType dtype) {
   const Rows out = rowsIn(pages, count, cols, dtype);
   const size_t rowBytes = cols * elementBytes(dtype);
   inRanges(pool, count, rowsOfTask(rowBytes), [&](int begin, int end) {
-    for (int i = begin; i < end; ++i) std::memcpy(rowAt(out, i, dtype), rowAt(x, routed[i].row, dtype), rowBytes);
+    std::vector<float> numbers;
+    for (int i = begin; i < end; ++i) {
+      const char* const from = rowAt(x, routed[i].row, dtype);
+      if (weighs) copyWeighed(set, dtype, from, routed[i].weight, cols, numbers, rowAt(out, i, dtype));
+      else std::memcpy(rowAt(out, i, dtype), from, rowBytes);
+    }
   });
   return out;
 }
@@ -156,7 +171,7 @@ void addOutputs(ThreadPool& pool, const KernelSet& set, ExpertsMemory& memory, c
       sum.begin(floatsAt(out, row));
       for (int i = memory.firsts[row]; i < memory.firsts[row + 1]; ++i) {
         const int place = memory.places[i];
-        sum.add(groupOf[place], floatsAt(outputs, place), memory.routed[place].weight);
+        sum.add(groupOf[place], floatsAt(outputs, place), experts.routing.weighsInputs ? 1.0f : memory.routed[place].weight);
       }
       sum.end();
     }
@@ -177,7 +192,7 @@ void runExperts(ThreadPool& pool, const KernelSet& set, ProductMemory& products,
     const auto& up = static_cast<const PackedWeight&>(*experts.ups[expert]);
     const auto& down = static_cast<const PackedWeight&>(*experts.downs[expert]);
     const DType dtype = inputDType(up.format);
-    const Rows input = gathered(pool, memory.inputs, routed, rows, x, paddedCols(dtype, up.k), dtype);
+    const Rows input = gathered(pool, set, experts.routing.weighsInputs, memory.inputs, routed, rows, x, paddedCols(dtype, up.k), dtype);
     const Rows hidden = rowsIn(memory.hidden, rows, roundUp(up.n, kHalfDepth), dtype);
     const Rows output{rowAt(outputs, memory.starts[expert], DType::F32), rows, outputs.stride};
     if (const auto* gated = std::get_if<GatedActivation>(&experts.activation)) {

@@ -217,8 +217,25 @@ struct KvLayout {
   bool keysAreValues;
 };
 
-/// A window that every context fits into.
+/// A window, and a chunk, that every context fits into.
 constexpr int kNoWindow = 1 << 30;
+
+/// What a row sees, back from the newest token that it sees; both at most kNoWindow.
+struct Sight {
+  int window;  // so many tokens
+  int chunk;   // none before the last multiple of it
+
+  /// The first token that a row sees, by the newest.
+  constexpr int oldest(int newest) const {
+    const int ofWindow = newest + 1 - window, ofChunk = newest - newest % chunk;
+    return ofWindow > ofChunk ? ofWindow : ofChunk;
+  }
+  /// The newest token of the last row that sees `token`.
+  constexpr int64_t lastNewest(int token) const {
+    const int64_t ofWindow = int64_t{token} + window - 1, ofChunk = int64_t{token} - token % chunk + chunk - 1;
+    return ofWindow < ofChunk ? ofWindow : ofChunk;
+  }
+};
 
 struct AttentionJob {
   KvLayout kv;
@@ -228,7 +245,7 @@ struct AttentionJob {
   int heads;
   int kvHeads;
   float scale;  // above 0
-  int window;  // so many tokens a row sees, back from the newest one; at most kNoWindow
+  Sight sight;
   float softcap;  // 0 is none
   const float* sinks;  // [heads]; null is none
   char* out;

@@ -87,20 +87,22 @@ TaskSize taskSize(const AttentionKernels& kernels, const AttentionJob& job) {
   return {std::max(1, kernels.taskRows / group), kQueryRows / group, std::clamp(static_cast<int>(heads), 1, job.kvHeads)};
 }
 
-/// What rows see: `window` tokens, the newest of which is so many behind the row itself.
-struct Sight {
-  int window;
+/// The newest token that a row sees is so many behind the row itself.
+struct RowSight {
+  Sight sight;
   int ahead;
 };
 
-Sight sightOf(const AttentionOptions& options) {
-  const bool isWhole = options.window == 0 || options.window >= kNoWindow / 2;
-  const int window = isWhole ? kNoWindow : static_cast<int>(options.window);
-  if (!options.isBidirectional) return {window, 0};
-  return isWhole ? Sight{kNoWindow, kNoWindow} : Sight{2 * window - 1, window - 1};
+int orNoWindow(int64_t tokens) { return tokens == 0 || tokens >= kNoWindow / 2 ? kNoWindow : static_cast<int>(tokens); }
+
+RowSight sightOf(const AttentionOptions& options) {
+  const int window = orNoWindow(options.window), chunk = orNoWindow(options.chunk);
+  if (!options.isBidirectional) return {{window, chunk}, 0};
+  return window == kNoWindow ? RowSight{{window, chunk}, kNoWindow} : RowSight{{2 * window - 1, chunk}, window - 1};
 }
 
-std::vector<PlannedTask> plan(const StepInputs& step, int layerGroup, int kvHeads, TaskSize size, Sight sight) {
+std::vector<PlannedTask> plan(const StepInputs& step, int layerGroup, int kvHeads, TaskSize size, RowSight how) {
+  const auto& [sight, ahead] = how;
   std::vector<PlannedTask> tasks;
   int64_t partials = 0;
   for (int sequence = 0; sequence < step.sequences(); ++sequence) {
@@ -108,11 +110,11 @@ std::vector<PlannedTask> plan(const StepInputs& step, int layerGroup, int kvHead
     const int context = step.contextLengths[sequence];
     for (int row = begin; row < end; row += size.tokens) {
       const int tokens = std::min(size.tokens, end - row);
-      const int positionStep = sight.ahead == kNoWindow ? 0 : 1;
-      const int position = positionStep == 0 ? context - 1 : context - (end - row) + sight.ahead;
-      const int64_t oldest = std::max<int64_t>(0, int64_t{position} - sight.window + 1);
+      const int positionStep = ahead == kNoWindow ? 0 : 1;
+      const int position = positionStep == 0 ? context - 1 : context - (end - row) + ahead;
+      const int oldest = sight.oldest(position);
       const int newest = std::min(position + (tokens - 1) * positionStep, context - 1);
-      const Range visible{static_cast<int>(oldest / kLanes * kLanes), newest + 1};
+      const Range visible{oldest / kLanes * kLanes, newest + 1};
       const int together = tokens <= size.fewTokens ? size.heads : 1;
       for (int head = 0; head < kvHeads; head += together) {
         const int32_t* table = step.tableOf(layerGroup, sequence);
@@ -240,7 +242,7 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
   const auto& cache = static_cast<const HostKvCache&>(*step.cache);
   const auto [kvHeads, headDim] = cache.shape.headsOf(options.layer);
   const DType dtype = attentionDType(cache.shape.format);
-  const Sight sight = sightOf(options);
+  const RowSight how = sightOf(options);
   const AttentionJob job{cache.layouts[options.layer],
                          cache.layer(options.layer),
                          reinterpret_cast<const float*>(q.data),
@@ -248,7 +250,7 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
                          options.heads,
                          kvHeads,
                          options.scale,
-                         sight.window,
+                         how.sight,
                          options.softcap,
                          sinks,
                          out.data,
@@ -257,7 +259,7 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
   const AttentionKernels& kernels = kernelsFor(set, dtype, options.softcap);
   const TaskSize size = taskSize(kernels, job);
   const int layerGroup = cache.shape.layers.of[options.layer].group;
-  std::vector<PlannedTask> tasks = plan(step, layerGroup, kvHeads, size, sight);
+  std::vector<PlannedTask> tasks = plan(step, layerGroup, kvHeads, size, how);
   if (tasks.empty()) return;
   Attention attention(pool, set, kernels, memory, job, size);
   const bool canSplit = std::any_of(tasks.begin(), tasks.end(), [](const PlannedTask& task) { return task.partitions() > 1; });

@@ -95,18 +95,22 @@ struct Sampler {
     return drawFrom(kept, settings.uniform[row]);
   }
 
-  /// As `drawFrom` over the whole vocabulary; skips whole blocks by their sums.
+  /// As `drawFrom` over the whole vocabulary; skips whole blocks by their sums. These are rounded: the target's place in its block is a
+  /// share of the block's sum, since it could be behind all of its weights.
   int32_t drawFromAll(double target) const {
-    double sum = 0;
+    double before = 0;
     size_t block = 0;
-    while (block + 1 < blockSums.size() && sum + blockSums[block] <= target) sum += blockSums[block++];
+    while (block + 1 < blockSums.size() && before + blockSums[block] <= target) before += blockSums[block++];
     const int begin = static_cast<int>(block) * kWeighBlock;
     const int end = std::min(begin + kWeighBlock, static_cast<int>(weights.size()));
+    const double total = std::accumulate(weights.begin() + begin, weights.begin() + end, 0.0);
+    const double inBlock = (target - before) / blockSums[block] * total;
+    double sum = 0;
     int last = begin;
     for (int id = begin; id < end; ++id) {
       if (weights[id] > 0) last = id;
       sum += weights[id];
-      if (sum > target) return id;
+      if (sum > inBlock) return id;
     }
     return last;
   }

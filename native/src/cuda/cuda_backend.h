@@ -194,7 +194,7 @@ class CudaBackend final : public Backend {
   /// How the chunks of a step are shared for layers that see alike.
   struct DeviceSchedule {
     KvHeads heads;
-    int group, window;
+    int group, window, ownChunk;
     bool isBidirectional;
     /// Of the step that needed it last.
     uint64_t step = 0;

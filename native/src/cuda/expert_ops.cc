@@ -100,6 +100,11 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
   const GatherRowsParams gather{x.data, x.stride * numberBytes, sort.routed, at<char>(memory, inputs), inputStride * numberBytes, rows,
                                 narrowed(k * numberBytes)};
   launch(launchOf(gather), gather);
+  if (experts.routing.weighsInputs) {
+    const WeighInputsParams weigh{route.ids, route.weights, sort.places, at<char>(memory, inputs), inputStride, rows, k, experts.first,
+                                  experts.count(), formatOf(dtype)};
+    launch(launchOf(weigh), weigh);
+  }
 
   // A format after the other.
   const auto multiply = [&](const std::vector<StoredWeightGroups>& all, const LinearParams& ends) {
@@ -136,7 +141,7 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
   down.outStride = downs.n;
   multiply(experts.downGroups, down);
 
-  const ExpertsSumParams sum{route.ids, at<float>(memory, outputs), sort.places, route.weights, reinterpret_cast<float*>(out.data),
+  const ExpertsSumParams sum{route.ids, at<float>(memory, outputs), sort.places, experts.routing.weighsInputs ? nullptr : route.weights, reinterpret_cast<float*>(out.data),
                              out.stride, out.rows, downs.n, topK, experts.first, experts.count(), experts.total};
   return run(launchOf(sum), sum);
 }

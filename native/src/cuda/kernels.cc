@@ -23,7 +23,7 @@ constexpr const char* kNames[] = {
     "svcWholeLinear8", "svcWholeLinear16", "svcWholeLinear32", "svcWholeLinear64", "svcWholeLinear128", "svcWholeCombine",
     "svcLinearF32", "svcF32Groups", "svcF32LoraUp", "svcQuantizeRows", "svcTakeColumns", "svcTakeGroupColumns", "svcStoreInt8Kv", "svcFp8Attention64", "svcFp8Attention128",
     "svcFp8Attention256", "svcInt8Attention64", "svcInt8Attention128", "svcInt8Attention256", "svcF32Attention", "svcRoute",
-    "svcExpertRows", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcPlaceColumns", "svcSumRanks", "svcMeanRows", "svcActivate", "svcXielu", "svcCast", "svcAddScaled", "svcScale",
+    "svcExpertRows", "svcWeighInputs", "svcExpertsSum", "svcLoraUp", "svcReadMemory", "svcMatrixPeak", "svcGate", "svcGatherRows", "svcPlaceColumns", "svcSumRanks", "svcMeanRows", "svcActivate", "svcXielu", "svcCast", "svcAddScaled", "svcScale",
     "svcSoftcap", "svcClip", "svcScaleColumns", "svcSparsify", "svcJoinStreams", "svcAddMixed", "svcGateBy", "svcConvolve", "svcGatedDelta64", "svcGatedDelta128", "svcGatedDelta256", "svcSelectiveScan64", "svcSelectiveScan128", "svcSelectiveScan256",
     "svcCopyPieces", "svcRestrictLogits", "svcMaskLogits", "svcEditLogits", "svcLogprobs", "svcSample"};
 

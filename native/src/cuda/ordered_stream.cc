@@ -116,8 +116,9 @@ void OrderedStream::advance() {
     marks_.pop_front();
     spareEvents_.push_back(mark.event);
     if (mark.whenRun) mark.whenRun();
+    const bool hasGoneOn = mark.position > run_;
     run_ = mark.position;
-    if (run_ == last_) busy_ += Clock::now() - busySince_;
+    if (hasGoneOn && run_ == last_) busy_ += Clock::now() - busySince_;
   }
 }
 

@@ -161,6 +161,7 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.numTokens = q.rows;
   params.numSequences = step->sequences();
   params.window = static_cast<int32_t>(options.window);
+  params.ownChunk = static_cast<int32_t>(options.chunk);
   params.isBidirectional = options.isBidirectional ? 1 : 0;
   if (isF32) return run(f32Launch(params), params);
   if ((reinterpret_cast<uint64_t>(q.data) | q.stride * sizeof(float)) % 16 != 0) {
@@ -250,12 +251,13 @@ void CudaBackend::sendTiles(Tiles& to, const StepInputs& step) {
 
 const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& step, const AttentionOptions& options,
                                                             const Tiles& tiles) {
-  const int window = static_cast<int>(options.window);
+  const int window = static_cast<int>(options.window), ownChunk = static_cast<int>(options.chunk);
   auto found = std::find_if(schedules_.begin(), schedules_.end(), [&](const DeviceSchedule& one) {
-    return one.heads == tiles.heads && one.group == tiles.group && one.window == window && one.isBidirectional == options.isBidirectional;
+    return one.heads == tiles.heads && one.group == tiles.group && one.window == window && one.ownChunk == ownChunk &&
+           one.isBidirectional == options.isBidirectional;
   });
   if (found == schedules_.end()) {
-    schedules_.push_back({tiles.heads, tiles.group, window, options.isBidirectional});
+    schedules_.push_back({tiles.heads, tiles.group, window, ownChunk, options.isBidirectional});
     found = std::prev(schedules_.end());
   }
   if (found->step != numSteps_) sendSchedule(*found, step, tiles);
@@ -264,7 +266,7 @@ const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& st
 }
 
 void CudaBackend::sendSchedule(DeviceSchedule& to, const StepInputs& step, const Tiles& tiles) {
-  const AttentionView view{step.queryStarts.data(), step.contextLengths.data(), to.window, to.isBidirectional};
+  const AttentionView view{step.queryStarts.data(), step.contextLengths.data(), to.window, to.ownChunk, to.isBidirectional};
   const int blocks = multiprocessors_ * residentBlocks(to.heads.dim, tiles.plan.rows, sharedBytes_);
   const int parts = attentionParts(to.heads.count, to.heads.dim);
   const auto mostStates = static_cast<int>(kMostStateBytes / sizeof(float) / stateSize(tiles.plan, to.heads.dim));

@@ -11,6 +11,7 @@
 #include <climits>
 
 #include "threads/float_mode.h"
+#include "threads/start_thread.h"
 #include "threads/thread_name.h"
 #include "threads/waiting.h"
 
@@ -28,15 +29,23 @@ long futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
 
 ThreadPool::ThreadPool(int threads, const ThreadCpus& cpus) : threads_(threads) {
   const SignalsBlocked inherited;
-  for (int thread = 1; thread < threads; ++thread) {
-    workers_.emplace_back([this, thread, cpus] {
-      bindThread(cpus, thread);
-      workerLoop(thread);
-    });
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      workers_.push_back(startThread([this, thread, cpus] {
+        bindThread(cpus, thread);
+        workerLoop(thread);
+      }));
+    }
+  } catch (...) {
+    // Threads that nobody has joined would end the process.
+    end();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { end(); }
+
+void ThreadPool::end() {
   stopping_.store(true);
   epoch_.fetch_add(1);
   futex(&epoch_, FUTEX_WAKE, INT_MAX);

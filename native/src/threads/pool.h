@@ -12,7 +12,7 @@ namespace svc {
 
 class ThreadPool {
  public:
-  /// `threads` counts the caller: a pool of 1 starts none.
+  /// `threads` counts the caller: a pool of 1 starts none. Throws std::runtime_error where the system gives fewer.
   explicit ThreadPool(int threads, const ThreadCpus& cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -41,6 +41,7 @@ class ThreadPool {
     int tasks = 0;
   };
 
+  void end();
   void fork(int tasks, Function function, const void* context);
   void work(int thread);
   void workerLoop(int thread);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "threads/float_mode.h"
+#include "threads/start_thread.h"
 #include "threads/thread_name.h"
 #include "threads/waiting.h"
 
@@ -17,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 Stream::Stream(const ThreadCpus& cpus) {
   const SignalsBlocked inherited;
-  thread_ = std::thread([this, cpus] {
+  thread_ = startThread([this, cpus] {
     bindThread(cpus, 0);
     loop();
   });

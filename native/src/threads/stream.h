@@ -21,7 +21,7 @@ class Stream {
   using Command = std::function<void()>;
   using Duration = std::chrono::milliseconds;
 
-  /// Its thread is number 0 of a backend.
+  /// Its thread is number 0 of a backend. Throws std::runtime_error where the system gives none.
   explicit Stream(const ThreadCpus& cpus = {});
   /// Ends after the running command; drops the commands after it.
   ~Stream();

@@ -17,7 +17,7 @@ class PairLink : public std::enable_shared_from_this<PairLink> {
  public:
   using Body = std::function<void(PairLink& link)>;
   /// Runs `body` on the thread until it returns or throws, then calls `onEnd` there with the reason. What both use must live until
-  /// `awaitEnd` has returned.
+  /// `awaitEnd` has returned. Throws std::runtime_error where the system has no descriptor or thread left.
   static std::shared_ptr<PairLink> start(Body body, std::function<void(const std::string& reason)> onEnd);
 
   /// Lets `awaitWork` return. From any thread.

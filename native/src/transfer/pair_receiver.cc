@@ -96,7 +96,11 @@ void PairReceiver::accept(Descriptor socket) {
     return;
   }
   const auto work = std::make_shared<Work>(Work{memory_, pairs_, onFrame_, std::move(socket)});
-  links_.push_back(PairLink::start([work](PairLink& link) { work->run(link); }, [](const std::string&) {}));
+  try {
+    links_.push_back(PairLink::start([work](PairLink& link) { work->run(link); }, [](const std::string&) {}));
+  } catch (const std::exception& error) {
+    sendLastWords(work->socket.get(), error.what());
+  }
 }
 
 }  // namespace svc::transfer

@@ -160,11 +160,15 @@ PairSender::~PairSender() {
 
 void PairSender::connect(uint32_t id, const std::string& address, const Cut& cut) {
   const auto whole = links_[id] = std::make_shared<Link>(id, memory_.distinct(), memory_.cutDistinct(cut), events_);
-  for (size_t part = 0; part < whole->parts.size(); ++part) {
-    const Hello hello = helloOf(memory_.layers(), cut, whole->cuts[part], memory_.tokens(), 0);
-    const auto work = std::make_shared<Work>(Work{whole, part, hello, openPairs_, reading_, bytesSent_, address});
-    whole->add(PairLink::start([work](PairLink& link) { work->run(link); },
-                               [whole](const std::string& reason) { whole->isDown(reason); }));
+  try {
+    for (size_t part = 0; part < whole->parts.size(); ++part) {
+      const Hello hello = helloOf(memory_.layers(), cut, whole->cuts[part], memory_.tokens(), 0);
+      const auto work = std::make_shared<Work>(Work{whole, part, hello, openPairs_, reading_, bytesSent_, address});
+      whole->add(PairLink::start([work](PairLink& link) { work->run(link); },
+                                 [whole](const std::string& reason) { whole->isDown(reason); }));
+    }
+  } catch (const std::exception& error) {
+    whole->isDown(error.what());
   }
 }
 

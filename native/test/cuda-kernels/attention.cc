@@ -15,6 +15,7 @@ struct Shape {
   float softcap;
   bool hasSinks, isBidirectional, keysAreValues;
   KvForm form = KvForm::Half;
+  int ownChunk = 0;
 
   int heads() const { return kvHeads * group; }
   int cols() const { return heads() * headDim; }
@@ -71,7 +72,7 @@ class Sequences {
     eachTile(plan, starts.data(), sequences, [&](AttentionTile tile) { tiles.push_back(tile); });
     const int rows = starts.back();
     Halves out(size_t(rows) * shape_.cols());
-    const AttentionView view{starts.data(), contexts.data(), shape_.window, shape_.isBidirectional};
+    const AttentionView view{starts.data(), contexts.data(), shape_.window, shape_.ownChunk, shape_.isBidirectional};
     Schedule schedule;
     if (blocks > 0) schedule = makeSchedule(tiles, view, attentionParts(shape_.kvHeads, shape_.headDim), blocks, mostStates);
     const Ints counts = {static_cast<int>(schedule.works.size()), static_cast<int>(schedule.cuts.size())};
@@ -90,7 +91,7 @@ class Sequences {
     p.numSequences = sequences;
     p.numTiles = static_cast<int>(tiles.size());
     p.maxChunks = ceilDiv(maxContext, kKvChunk);
-    p.window = shape_.window, p.isBidirectional = shape_.isBidirectional;
+    p.window = shape_.window, p.ownChunk = shape_.ownChunk, p.isBidirectional = shape_.isBidirectional;
     Later laterQ(q);
     Later laterKv(memory);
     auto write = [&] { laterQ(), laterKv(); };
@@ -119,7 +120,8 @@ class Sequences {
   double expected(int sequence, int position, int head, int d) const {
     const int kvHead = head / shape_.group, stride = shape_.kvHeads * shape_.headDim;
     const int behind = shape_.window > 0 ? shape_.window - 1 : lengths_[sequence];
-    const int first = std::max(0, position - behind);
+    const int ofChunk = shape_.ownChunk > 0 ? position - position % shape_.ownChunk : 0;
+    const int first = std::max(ofChunk, position - behind);
     const int last = shape_.isBidirectional ? std::min(lengths_[sequence] - 1, position + behind) : position;
     std::vector<double> scores;
     double largest = shape_.hasSinks ? sinks_[head] : -1e30, sum = 0, total = 0;
@@ -170,7 +172,7 @@ class Sequences {
 
 std::string nameOf(const Shape& shape) {
   return "attention of " + std::to_string(shape.heads()) + " heads of " + std::to_string(shape.headDim) + ", window " +
-         std::to_string(shape.window);
+         std::to_string(shape.window) + ", chunks of " + std::to_string(shape.ownChunk);
 }
 
 /// `length` tokens at once against the definition; then in chunks, one by one, and beside others, against that.
@@ -258,6 +260,8 @@ void checkAttention(const Kernels& kernels) {
   check(kernels, {32, 1, 20, 16, 0, 0, true, false, false}, 70);
   check(kernels, {64, 2, 1, 16, 0, 0, false, true, false}, 90);
   check(kernels, {64, 2, 1, 16, 40, 0, false, true, false}, 150);
+  check(kernels, {128, 1, 5, 16, 0, 0, false, false, false, KvForm::Half, 50}, 300);
+  check(kernels, {64, 2, 2, 32, 40, 0, true, false, false, KvForm::Half, 256}, 300);
   check(kernels, {40, 1, 5, 16, 0, 0, false, false, true}, 262);
   check(kernels, {576, 1, 17, 16, 40, 0, true, false, true}, 66);
   check(kernels, {80, 2, 2, 16, 0, 0, false, false, false, KvForm::Fp8}, 130);

@@ -170,6 +170,25 @@ void checkTiles(const Kernels& kernels, int tile, const Groups& groups, const In
   report(name, out);
 }
 
+/// Of three experts, from 2 on: rows of others stay as they are.
+void checkWeighInputs(const Kernels& kernels) {
+  constexpr int kCount = 4, kCols = 40, kStride = 48;
+  const Ints ids = {0, 2, 4, 5}, places = {-1, 2, 0, -1};
+  const Floats weights = Numbers(8).floats(kCount), x = Numbers(9).floats(kCount * kStride);
+  Floats out = x;
+  const WeighInputsParams p{ids.data(), weights.data(), places.data(), out.data(), kStride, kCount, kCols, 2, 3, Format::F32};
+  kernels.run(launchOf(p), p);
+  const int ofPlaces[kCount] = {2, -1, 1, -1};
+  for (int place = 0; place < kCount; ++place) {
+    for (int i = 0; i < kStride; ++i) {
+      const int at = place * kStride + i;
+      const float factor = ofPlaces[place] >= 0 && i < kCols ? weights[ofPlaces[place]] : 1.0f;
+      expect(out[at] == x[at] * factor, "svcWeighInputs: another number");
+    }
+  }
+  report("svcWeighInputs", out);
+}
+
 void checkGroups(const Kernels& kernels) {
   constexpr int kRows = 30, kN = Groups::kN, kK = Groups::kK, kAll = Groups::kExperts * kN;
   const Floats biases = Numbers(2).floats(kAll), scales = Numbers(6).floats(kAll);
@@ -205,6 +224,7 @@ void checkGroups(const Kernels& kernels) {
 
 void checkExperts(const Kernels& kernels) {
   checkRoute(kernels);
+  checkWeighInputs(kernels);
   checkGroups(kernels);
 }
 

@@ -80,8 +80,12 @@ async function connectHere(model: string | null): Promise<Connection> {
   return { client, model: card.id, contextLength: card.contextLength, close };
 }
 
-/** One conversation needs the KV memory of one request. */
+/** One conversation needs the KV memory of one request, and rather has a shorter context than none. */
 function forOneConversation(model: string | null): OptionSource {
-  const given = new Map<OptionKey, GivenOption>([['maxNumSeqs', { value: 1, origin: 'svc chat' }]]);
+  const origin = 'svc chat';
+  const given = new Map<OptionKey, GivenOption>([
+    ['maxNumSeqs', { value: 1, origin }],
+    ['maxModelLen', { value: 'auto', origin }],
+  ]);
   return model === null ? given : given.set('model', { value: model, origin: 'model' });
 }

@@ -130,7 +130,8 @@ function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean)
     otherHeads: otherHeadsOf(config),
     vocabSize: config.vocabSize,
     contextLength: config.maxPositionEmbeddings,
-    slidingWindow: config.slidingWindow,
+    slidingWindow: config.windowsAreChunks ? null : config.slidingWindow,
+    attentionChunk: config.windowsAreChunks ? config.slidingWindow : null,
     /** Of a layer that has some, and how many of them compute a token; null where no layer has. */
     experts: config.experts && { count: config.experts.count, perToken: config.experts.routing.topK },
     /** Of a model that does not generate. */
@@ -190,15 +191,16 @@ function textOf(report: Report): string {
 
 function shapeRows(shape: NonNullable<Report['shape']>): string[][] {
   const { architecture, parameters, numLayers, hiddenSize, numHeads, numKvHeads, vocabSize } = shape;
-  const { experts, slidingWindow, otherHeads: other } = shape;
+  const { experts, slidingWindow, attentionChunk, otherHeads: other } = shape;
   const window = slidingWindow === null ? '' : `, windows of ${count(slidingWindow)} tokens`;
+  const chunk = attentionChunk === null ? '' : `, chunks of ${count(attentionChunk)} tokens`;
   const others = other === null ? '' : `; ${other.numKvHeads} of ${other.headDim} in layers without`;
   const size = parameters === null ? '' : `${parametersText(parameters)} parameters, `;
   return [
     ['architecture', `${architecture}, ${size}${numLayers} layers of width ${hiddenSize}`],
     [
       'attention',
-      `${numHeads} heads, ${numKvHeads} of keys and values, of ${shape.headDim}${window}${others}`,
+      `${numHeads} heads, ${numKvHeads} of keys and values, of ${shape.headDim}${window}${chunk}${others}`,
     ],
     ...(experts === null
       ? []

@@ -30,10 +30,13 @@ export class BatchJournal {
     this.#file = file;
   }
 
-  /** @throws ConfigError where the file cannot be used, or is no journal. */
-  static open(path: string): BatchJournal {
+  /**
+   * @param permissions of the file where it is not there yet.
+   * @throws ConfigError where the file cannot be used, or is no journal.
+   */
+  static open(path: string, permissions?: number): BatchJournal {
     try {
-      const journal = new BatchJournal(path, openSync(path, 'a+'));
+      const journal = new BatchJournal(path, openSync(path, 'a+', permissions));
       journal.#readEntries();
       return journal;
     } catch (error) {

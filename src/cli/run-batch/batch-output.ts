@@ -64,12 +64,13 @@ export async function writeOutput(
   let numFailed = 0;
   const unfinished = `${path}${UNFINISHED}`;
   try {
-    const file = await open(unfinished, 'w');
+    const file = await open(unfinished, 'w', permissionsOf(path));
     try {
       for (const digest of digests) {
         const result = journal.read(digest);
         if (!succeeded.safeParse(result).success) numFailed += 1;
-        await file.write(`${JSON.stringify(result)}\n`);
+        // Not `write`, which may write a part of it where the disk is full, without an error.
+        await file.appendFile(`${JSON.stringify(result)}\n`);
       }
     } finally {
       await file.close();
@@ -80,6 +81,11 @@ export async function writeOutput(
     rmSync(unfinished, { force: true });
     throw unwritable(path, error);
   }
+}
+
+/** Of a new file that takes the place of `path`, or holds a part of it: nobody may read there what he could not read before. */
+export function permissionsOf(path: string): number {
+  return (statSync(path, { throwIfNoEntry: false })?.mode ?? 0o666) & 0o666;
 }
 
 /** Whether there is something that is no file: all would be computed before it turns out that this cannot be replaced. */

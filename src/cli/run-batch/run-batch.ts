@@ -8,7 +8,7 @@ import { type LocalModel, startLocalModel } from '../local-model.ts';
 import { BatchClient } from './batch-client.ts';
 import { type BatchLine, readBatch } from './batch-input.ts';
 import { BatchJournal } from './batch-journal.ts';
-import { findOutput, lockOutput, writeOutput } from './batch-output.ts';
+import { findOutput, lockOutput, permissionsOf, writeOutput } from './batch-output.ts';
 
 export interface RunBatchOptions {
   readonly inputFile: string;
@@ -47,7 +47,7 @@ async function answerInto(
   digests: readonly string[],
   flags: OptionSource,
 ): Promise<number> {
-  const journal = BatchJournal.open(`${output}.journal`);
+  const journal = BatchJournal.open(`${output}.journal`, permissionsOf(output));
   try {
     await answerAll(inputFile, digests, journal, flags);
     const numFailed = await writeOutput(output, digests, journal);

@@ -35,7 +35,8 @@ const ownFields = z.object({
   no_rope_layer_interval: z.int().positive().nullish(),
 });
 
-function rotatingLayers({ path, json }: ConfigFile, numLayers: number): (layer: number) => boolean {
+/** Whether each layer rotates. */
+export function rotatingLayers({ path, json }: ConfigFile, numLayers: number): (layer: number) => boolean {
   const { no_rope_layers: listed, no_rope_layer_interval } = checkModelJson(path, json, ownFields);
   if (!listed) return (layer) => (layer + 1) % (no_rope_layer_interval ?? 4) !== 0;
   if (listed.length === numLayers) return (layer) => listed[layer] !== 0;

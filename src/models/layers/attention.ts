@@ -148,7 +148,10 @@ class AttentionHeads {
   #attend({ ops, inputs }: Step, q: Tensor, k: Tensor, v: Tensor): Tensor {
     const { headNorms: norms, rotatesFirst } = this.#parts;
     const rotation = rotationOf(this.#context, this.#layer);
+    const growth = rotation ? null : this.#context.growthTable();
     const layer = this.#kvLayer;
+    if (growth)
+      ops.rope(q, inputs, growth, { headDim: layerHeadsOf(this.#context.config, this.#layer).headDim });
     if (rotatesFirst && norms && rotation) {
       ops.rope(q, inputs, rotation.queries, rotation.heads);
       ops.rope(k, inputs, rotation.keys, rotation.heads);
@@ -180,11 +183,13 @@ function rotationOf({ config, ropeTables }: LayerContext, layer: number): HeadPr
 
 /** What the queries of a layer see, and how they weigh it. */
 function sightOf({ config, cacheLayerOf }: LayerContext, layer: number): AttentionOptions {
+  const window = config.layerWindows[layer] ?? null;
   return {
     layer: cacheLayerOf(layer),
     scale: config.attentionScales[layer]!,
     isBidirectional: config.encoder !== null,
-    window: config.layerWindows[layer] ?? null,
+    window: config.windowsAreChunks ? null : window,
+    chunk: config.windowsAreChunks ? window : null,
     softcap: config.attentionSoftcap,
   };
 }

@@ -14,6 +14,8 @@ export interface LayerContext {
   readonly weights: WeightReader;
   /** For each kind of rotation that the layers have, before the first step. */
   readonly ropeTables: ReadonlyMap<RopeConfig, RopeTables>;
+  /** Of layers without positions, where their queries grow: a table of `ops.rope` that only multiplies, before the first step. */
+  readonly growthTable: () => Vector | null;
   /** Which layer of the cache has the keys and values, or the state, of a layer. */
   readonly cacheLayerOf: (layer: number) => number;
 }

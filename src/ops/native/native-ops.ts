@@ -498,13 +498,15 @@ export class NativeOps implements Ops {
   }
 
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {
-    const { layer, isBidirectional = false, scale, window, softcap, sinks } = options;
+    const { layer, isBidirectional = false, scale, window, chunk, softcap, sinks } = options;
     const { id, numTokens, cache } = this.#own('attention', step, NativeStepInputs);
     const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
     const sinksIndex = sinks ? this.#own('attention', sinks, NativeVector).index : NO_VECTOR;
-    const numbers = [layer, isBidirectional, scale, window ?? 0, softcap ?? 0, sinksIndex] as const;
+    const sight = [layer, isBidirectional, scale, window ?? 0, chunk ?? 0] as const;
     const out = this.#arena.allocate(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype, this.half));
-    this.#guard(() => this.#native.attention(id, ...numbers, ...argsOf(input), ...argsOf(out)));
+    this.#guard(() =>
+      this.#native.attention(id, ...sight, softcap ?? 0, sinksIndex, ...argsOf(input), ...argsOf(out)),
+    );
     return out;
   }
 

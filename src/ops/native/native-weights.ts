@@ -136,7 +136,7 @@ export class NativeExperts extends Handle implements Experts {
     range: ExpertRange,
   ) {
     const { total, k, n, inputDType } = expectExperts(experts, routing, activation, range);
-    const { topK, scores, groups, isNormalized, scale = 1, nearness } = routing;
+    const { topK, scores, groups, isNormalized, scale = 1, nearness, weighsInputs = false } = routing;
     const index = native.makeExperts(
       Int32Array.from(experts, (expert) => ('gateUp' in expert ? expert.gateUp : expert.up).index),
       Int32Array.from(experts, ({ down }) => down.index),
@@ -153,6 +153,7 @@ export class NativeExperts extends Handle implements Experts {
       isNormalized,
       scale,
       nearness ?? 0,
+      weighsInputs,
     );
     super(native, index);
     this.total = total;

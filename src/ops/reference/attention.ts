@@ -23,6 +23,8 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
   const group = q.cols / (kvHeads * headDim);
   if (!Number.isInteger(group) || group < 1)
     throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
+  if (options.chunk && options.isBidirectional)
+    throw new ShapeError('attention', 'chunks of tokens that see none after them', 'others');
   const sinks = options.sinks ? expectVector('attention', 'sinks', options.sinks, kvHeads * group) : null;
   const out = RefTensor.zeros(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype, cache.half));
   for (let sequence = 0; sequence < batch.numSequences; sequence++) {
@@ -34,7 +36,7 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
       const past = gather(step, sequence, kvHead, options, firstPosition);
       for (let row = start; row < end; row++) {
         const position = firstPosition + (row - start);
-        const seen = { from: oldest(position, options.window), to: newest(position, context, options) };
+        const seen = { from: oldest(position, options), to: newest(position, context, options) };
         for (let head = kvHead * group; head < (kvHead + 1) * group; head++) {
           const at = head * headDim;
           const query = input.row(row).subarray(at, at + headDim);
@@ -48,8 +50,9 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
 }
 
 /** Position that the oldest visible token has, seen from `position`. */
-function oldest(position: number, window: number | null): number {
-  return window === null ? 0 : Math.max(0, position - window + 1);
+function oldest(position: number, { window, chunk }: AttentionOptions): number {
+  const ofWindow = window === null ? 0 : Math.max(0, position - window + 1);
+  return chunk ? Math.max(ofWindow, position - (position % chunk)) : ofWindow;
 }
 
 /** Position that the newest visible token has, seen from `position`. */
@@ -67,15 +70,16 @@ function gather(
   step: RefStepInputs,
   sequence: number,
   head: number,
-  { layer, window }: AttentionOptions,
+  options: AttentionOptions,
   firstPosition: number,
 ): Past {
   const { cache, batch } = step;
+  const { layer } = options;
   const { blockSize } = cache.shape;
   const { headDim } = cache.headsOf(layer);
   const context = batch.contextLengths[sequence]!;
   const table = step.tableOf(layer, sequence);
-  const firstBlock = Math.floor(oldest(firstPosition, window) / blockSize);
+  const firstBlock = Math.floor(oldest(firstPosition, options) / blockSize);
   const first = firstBlock * blockSize;
   const keys = new Float32Array((context - first) * headDim);
   const values = new Float32Array(keys.length);

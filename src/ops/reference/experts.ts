@@ -16,7 +16,7 @@ import { sumAsTree } from '../sum-tree.ts';
 import type { Vector } from '../weights.ts';
 import { activate } from './elementwise.ts';
 import { gateUp, linear } from './linear.ts';
-import { expectTensor, RefTensor } from './ref-tensor.ts';
+import { expectTensor, RefTensor, roundToDType } from './ref-tensor.ts';
 import { expectVector } from './vector.ts';
 
 export class RefExperts implements Experts {
@@ -50,15 +50,24 @@ export function experts(x: Tensor, logits: Tensor, mixture: Experts): RefTensor 
   const scores = expectTensor('experts', 'logits', logits, { rows: x.rows, cols: total, dtype: 'f32' });
   const out = RefTensor.zeros(x.rows, n, 'f32');
   for (let token = 0; token < x.rows; token++) {
-    const row = new RefTensor(input.row(token), 1, k, inputDType);
+    const row = input.row(token);
     const groups = Array.from({ length: NUM_EXPERT_GROUPS }, () => new Float32Array(n).fill(-0));
     for (const { id, weight } of route(scores.row(token), routing).sort((a, b) => a.id - b.id)) {
       const expert = mixture.experts[id - first];
       if (expert === undefined) continue;
       const group = groups.findIndex((_, index) => id < firstOfExpertGroup(total, index + 1));
       const sum = groups[group]!;
-      const output = linear(between(row, expert, activation), expert.down);
-      for (const [i, value] of output.data.entries()) sum[i] = sum[i]! + weight * value;
+      const [ofInput, ofOutput] = routing.weighsInputs ? [weight, 1] : [1, weight];
+      const seen = roundToDType(
+        new RefTensor(
+          row.map((number) => ofInput * number),
+          1,
+          k,
+          inputDType,
+        ),
+      );
+      const output = linear(between(seen, expert, activation), expert.down);
+      for (const [i, value] of output.data.entries()) sum[i] = sum[i]! + ofOutput * value;
     }
     out.row(token).set(groups[0]!.map((_, i) => sumAsTree(groups.map((group) => group[i]!))));
   }

@@ -26,17 +26,22 @@ import {
 
 /** Beside these a schema does not say alone what members an object has. */
 const OPENING = [
+  '$dynamicRef',
   '$ref',
   'additionalProperties',
   'allOf',
   'anyOf',
   'const',
+  'dependencies',
+  'dependentSchemas',
   'enum',
   'if',
   'oneOf',
   'patternProperties',
   'unevaluatedProperties',
 ];
+/** What they name may say all of a value, where nothing else is said of its members. */
+const WHOLE = ['$dynamicRef', '$ref', 'allOf', 'anyOf', 'oneOf'];
 /** Branches of one anyOf that are combined where it matters which of them hold. */
 const MAX_COMBINED = 6;
 
@@ -79,7 +84,7 @@ class SchemaEvaluation {
     meet('allOf', () => this.#allOf());
     meet('anyOf', () => this.#anyOf());
     meet('oneOf', () => this.#oneOf());
-    meet('not', () => complement(this.#expand(this.#sub('not')), this.#expressions));
+    meet('not', () => complement(this.#expand(this.#part('not')), this.#expressions));
     meet('if', () => this.#condition());
     meet('dependentSchemas', () => this.#dependentSchemas('dependentSchemas'));
     meet('dependencies', () => this.#dependentSchemas('dependencies'));
@@ -105,8 +110,31 @@ class SchemaEvaluation {
     return this.#expressions.budget.refuse(what);
   }
 
+  /** A schema about what is in the value. */
   #sub(keyword: string, value: unknown = this.#schema[keyword], path = `/${keyword}`): ExprId {
-    return this.#expressions.of(this.#expressions.index.inside(this.#location, value, path));
+    return this.#at(this.#inside(value, path), this.#location.isOpen);
+  }
+
+  /** A schema about the value itself. */
+  #part(keyword: string, value: unknown = this.#schema[keyword], path = `/${keyword}`): ExprId {
+    return this.#at(this.#inside(value, path), !this.#saysAll(keyword));
+  }
+
+  #inside(value: unknown, path: string): SchemaLocation {
+    return this.#expressions.index.inside(this.#location, value, path);
+  }
+
+  #at(location: SchemaLocation, isOpen: boolean): ExprId {
+    const { index } = this.#expressions;
+    const mayClose = this.#style.closedObjects === true;
+    return this.#expressions.of(mayClose && isOpen ? index.opened(location) : location);
+  }
+
+  /** No other keyword, and no other part of this one, says more of the members of an object. */
+  #saysAll(keyword: string): boolean {
+    if (this.#location.isOpen || !WHOLE.includes(keyword)) return false;
+    if (keyword === 'allOf' && this.#list('allOf').length > 1) return false;
+    return !['properties', ...OPENING].some((other) => other !== keyword && other in this.#schema);
   }
 
   #expand(expression: ExprId): Values {
@@ -121,7 +149,7 @@ class SchemaEvaluation {
   #subs(keyword: string): ExprId[] {
     const list = this.#list(keyword);
     if (list.length === 0) this.#refuse('must not be empty');
-    return list.map((value, i) => this.#sub(keyword, value, `/${keyword}/${i}`));
+    return list.map((value, i) => this.#part(keyword, value, `/${keyword}/${i}`));
   }
 
   #named(keyword: string): [string, unknown][] {
@@ -181,7 +209,8 @@ class SchemaEvaluation {
   #isClosed(): boolean {
     const { type } = this.#schema;
     const isOfObjects = 'properties' in this.#schema || type === 'object';
-    return this.#style.closedObjects === true && isOfObjects && !OPENING.some((key) => key in this.#schema);
+    const isAlone = !this.#location.isOpen && !OPENING.some((key) => key in this.#schema);
+    return this.#style.closedObjects === true && isOfObjects && isAlone;
   }
 
   #constants(values: readonly unknown[]): Values {
@@ -285,7 +314,8 @@ class SchemaEvaluation {
   #contains(): Pick<ArrayShape, 'contains' | 'evaluatedItems'> {
     if (!('contains' in this.#schema)) return { contains: [], evaluatedItems: [] };
     const isDraft7 = this.#location.dialect === 'draft7';
-    const item = this.#sub('contains');
+    // Items count by what they are, not by what they would be if they were closed.
+    const item = this.#at(this.#inside(this.#schema.contains, '/contains'), true);
     const min = isDraft7 ? 1 : (this.#count('minContains') ?? 1);
     const max = isDraft7 ? null : (this.#count('maxContains') ?? null);
     return {
@@ -356,7 +386,7 @@ class SchemaEvaluation {
         keyword === '$ref'
           ? index.resolve(this.#location, reference)
           : index.resolveDynamic(this.#location, reference);
-      return this.#expand(this.#expressions.of(target));
+      return this.#expand(this.#at(target, !this.#saysAll(keyword)));
     });
   }
 
@@ -383,9 +413,13 @@ class SchemaEvaluation {
   #oneOf(): Values {
     const { budget } = this.#expressions;
     const parts = this.#subs('oneOf');
-    const values = parts.map((part) => this.#expand(part));
-    const exactlyOne = values.map((own, i) => {
-      const overlapping = values.filter(
+    // A value is one of the others, too, if only closing them would leave it out.
+    const all = this.#list('oneOf').map((value, i) =>
+      this.#expand(this.#at(this.#inside(value, `/oneOf/${i}`), true)),
+    );
+    const exactlyOne = parts.map((part, i) => {
+      const own = this.#expand(part);
+      const overlapping = all.filter(
         (other, j) => j !== i && !this.#expressions.areEmpty(intersection(own, other, budget)),
       );
       return overlapping.reduce(
@@ -401,10 +435,10 @@ class SchemaEvaluation {
     const hasThen = 'then' in this.#schema;
     const hasElse = 'else' in this.#schema;
     if (!hasThen && !hasElse && !this.#expressions.index.usesUnevaluated) return ANY_VALUES;
-    const condition = this.#expand(this.#sub('if'));
-    const holds = hasThen ? intersection(condition, this.#expand(this.#sub('then')), budget) : condition;
+    const condition = this.#expand(this.#part('if'));
+    const holds = hasThen ? intersection(condition, this.#expand(this.#part('then')), budget) : condition;
     const not = complement(condition, this.#expressions);
-    const fails = hasElse ? intersection(not, this.#expand(this.#sub('else')), budget) : not;
+    const fails = hasElse ? intersection(not, this.#expand(this.#part('else')), budget) : not;
     return union([holds, fails], budget);
   }
 
@@ -413,7 +447,7 @@ class SchemaEvaluation {
     let values = ANY_VALUES;
     for (const [name, value] of this.#named(keyword)) {
       if (Array.isArray(value)) continue;
-      const schema = this.#expand(this.#sub(keyword, value, `/${keyword}/${escapePointer(name)}`));
+      const schema = this.#expand(this.#part(keyword, value, `/${keyword}/${escapePointer(name)}`));
       const absent = {
         properties: new Map([[name, this.#expressions.false]]),
         patterns: [],

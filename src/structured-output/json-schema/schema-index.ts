@@ -14,6 +14,8 @@ export interface SchemaLocation {
   /** Base of references. */
   readonly base: string;
   readonly dialect: Dialect;
+  /** Nothing in it is closed: others say more of the same value, or it says which values are meant. */
+  readonly isOpen: boolean;
 }
 
 const ROOT_BASE = 'json-schema:///';
@@ -44,6 +46,7 @@ export class SchemaIndex {
   readonly #byUri = new Map<string, SchemaLocation>();
   readonly #dynamicAnchors = new Map<string, SchemaLocation[]>();
   readonly #constants = new Map<string, SchemaLocation>();
+  readonly #opened = new Map<SchemaLocation, SchemaLocation>();
   readonly root: SchemaLocation;
   readonly true: SchemaLocation;
   readonly false: SchemaLocation;
@@ -52,7 +55,7 @@ export class SchemaIndex {
 
   constructor(schema: unknown, budget: Budget) {
     this.#budget = budget;
-    const nowhere = { pointer: '', base: ROOT_BASE, dialect: '2020-12' } as const;
+    const nowhere = { pointer: '', base: ROOT_BASE, dialect: '2020-12', isOpen: false } as const;
     this.true = this.#add({ ...nowhere, schema: true });
     this.false = this.#add({ ...nowhere, schema: false });
     this.root = this.#visit(schema, '', ROOT_BASE, '2020-12', 0);
@@ -76,8 +79,19 @@ export class SchemaIndex {
     const known = this.#constants.get(key);
     if (known !== undefined) return known;
     const { pointer, base, dialect } = parent;
-    const made = this.#add({ schema: { const: value }, pointer, base, dialect });
+    const made = this.#add({ schema: { const: value }, pointer, base, dialect, isOpen: false });
     this.#constants.set(key, made);
+    return made;
+  }
+
+  /** The same schema as one that is open. */
+  opened(location: SchemaLocation): SchemaLocation {
+    if (typeof location.schema === 'boolean' || location.isOpen) return location;
+    const known = this.#opened.get(location);
+    if (known !== undefined) return known;
+    const { id: _, ...parts } = location;
+    const made = this.#add({ ...parts, isOpen: true });
+    this.#opened.set(location, made);
     return made;
   }
 
@@ -143,7 +157,7 @@ export class SchemaIndex {
       return this.#budget.refuse(`must be an object or a boolean, got ${preview(schema)}`);
     const dialect = this.#dialect(schema, outer);
     const base = this.#base(schema, outerBase, dialect);
-    const location = this.#add({ schema, pointer, base, dialect });
+    const location = this.#add({ schema, pointer, base, dialect, isOpen: false });
     this.#bySchema.set(schema, location);
     this.#name(location, outerBase);
     this.#visitInside(location, depth + 1);

@@ -3,7 +3,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { CliProcess } from '../../helpers/cli-process.ts';
+import { CliProcess, runCli } from '../../helpers/cli-process.ts';
 import { type SvcProcess, startServeProcess } from '../../helpers/svc-process.ts';
 import { temporaryFolders } from '../../helpers/temporary-folder.ts';
 
@@ -183,4 +183,20 @@ it.each([
 ])('refuses %j by its name', async (args, message) => {
   const { code, stderr } = await bench(...args);
   expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+});
+
+it('refuses an address or a header with which no server can be asked', async () => {
+  for (const [flag, value, expected] of [
+    ['--url', 'localhost:8000/v1', 'an address such as http://localhost:8000/v1'],
+    ['--base-url', 'localhost:8000', 'an address such as http://localhost:8000'],
+    ['--host', 'http://localhost', 'the name or IP address of a server, such as localhost'],
+    ['--port', '80000', 'a whole number from 1 to 65535'],
+    ['--header', 'X-Team=sök€', 'a header such as X-Team=search'],
+  ] as const) {
+    const { code, stderr } = await runCli(['bench', 'serve', flag, value]);
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringMatching(new RegExp(`^error: .*expected ${expected}\\n$`)),
+    ]);
+  }
 });

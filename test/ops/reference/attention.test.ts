@@ -73,6 +73,26 @@ describe('attention', () => {
     expect([...ops.read(out)]).toEqual([17.5, 18.5]);
   });
 
+  it('sees no further back than the last multiple of the chunk', () => {
+    const cache = cacheOf(1, 1);
+    const slots = Int32Array.from({ length: 9 }, (_, i) => i);
+    ops.storeKv(
+      tensor(9, 1, ...new Array<number>(9).fill(0)),
+      tensor(9, 1, ...slots),
+      beginStepInto(ops, cache, slots),
+      0,
+    );
+    const seen = (how: { window: number | null; chunk: number }) => {
+      const step = beginStepOver(ops, cache, batchOf([5], [9], [[0]]));
+      return [...ops.read(ops.attention(tensor(5, 1, 1, 1, 1, 1, 1), step, { ...options, ...how }))];
+    };
+    expect(seen({ window: null, chunk: 3 })).toEqual([3.5, 4, 6, 6.5, 7]);
+    expect(seen({ window: 2, chunk: 3 })).toEqual([3.5, 4.5, 6, 6.5, 7.5]);
+    const step = beginStepOver(ops, cache, batchOf([1], [9], [[0]]));
+    const both = { ...options, chunk: 3, isBidirectional: true };
+    expect(() => ops.attention(tensor(1, 1, 1), step, both)).toThrow(ShapeError);
+  });
+
   it('lets a group of query heads share a head of keys and values', () => {
     const cache = cacheOf(2, 1);
     ops.storeKv(tensor(1, 2, 0, 0), tensor(1, 2, 5, 9), beginStepInto(ops, cache, Int32Array.of(0)), 0);

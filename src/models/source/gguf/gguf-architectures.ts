@@ -109,6 +109,8 @@ const cohere = (name: string): GgufArchitecture => ({
   fields: (keys) => ({
     logit_scale: keys.ofModel('logit_scale'),
     layer_norm_eps: keys.ofModel('attention.layer_norm_epsilon'),
+    // Of Command R+.
+    use_qk_norm: keys.hasTensor('blk.0.attn_q_norm.weight'),
   }),
 });
 

@@ -237,6 +237,34 @@ const hunyuanMoe: GgufArchitecture = {
   },
 };
 
+/** Of the releases of Llama 4 the one whose heads are not normalised. */
+const MAVERICK_EXPERTS = 128;
+
+const llama4: GgufArchitecture = {
+  name: () => 'Llama4ForCausalLM',
+  fields: (keys) => ({
+    intermediate_size: keys.ofModel('expert_feed_forward_length'),
+    intermediate_size_mlp: keys.ofModel('feed_forward_length'),
+    num_local_experts: keys.ofModel('expert_count'),
+    num_experts_per_tok: keys.ofModel('expert_used_count'),
+    interleave_moe_layer_step: keys.ofModel('interleave_moe_layer_step'),
+    // Files do not say so.
+    use_qk_norm: keys.ofModel('expert_count') !== MAVERICK_EXPERTS,
+  }),
+  modules: {
+    ffn_gate: 'feed_forward.gate_proj',
+    ffn_up: 'feed_forward.up_proj',
+    ffn_down: 'feed_forward.down_proj',
+    ffn_gate_inp: 'feed_forward.router',
+    ffn_gate_exps: 'feed_forward.experts.*.gate_proj',
+    ffn_up_exps: 'feed_forward.experts.*.up_proj',
+    ffn_down_exps: 'feed_forward.experts.*.down_proj',
+    ffn_gate_shexp: 'feed_forward.shared_expert.gate_proj',
+    ffn_up_shexp: 'feed_forward.shared_expert.up_proj',
+    ffn_down_shexp: 'feed_forward.shared_expert.down_proj',
+  },
+};
+
 const minimaxM2: GgufArchitecture = {
   name: () => 'MiniMaxM2ForCausalLM',
   fields: (keys) => ({
@@ -321,4 +349,5 @@ export const GGUF_MIXTURES: Readonly<Record<string, GgufArchitecture>> = {
   'minimax-m2': minimaxM2,
   afmoe,
   phimoe,
+  llama4,
 };

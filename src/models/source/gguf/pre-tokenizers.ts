@@ -85,6 +85,7 @@ const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   'a.x-4.0': gpt2,
   gigachat: gpt2,
   trillion: gpt2,
+  exaone4: gpt2,
   smollm: singleDigits,
   starcoder: singleDigits,
   refact: singleDigits,
@@ -97,6 +98,7 @@ const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   llama3,
   'llama-v3': llama3,
   falcon3: llama3,
+  'falcon-h1': llama3,
   pixtral: llama3,
   'midm-2.0': llama3,
   lfm2: llama3,
@@ -113,6 +115,7 @@ const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   stablelm2: { ...qwen2, composes: false },
   'gpt-4o': o200k,
   kanana2: o200k,
+  'minimax-m2': o200k,
   llama4: { ...o200k, ignoresMerges: true, addsBos: true },
   tekken: { cuts: [gpt4o('', '')], ignoresMerges: true, addsBos: true },
   'seed-coder': {
