@@ -29,22 +29,42 @@ interface Parameter {
 }
 
 export function parametersOf(tool: FunctionTool): readonly Parameter[] {
-  const { required } = tool.parameters ?? {};
-  return Object.keys(propertiesOf(tool)).map((name) => ({
+  const required = partsOf(tool).flatMap((part) => (Array.isArray(part.required) ? part.required : []));
+  return [...propertiesOf(tool).keys()].map((name) => ({
     name,
     schema: parameterOf(tool, name),
-    isRequired: Array.isArray(required) && required.includes(name),
+    isRequired: required.includes(name),
   }));
 }
 
 /** The schema of one of them, with the definitions that it may refer to; undefined where there is none. */
 export function parameterOf(tool: FunctionTool | undefined, name: string): unknown {
-  return definedIn(tool?.parameters ?? {}, propertiesOf(tool)[name]);
+  return definedIn(tool?.parameters ?? {}, propertiesOf(tool).get(name));
 }
 
-function propertiesOf(tool: FunctionTool | undefined): Schema {
-  const properties = tool?.parameters?.properties;
-  return isSchema(properties) ? properties : {};
+function propertiesOf(tool: FunctionTool | undefined): ReadonlyMap<string, unknown> {
+  const found = new Map<string, unknown>();
+  for (const { properties } of partsOf(tool)) {
+    for (const [name, schema] of isSchema(properties) ? Object.entries(properties) : []) {
+      found.set(name, found.has(name) ? { allOf: [found.get(name), schema] } : schema);
+    }
+  }
+  return found;
+}
+
+/** All that the arguments must fit: the schema of the function, what it refers to, and the parts of `allOf`. */
+function partsOf(tool: FunctionTool | undefined): readonly Schema[] {
+  const whole = tool?.parameters ?? {};
+  const found = new Set<Schema>();
+  const add = (schema: unknown): void => {
+    if (!isSchema(schema) || found.has(schema) || found.size >= MAX_REFERENCES) return;
+    found.add(schema);
+    const { $ref, allOf } = schema;
+    add(definitionOf(whole, $ref));
+    for (const part of Array.isArray(allOf) ? allOf : []) add(part);
+  };
+  add(whole);
+  return [...found];
 }
 
 /** `schema`, a part of another one, with the definitions of that which it may refer to. */

@@ -143,6 +143,22 @@ describe.each(Object.keys(WRITTEN))('enforced calls as %s', (name) => {
     }
   });
 
+  it('have the arguments that several schemas ask for together', () => {
+    const both = {
+      type: 'object',
+      maxProperties: 2,
+      allOf: [{ properties: { a: { enum: [1] } }, required: ['a'] }, { $ref: '#/$defs/Second' }],
+    };
+    const second = { properties: { b: { enum: [2] } }, required: ['b'] };
+    const parameters = { $ref: '#/$defs/Both', $defs: { Both: both, Second: second } };
+    const tools = [{ name: 'f', parameters }];
+    const constraint = automatonOf(requiredCalls(format, { tools, isParallel: false }));
+    for (let seed = 0; seed < 4; seed++) {
+      const { calls } = answerOf(parse(formats, [draw(constraint, seed)], { tools }));
+      expect(calls.map((call) => JSON.parse(call.arguments))).toEqual([{ a: 1, b: 2 }]);
+    }
+  });
+
   it('have no content, wherever they are cut', () => {
     const text = draw(automatonOf(requiredCalls(format, { tools: TOOLS, isParallel: false })), 2);
     for (let end = 0; end <= text.length; end++) {
