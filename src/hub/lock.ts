@@ -85,6 +85,7 @@ async function acquire(
     if (file !== null) return file;
     if (await isAbandoned(path)) {
       if (!(await removeAbandoned(wanted))) await sleep(POLL_MS);
+      signal?.throwIfAborted();
       continue;
     }
     if (!hasWaited) onWait();

@@ -121,6 +121,16 @@ describe('the lock of a model', () => {
     expect(await readdir(dirname(path))).toEqual([]);
   });
 
+  it('is waited for no longer than wanted where another process, elsewhere, removes an abandoned one', async () => {
+    const path = newLock();
+    await plantLock(path, `${hostname()} 999999999`);
+    await plantLock(`${path}.removal`, 'another-machine 1');
+    const stop = new AbortController();
+    const waiting = acquireLock(path, () => {}, stop.signal);
+    stop.abort(new Error('no more'));
+    await expect(waiting).rejects.toThrow('no more');
+  });
+
   it('is held by one at a time, whoever finds an abandoned one', async () => {
     const path = newLock();
     await plantLock(path, `${hostname()} 999999999`);

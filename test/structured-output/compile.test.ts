@@ -202,6 +202,43 @@ describe('a JSON Schema', () => {
       ['{"x":[{"id":1,"b":2},{"id":1}]}', '{"x":[]}'],
     ],
     [
+      'properties and allOf, both of a member',
+      {
+        properties: { x: { type: 'object', properties: a, required: ['a'] } },
+        allOf: [{ properties: { x: { properties: id, required: ['id'] } } }],
+      },
+      ['{"x":{"a":1,"id":2}}'],
+      ['{"x":{"a":1}}', '{"x":{"id":1}}'],
+    ],
+    [
+      'items and allOf',
+      {
+        type: 'array',
+        items: { properties: a, required: ['a'] },
+        allOf: [{ items: { properties: id, required: ['id'] } }],
+      },
+      ['[{"a":1,"id":2}]'],
+      ['[{"a":1}]', '[{"id":1}]'],
+    ],
+    [
+      'anyOf that says no more of a member than that it is there',
+      { properties: { x: { properties: a }, ...id }, anyOf: [{ required: ['x'] }, { required: ['id'] }] },
+      ['{"x":{"a":1}}'],
+      ['{"x":{"b":1}}', '{}'],
+    ],
+    [
+      'items and if and then, of a member of an array',
+      {
+        properties: { kind: {}, list: { items: { properties: a } } },
+        required: ['kind'],
+        if: { properties: { kind: { const: 'x' } } },
+        // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
+        then: { properties: { list: { items: { properties: id, required: ['id'] } } } },
+      },
+      ['{"kind":"x","list":[{"a":1,"id":2}]}', '{"kind":"y","list":[{"a":1}]}'],
+      ['{"kind":"x","list":[{"a":1}]}'],
+    ],
+    [
       'anyOf alone, whose parts are closed',
       {
         anyOf: [{ properties: id, required: ['id'] }, { $ref: '#/$defs/a' }],

@@ -42,6 +42,8 @@ const OPENING = [
 ];
 /** What they name may say all of a value, where nothing else is said of its members. */
 const WHOLE = ['$dynamicRef', '$ref', 'allOf', 'anyOf', 'oneOf'];
+/** Any of them says something of what is in a value, or may. */
+const OF_INSIDE = ['additionalItems', 'items', 'prefixItems', 'properties', ...OPENING];
 /** Branches of one anyOf that are combined where it matters which of them hold. */
 const MAX_COMBINED = 6;
 
@@ -112,7 +114,7 @@ class SchemaEvaluation {
 
   /** A schema about what is in the value. */
   #sub(keyword: string, value: unknown = this.#schema[keyword], path = `/${keyword}`): ExprId {
-    return this.#at(this.#inside(value, path), this.#location.isOpen);
+    return this.#at(this.#inside(value, path), this.#location.isOpen || this.#partsSayMore());
   }
 
   /** A schema about the value itself. */
@@ -134,7 +136,17 @@ class SchemaEvaluation {
   #saysAll(keyword: string): boolean {
     if (this.#location.isOpen || !WHOLE.includes(keyword)) return false;
     if (keyword === 'allOf' && this.#list('allOf').length > 1) return false;
-    return !['properties', ...OPENING].some((other) => other !== keyword && other in this.#schema);
+    return !OF_INSIDE.some((other) => other !== keyword && other in this.#schema);
+  }
+
+  /** What is in the value may be what its parts say of it, too. */
+  #partsSayMore(): boolean {
+    if (this.#style.closedObjects !== true) return false;
+    const { $dynamicRef, $ref, if: condition, then, else: otherwise, ...schema } = this.#schema;
+    const lists = ['allOf', 'anyOf', 'dependencies', 'dependentSchemas', 'oneOf'];
+    const parts = [condition, then, otherwise, ...lists.flatMap((key) => Object.values(schema[key] ?? {}))];
+    const saysMore = (part: unknown) => isObject(part) && OF_INSIDE.some((key) => key in part);
+    return $dynamicRef !== undefined || $ref !== undefined || parts.some(saysMore);
   }
 
   #expand(expression: ExprId): Values {
