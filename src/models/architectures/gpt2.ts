@@ -11,6 +11,7 @@ import { plainMlp } from '../layers/mlp.ts';
 import { layerNorm } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+import { GPT_NAMES, gptFields, inUsualFields } from './gpt-fields.ts';
 
 export const gpt2: Architecture = {
   architectures: ['GPT2LMHeadModel'],
@@ -38,31 +39,14 @@ const gpt2Attention: LoadBlock = (context, layer, prefix) =>
 
 const gpt2Mlp = plainMlp({ up: 'c_fc', down: 'c_proj', isTransposed: true });
 
-const size = z.int().positive();
-const ownFields = z.looseObject({
-  n_embd: size,
-  n_inner: size.nullish(),
-  n_layer: size,
-  n_head: size,
-  n_positions: size,
-  activation_function: z.string().nullish(),
-  layer_norm_epsilon: z.number().positive().nullish(),
+const ownFields = gptFields.extend({
   scale_attn_weights: z.boolean().nullish(),
   scale_attn_by_inverse_layer_idx: z.boolean().nullish(),
 });
 
 function readConfig(file: ConfigFile): ModelConfig {
   const own = checkModelJson(file.path, file.json, ownFields);
-  const json = {
-    ...own,
-    hidden_size: own.n_embd,
-    intermediate_size: own.n_inner ?? 4 * own.n_embd,
-    num_hidden_layers: own.n_layer,
-    num_attention_heads: own.n_head,
-    max_position_embeddings: own.n_positions,
-    hidden_act: own.activation_function ?? 'gelu_new',
-  };
-  return readDecoderConfig({ ...file, json }, () => ({
+  return readDecoderConfig({ ...file, json: inUsualFields(own) }, () => ({
     normEps: own.layer_norm_epsilon ?? 1e-5,
     ...(own.scale_attn_weights === false ? { attentionScale: 1 } : {}),
     dividesScaleByLayer: own.scale_attn_by_inverse_layer_idx ?? false,
@@ -71,13 +55,6 @@ function readConfig(file: ConfigFile): ModelConfig {
     mlpBias: true,
     tieWordEmbeddings: true,
     ropeOf: () => null,
-    tensorNames: {
-      roots: ['transformer.', ''],
-      embedding: 'wte',
-      positions: 'wpe',
-      layers: 'h',
-      finalNorm: 'ln_f',
-      heads: ['lm_head'],
-    },
+    tensorNames: { ...GPT_NAMES, positions: 'wpe' },
   }));
 }

@@ -13,6 +13,7 @@ import { plainMlp } from '../layers/mlp.ts';
 import { layerNorm } from '../layers/norm.ts';
 import { afterOneNorm } from '../layers/residual.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+import { GPT_NAMES, gptFields, inUsualFields } from './gpt-fields.ts';
 
 type LoadQkv = (context: LayerContext, prefix: string) => ColumnParallelLinears;
 
@@ -28,16 +29,8 @@ export const codeGen: Architecture = {
   load: (context) => loadDecoder(context, { layer: layerWith(sharedQkv), norm: layerNorm }),
 };
 
-const size = z.int().positive();
-const ownFields = z.looseObject({
-  n_embd: size,
-  n_inner: size.nullish(),
-  n_layer: size,
-  n_head: size,
-  n_positions: size,
-  rotary_dim: size,
-  activation_function: z.string().nullish(),
-  layer_norm_epsilon: z.number().positive().nullish(),
+const ownFields = gptFields.extend({
+  rotary_dim: z.int().positive(),
   // What all releases say.
   tie_word_embeddings: z.literal(false).nullish(),
 });
@@ -45,13 +38,7 @@ const ownFields = z.looseObject({
 function readConfig(file: ConfigFile): ModelConfig {
   const own = checkModelJson(file.path, file.json, ownFields);
   const json = {
-    ...own,
-    hidden_size: own.n_embd,
-    intermediate_size: own.n_inner ?? 4 * own.n_embd,
-    num_hidden_layers: own.n_layer,
-    num_attention_heads: own.n_head,
-    max_position_embeddings: own.n_positions,
-    hidden_act: own.activation_function ?? 'gelu_new',
+    ...inUsualFields(own),
     partial_rotary_factor: (own.rotary_dim * own.n_head) / own.n_embd,
   };
   return readDecoderConfig({ ...file, json }, () => ({
@@ -59,13 +46,7 @@ function readConfig(file: ConfigFile): ModelConfig {
     ropeIsInterleaved: true,
     mlpBias: true,
     headBias: true,
-    tensorNames: {
-      roots: ['transformer.', ''],
-      embedding: 'wte',
-      layers: 'h',
-      finalNorm: 'ln_f',
-      heads: ['lm_head'],
-    },
+    tensorNames: GPT_NAMES,
   }));
 }
 
