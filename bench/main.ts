@@ -13,6 +13,7 @@ import { goldenSection } from './goldens.ts';
 import { hangUpSection } from './hangups.ts';
 import { attentionSection } from './kernels/attention.ts';
 import { productSection } from './kernels/kernels.ts';
+import { samplingSection } from './kernels/sampling.ts';
 import { statesSection } from './kernels/states.ts';
 import { loadSection } from './load.ts';
 import { loraSection } from './lora.ts';
@@ -44,6 +45,7 @@ const SECTIONS = {
   'kernels-ternary': () => productSection('ternary'),
   attention: attentionSection,
   states: statesSection,
+  sampling: samplingSection,
   engine: () => engineSection('bf16'),
   'engine-int8': () => engineSection('int8'),
   'engine-fp8': () => engineSection('fp8'),

@@ -31,10 +31,15 @@ describeEachIsa('sampling', (isa) => {
   const pick = (ops: Ops, logits: Float32Array, vocab: number, rows: SamplingRows): Int32Array =>
     ops.scope(() => ops.sample(ops.tensor(logits, logits.length / vocab, vocab, 'f32'), rows).read());
 
-  const compare = (vocab: number, settings: Settings, spread: number): void => {
+  const compare = (
+    vocab: number,
+    settings: Settings,
+    spread: number,
+    shape = (logit: number) => logit,
+  ): void => {
     const random = new Random(vocab);
     const rows = 24;
-    const logits = random.floats(rows * vocab).map((value) => value * spread);
+    const logits = random.floats(rows * vocab).map((value) => shape(value * spread));
     const draws = rowsOf(rows, settings, () => random.next());
     expect(pick(cpu, logits, vocab, draws)).toEqual(pick(reference, logits, vocab, draws));
   };
@@ -61,12 +66,19 @@ describeEachIsa('sampling', (isa) => {
     { temperature: 1 },
     { temperature: 0.5, topK: 1 },
     { temperature: 2, topK: 7 },
+    { temperature: 2, topK: 400 },
+    { temperature: 3, topK: 2900, topP: 0.99 },
     { temperature: 0.8, topP: 0.9 },
     { temperature: 1.5, topP: 0.1 },
+    { temperature: 4, topP: 0.97 },
     { temperature: 1, minP: 0.2 },
     { temperature: 0.7, topK: 40, topP: 0.95, minP: 0.01 },
   ])('draws as defined with %o', (settings) => {
-    for (const vocab of [1, 3, 17, 300, 5000]) compare(vocab, settings, 6);
+    for (const vocab of [1, 3, 17, 300, 5000]) {
+      compare(vocab, settings, 6);
+      compare(vocab, settings, 6, (logit) => Math.round(logit * 4) / 4);
+      compare(vocab, settings, 6, (logit) => (logit < 5 ? Number.NEGATIVE_INFINITY : logit));
+    }
   });
 
   it('keeps every logit that equals the k-th, and cuts equals by id for top_p', () => {

@@ -4,6 +4,9 @@
 #include "cpu/sampling.h"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -11,6 +14,7 @@ namespace svc::cpu {
 namespace {
 
 constexpr int kArgmaxPart = 16384;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Candidate {
   float weight;
@@ -19,10 +23,33 @@ struct Candidate {
 
 /// Ids by weight, the lower id first among equals.
 bool isLikelier(const Candidate& a, const Candidate& b) {
-  return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+  return (a.weight > b.weight) | ((a.weight == b.weight) & (a.id < b.id));
 }
 
-/// The k-th largest logit among `ids`.
+/// Leaves the candidates that are to stay. Without a branch: where many stay, it is guessed wrong.
+template <class Predicate>
+void keepWhere(std::vector<Candidate>& candidates, const Predicate& stays) {
+  size_t end = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    candidates[end] = candidates[i];
+    end += static_cast<size_t>(stays(candidates[i]));
+  }
+  candidates.resize(end);
+}
+
+/// What at least `k` logits reach, and few others: the k-th largest of the largest logits of blocks.
+float reachedBy(int k, const KernelSet& set, const float* logits, int vocab) {
+  const int block = std::clamp(vocab / (2 * k), kLanes, kWeighBlock);
+  std::vector<float> largest;
+  for (int begin = 0; begin < vocab; begin += block) {
+    largest.push_back(set.largest(logits + begin, std::min(block, vocab - begin)));
+  }
+  if (k > static_cast<int>(largest.size())) return -kInfinity;
+  std::nth_element(largest.begin(), largest.begin() + (k - 1), largest.end(), std::greater<float>());
+  return largest[k - 1];
+}
+
+/// The k-th largest logit among those of `kept`.
 float kthLargest(const float* logits, const std::vector<Candidate>& kept, int k) {
   std::vector<float> values(kept.size());
   for (size_t i = 0; i < kept.size(); ++i) values[i] = logits[kept[i].id];
@@ -36,23 +63,30 @@ double totalOf(const std::vector<Candidate>& kept) {
   return total;
 }
 
+/// Classes of weights from 0 to 1 by the upper bits of the number, which are in the order of the weights: 16 for each power of two.
+constexpr int kWeightShift = 19;
+constexpr int kWeightClasses = (0x3f800000 >> kWeightShift) + 1;
+
+int classOf(const Candidate& c) { return std::bit_cast<int32_t>(c.weight) >> kWeightShift; }
+
 /// Keeps the most probable candidates until their weights reach `goal`, in the order of ids.
 void keepLikeliest(std::vector<Candidate>& kept, double goal) {
-  // Sorts candidates part by part: a few dozen mostly reach the goal.
-  size_t sorted = 0, part = 64, count = 0;
-  double sum = 0;
-  while (count < kept.size() && (count == 0 || sum < goal)) {
-    if (count == sorted) {
-      const size_t end = std::min(kept.size(), sorted + part);
-      if (end < kept.size()) std::nth_element(kept.begin() + sorted, kept.begin() + end, kept.end(), isLikelier);
-      std::sort(kept.begin() + sorted, kept.begin() + end, isLikelier);
-      sorted = end;
-      part *= 8;
-    }
-    sum += kept[count++].weight;
+  std::vector<double> sums(kWeightClasses);
+  int lowest = kWeightClasses;
+  for (const Candidate& c : kept) {
+    sums[classOf(c)] += c.weight;
+    lowest = std::min(lowest, classOf(c));
   }
-  kept.resize(count);
-  std::sort(kept.begin(), kept.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  // Only where the class lies in which the goal is reached does the order within count.
+  int reached = kWeightClasses - 1;
+  double sum = 0;
+  while (reached > lowest && sum + sums[reached] < goal) sum += sums[reached--];
+  std::vector<Candidate> last;
+  std::copy_if(kept.begin(), kept.end(), std::back_inserter(last), [&](const Candidate& c) { return classOf(c) == reached; });
+  std::sort(last.begin(), last.end(), isLikelier);
+  size_t place = 0;
+  for (sum += last[0].weight; sum < goal && place + 1 < last.size();) sum += last[++place].weight;
+  keepWhere(kept, [least = last[place]](const Candidate& c) { return !isLikelier(least, c); });
 }
 
 int32_t drawFrom(const std::vector<Candidate>& kept, double uniform) {
@@ -83,11 +117,12 @@ struct Sampler {
     const bool cutsK = k > 0 && k < vocab;
     if (minP <= 0 && !cutsK && topP >= 1) return drawFromAll(settings.uniform[row] * total);
     const bool onlyTopP = minP <= 0 && !cutsK;
-    // All lighter candidates together have less than half of 1 - top_p: they need no sorting.
-    collect(onlyTopP ? static_cast<float>((1.0 - topP) * 0.5 * total / vocab) : minP);
+    // All lighter candidates together have less than half of 1 - top_p.
+    const double least = onlyTopP ? (1.0 - topP) * 0.5 * total / vocab : minP;
+    collect(set, static_cast<float>(least), logits, cutsK ? reachedBy(k, set, logits, vocab) : -kInfinity);
     if (cutsK && k < static_cast<int>(kept.size())) {
       const float threshold = kthLargest(logits, kept, k);
-      std::erase_if(kept, [&](const Candidate& c) { return logits[c.id] < threshold; });
+      keepWhere(kept, [&](const Candidate& c) { return logits[c.id] >= threshold; });
     }
     // All tokens are forbidden.
     if (kept.empty()) return set.argmax(logits, vocab);
@@ -115,10 +150,19 @@ struct Sampler {
     return last;
   }
 
-  void collect(float least) {
+  void collect(const KernelSet& set, float leastWeight, const float* logits, float leastLogit) {
     kept.clear();
-    for (size_t id = 0; id < weights.size(); ++id) {
-      if (weights[id] >= least) kept.push_back({weights[id], static_cast<int32_t>(id)});
+    const int vocab = static_cast<int>(weights.size());
+    for (int begin = 0; begin < vocab; begin += kWeighBlock) {
+      const int count = std::min(kWeighBlock, vocab - begin);
+      if (set.largest(logits + begin, count) < leastLogit || set.largest(&weights[begin], count) < leastWeight) continue;
+      Candidate block[kWeighBlock];
+      size_t end = 0;
+      for (int id = begin; id < begin + count; ++id) {
+        block[end] = {weights[id], id};
+        end += static_cast<size_t>((weights[id] >= leastWeight) & (logits[id] >= leastLogit));
+      }
+      kept.insert(kept.end(), block, block + end);
     }
   }
 };
