@@ -113,7 +113,7 @@ describe('the CUDA kernels', needsCompiler, () => {
     ],
   );
   itNeeds(
-    'attention',
+    'bytes-of-attention',
     'attention.cu',
     [],
     [

@@ -247,7 +247,19 @@ void checkWork() {
   expectWork(256, 2048, 1);
 }
 
+/// Several tokens of a sequence, and its last one, which is cut into chunks.
+void reportTokens(const Kernels& kernels, const Shape& shape, int length) {
+  const Sequences sequences(kernels, shape, {length});
+  report("many", sequences.attend({{0, length, 20}}));
+  report("one", sequences.attend({{0, length, 1}}));
+}
+
 }  // namespace
+
+void reportAttention(const Kernels& kernels) {
+  reportTokens(kernels, {64, 1, 4, 16, 0, 0, false, false, false}, 262);
+  reportTokens(kernels, {512, 1, 4, 16, 0, 0, false, false, false}, 262);
+}
 
 void checkAttention(const Kernels& kernels) {
   checkWork();

@@ -1,11 +1,12 @@
 // Checks the CUDA kernels of a library against plain definitions, and rows alone against rows among others.
-// Usage: cuda-kernels-check LIBRARY [rows|linear|formats|attention|logits|experts|recurrent|streams|wide|bytes-of-linear|bytes-of-wide]
+// Usage: cuda-kernels-check LIBRARY [rows|linear|formats|attention|logits|experts|recurrent|streams|wide|bytes-of-linear|bytes-of-wide|bytes-of-attention]
 
 #include "check.h"
 
 namespace svc::cuda {
 void reportLinear(const Kernels& kernels);
 void reportWide(const Kernels& kernels);
+void reportAttention(const Kernels& kernels);
 }
 
 int main(int count, char** arguments) {
@@ -16,6 +17,7 @@ int main(int count, char** arguments) {
     const std::string part = count > 2 ? arguments[2] : "";
     if (part == "bytes-of-linear") reportLinear(kernels);
     if (part == "bytes-of-wide") reportWide(kernels);
+    if (part == "bytes-of-attention") reportAttention(kernels);
     if (part == "wide") checkWide(kernels);
     if (part == "" || part == "rows") checkRows(kernels);
     if (part == "" || part == "linear") checkLinear(kernels);
