@@ -63,7 +63,9 @@ __device__ uint32_t thresholdOf(Shared& shared, Whole goal, const Each& each) {
     }
     __syncthreads();
   }
-  return shared.key;
+  const uint32_t key = shared.key;
+  __syncthreads();
+  return key;
 }
 
 /// Calls use(id, weight) for the tokens that min_p and top_k keep, those of this thread.
@@ -77,8 +79,16 @@ __device__ void eachLikely(const Row& row, const Kept& kept, int begin, int end,
 
 __device__ void cutTopK(Shared& shared, const Row& row, int k, Kept& kept) {
   if (k <= 0 || k >= row.vocab) return;
-  kept.leastLogit = thresholdOf(shared, static_cast<Whole>(k), [&](const auto& add) {
-    eachLogit(row.x, thread(), row.vocab, threads(), [&](int, float logit) { add(orderOf(logit), Whole{1}); });
+  const auto goal = static_cast<Whole>(k);
+  // What k logits reach in any case: the k-th largest of those that are the largest of a thread. Few others do, so that threads seldom
+  // add to the same sum.
+  uint32_t largest = 0;
+  eachLogit(row.x, thread(), row.vocab, threads(), [&](int, float logit) { largest = Max()(largest, orderOf(logit)); });
+  const uint32_t reached = thresholdOf(shared, goal, [&](const auto& add) { add(largest, Whole{1}); });
+  kept.leastLogit = thresholdOf(shared, goal, [&](const auto& add) {
+    eachLogit(row.x, thread(), row.vocab, threads(), [&](int, float logit) {
+      if (orderOf(logit) >= reached) add(orderOf(logit), Whole{1});
+    });
   });
 }
 

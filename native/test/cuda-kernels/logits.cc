@@ -136,6 +136,8 @@ void checkSample(const Kernels& kernels) {
     const float topP = i % 3 == 1 ? 0.9f : i % 3 == 2 ? 0.3f : 1.0f, minP = i % 5 == 4 ? 0.05f : 0.0f;
     all.push_back({i % 2 ? 0.7f : 1.3f, topK, topP, minP, std::fmod(i * 0.6180339887, 1.0)});
   }
+  // More than there are threads.
+  all.push_back({2.0f, kVocab - 100, 1, 0, 0.9999});
   const int rows = static_cast<int>(all.size());
   // Every third row has many equal logits.
   Floats x = Numbers(5).floats(rows * kStride, 7);
