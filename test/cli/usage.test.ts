@@ -95,7 +95,7 @@ describe('svc serve', () => {
     [['--port', 'http'], 'error: --port: expected a whole number from 0 to 65535, got "http"\n'],
     [
       ['a', '--model', 'b'],
-      'error: the model is given twice, as a and as --model b: give it once, behind svc serve\n',
+      'error: the model is given twice, as a and as --model b: give it once, without --model\n',
     ],
     [
       ['--tensor-parallel-size', '2', '--device', 'reference'],
