@@ -98,6 +98,10 @@ describe('svc serve', () => {
       'error: the model is given twice, as a and as --model b: give it once, without --model\n',
     ],
     [
+      ['--quantization', 'awq'],
+      'error: --quantization: expected one of int8, int4, fp8 (not for what is published quantised, as by AWQ or GPTQ: that is known from its files), got "awq"\n',
+    ],
+    [
       ['--tensor-parallel-size', '2', '--device', 'reference'],
       'error: --tensor-parallel-size 2 with --device reference is not available yet in this version of svc: use --device cpu or cuda, or 1\n',
     ],
