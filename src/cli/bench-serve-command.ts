@@ -8,6 +8,7 @@ import { parseJson } from '../util/parse-json.ts';
 import { urlHost } from '../util/url-host.ts';
 import { apiKeyOption } from './api-key-option.ts';
 import type { Goodput } from './bench/serve/serving-metrics.ts';
+import type { Backend } from './bench/serve/timed-answer.ts';
 import { DATASETS, type DatasetName } from './bench/serve/workload.ts';
 import { httpUrl, wholeNumber } from './flags.ts';
 
@@ -19,7 +20,7 @@ interface ServeFlags {
   readonly header?: readonly string[];
   readonly apiKey: string;
   readonly model?: string;
-  readonly backend: 'openai' | 'openai-chat';
+  readonly backend: Backend;
   readonly endpoint?: string;
   readonly datasetName: DatasetName;
   readonly datasetPath?: string;
@@ -86,8 +87,8 @@ export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): 
     .addOption(apiKeyOption())
     .option('--model <name>', 'model of the server (default: the first that it has)')
     .addOption(
-      new Option('--backend <kind>', 'completions, or chats')
-        .choices(['openai', 'openai-chat'])
+      new Option('--backend <kind>', 'openai, completions (vllm is the same), or openai-chat, chats')
+        .argParser(backendOf)
         .default('openai'),
     )
     .addOption(
@@ -143,8 +144,8 @@ export function addBenchServe(bench: Command, foreign: readonly ForeignFlag[]): 
     .option('--logprobs <n>', 'ask for the log-probabilities of so many tokens', wholeNumber(0))
     .option('--extra-body <json>', 'more fields of each request', jsonObject)
     .option(
-      '--goodput <limits>',
-      'count what stays below limits in ms: "ttft:200 tpot:50 e2el:2000"',
+      '--goodput <limits...>',
+      'count what stays below limits in ms: ttft:200 tpot:50 e2el:2000',
       goodput,
     )
     .option('--metric-percentiles <list>', 'percentiles to report', percentiles, [99])
@@ -234,7 +235,7 @@ A line of a trace is {"timestamp": ms, "input_length": n, "output_length": n},
 with "hash_ids" where blocks of 512 tokens of prompts are shared.
 
 Examples:
-  svc bench serve --request-rate 4 --goodput "ttft:500 tpot:100"
+  svc bench serve --request-rate 4 --goodput ttft:500 tpot:100
   svc bench serve --dataset-name sharegpt --dataset-path sharegpt.json \\
     --backend openai-chat --max-concurrency 16 --output-html report.html`;
 
@@ -263,12 +264,20 @@ function jsonObject(text: string): Readonly<Record<string, unknown>> {
   throw new InvalidArgumentError('expected an object of JSON such as {"top_k": 5}');
 }
 
-function goodput(text: string): Goodput {
+/** Commands of vLLM have its own name for completions. */
+function backendOf(text: string): Backend {
+  if (text === 'vllm') return 'openai';
+  if (text === 'openai' || text === 'openai-chat') return text;
+  throw new InvalidArgumentError('expected openai or openai-chat');
+}
+
+/** Limits come in one text, or one by one. */
+function goodput(text: string, before: Goodput = {}): Goodput {
   const parts = text.trim().split(/\s+/);
   const pairs = parts.map((part): [string, number] => {
     const [name = '', limit = ''] = part.split(':');
     if (GOODPUT_NAMES.includes(name)) return [name, positive(limit)];
-    throw new InvalidArgumentError(`expected limits such as "ttft:200 tpot:50 e2el:2000", got ${part}`);
+    throw new InvalidArgumentError(`expected limits such as ttft:200 tpot:50 e2el:2000, got ${part}`);
   });
-  return Object.fromEntries(pairs);
+  return { ...before, ...Object.fromEntries(pairs) };
 }

@@ -6,9 +6,9 @@ import type { OptionNames } from '../config/option-table.ts';
 import { ANSWER_OPTIONS, type OptionKey, SERVE_OPTIONS } from '../config/options.ts';
 import { flagOptions, type SplitArguments, withModel } from './flags.ts';
 
-/** The options of svc serve that the engine has without a server and without other instances. */
+/** The model, and the options of svc serve that the engine has without a server and without other instances. */
 export const ENGINE_OPTIONS = serveOptions(
-  (key) => SERVE_OPTIONS.info(key).isEngineOption === true && key !== 'kvTransferConfig',
+  (key) => key === 'model' || (SERVE_OPTIONS.info(key).isEngineOption === true && key !== 'kvTransferConfig'),
 );
 
 /** Those, and what is in answers. */

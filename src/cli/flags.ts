@@ -1,10 +1,13 @@
 // A table of options as command-line flags: what commander is told, and what it read as a source of options.
 
+import { existsSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { nestPath, partValue } from '../config/dotted.ts';
 import type { GivenOption, OptionSource } from '../config/merge.ts';
 import { type OptionInfo, type OptionNames, optionName } from '../config/option-table.ts';
 import { ConfigError } from '../errors.ts';
+import { parseModelName } from '../hub/model-name.ts';
+import { isGgufPath } from '../util/model-file.ts';
 
 /** A dotted flag, `--attention-config.backend CPU_ATTN`: the option, the keys after it, and the text. */
 interface DottedFlag<K extends string> {
@@ -19,7 +22,10 @@ export interface SplitArguments<K extends string> {
   readonly dotted: readonly DottedFlag<K>[];
 }
 
-/** Underscores count as dashes, aliases as the flag itself; parts of JSON options are put aside. */
+/**
+ * Underscores count as dashes, aliases as the flag itself; parts of JSON options are put aside.
+ * @throws ConfigError for a flag without a value that is given one.
+ */
 export function splitArguments<K extends string>(
   table: OptionNames<K>,
   argv: readonly string[],
@@ -29,11 +35,31 @@ export function splitArguments<K extends string>(
   const queue = [...argv];
   for (let arg = queue.shift(); arg !== undefined; arg = queue.shift()) {
     if (arg === '--') return { args: [...args, arg, ...queue], dotted };
+    expectNoValue(table, arg, queue[0]);
     const part = dottedFlag(table, arg);
     if (part === null) args.push(canonical(table, arg));
     else dotted.push({ ...part, text: part.text ?? takeValue(queue) });
   }
   return { args, dotted };
+}
+
+/** Other programs take `--flag false`; here `false` would be the model. */
+function expectNoValue<K extends string>(table: OptionNames<K>, arg: string, next: string | undefined): void {
+  const [, name = '', text] = /^--([\w-]+)(?:=(.*))?$/s.exec(arg) ?? [];
+  const key = table.find(name.replace(/^no[-_]/, ''));
+  if (key === null || table.info(key).kind.placeholder !== null) return;
+  const value = text ?? (isSwitch(next) ? next : undefined);
+  if (value === undefined) return;
+  const flag = optionName(key);
+  throw new ConfigError(
+    `--${flag} takes no value, got "${value}": write --${flag} to turn it on, --no-${flag} to turn it off`,
+    { param: flag },
+  );
+}
+
+/** Whether `text` is a value that turns a flag on or off. */
+export function isSwitch(text: string | undefined): text is string {
+  return text !== undefined && /^(true|false)$/i.test(text);
 }
 
 /** A part without a value is a flag: true. */
@@ -157,19 +183,40 @@ export function flagOptions<K extends string>(
 }
 
 /**
- * `flags` of svc serve or svc bench with the argument of the command, if there is one.
- * @throws ConfigError where --model names another one.
+ * `flags` of a command that runs a model with the argument of the command, if there is one.
+ * @throws ConfigError where --model names another one, and where an option has taken the argument.
  */
 export function withModel(flags: OptionSource, model: string | undefined): OptionSource {
-  if (model === undefined) return flags;
   const named = flags.get('model');
+  if (model === undefined) {
+    if (named === undefined && !flags.has('config')) expectModelNotTaken(flags);
+    return flags;
+  }
   if (named !== undefined && named.value !== model) {
     throw new ConfigError(
-      `the model is given twice, as ${model} and as --model ${String(named.value)}: give it once, behind svc serve`,
+      `the model is given twice, as ${model} and as --model ${String(named.value)}: give it once, without --model`,
       { param: 'model' },
     );
   }
   return new Map([...flags, ['model', { value: model, origin: 'model' }]]);
+}
+
+/** An option of several values takes all that follow it: the small chat model would run, and the name of the other be a key. */
+function expectModelNotTaken(flags: OptionSource): void {
+  for (const { value, origin } of flags.values()) {
+    if (!Array.isArray(value) || value.length < 2 || !looksLikeModel(String(value.at(-1)))) continue;
+    throw new ConfigError(
+      `${origin} takes all values behind it, and the last one looks like the model: name the model before ${origin}, ` +
+        'or by --model',
+      { param: 'model' },
+    );
+  }
+}
+
+/** A path, or a name on a hub with its owner. */
+function looksLikeModel(text: string): boolean {
+  if (!text.includes('/')) return isGgufPath(text);
+  return /^\.{0,2}\//.test(text) || parseModelName(text) !== null || existsSync(text);
 }
 
 function oneValue<K extends string>(table: OptionNames<K>, key: K, value: unknown): unknown {

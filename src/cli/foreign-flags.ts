@@ -2,6 +2,7 @@
 
 import type { FindForeign, ForeignFlag, ForeignOption } from '../config/foreign-options.ts';
 import { ConfigError } from '../errors.ts';
+import { isSwitch } from './flags.ts';
 
 interface WithoutForeign {
   readonly argv: readonly string[];
@@ -29,7 +30,8 @@ export function takeForeignFlags(argv: readonly string[], find: FindForeign): Wi
 }
 
 function takeValue({ takes }: ForeignOption, flag: string, queue: string[]): string {
-  if (takes === 'nothing') return 'true';
+  // Older releases of other servers had a value behind some of these.
+  if (takes === 'nothing' && !isSwitch(queue[0])) return 'true';
   const end = queue.findIndex(isFlag);
   const numValues = Math.min(takes === 'values' ? queue.length : 1, end === -1 ? queue.length : end);
   // A part of a JSON option without a value is a flag.

@@ -46,12 +46,18 @@ export async function readConfigFile<K extends string>(
     const earlier = options.get(key);
     if (earlier !== undefined && parts.length === 0)
       throw new ConfigError(`${where}: ${name} is given twice`);
+    const origin = `${where} (${name})`;
+    if (value === null && table.info(key).isSecret) {
+      throw new ConfigError(`${origin} has no value, which keeps nobody out: leave it out, or give it one`, {
+        param: optionName(key),
+      });
+    }
     options.set(key, {
       value:
         parts.length === 0
           ? asWritten(pair.value, document, where, yaml)
           : nestPath(earlier?.value, parts, value),
-      origin: `${where} (${name})`,
+      origin,
     });
   }
   return options;

@@ -9,7 +9,7 @@ interface OptionTraits {
   /** What the help shows as default where the value itself says too little. */
   readonly defaultText?: string;
   readonly env?: string;
-  /** It keeps others out: its variable may not be empty, as it is where what it should hold was never set. */
+  /** It keeps others out: neither its variable nor its key in a file may be empty, as where what they should hold was never set. */
   readonly isSecret?: boolean;
   /** Other spellings of the flag, dashes included. */
   readonly aliases?: readonly string[];

@@ -9,6 +9,7 @@ import {
   CONVERSIONS,
   LOAD_FORMATS,
   QUANTIZATIONS,
+  type Quantization,
   REASONING_PARSERS,
   RUNNERS,
   TENSOR_PARALLEL_SIZES,
@@ -20,6 +21,7 @@ import {
   flag,
   integer,
   json,
+  type Kind,
   keys,
   list,
   multiple,
@@ -31,6 +33,15 @@ import {
   text,
 } from './option-kinds.ts';
 import { engineGroup, group, OptionTable, option, optional, type ValuesOf } from './option-table.ts';
+
+/** Other servers want to be told how a checkpoint is quantised. */
+function quantization(): Kind<Quantization> {
+  const kind = choice(QUANTIZATIONS);
+  return {
+    ...kind,
+    expected: `${kind.expected} (not for what is published quantised, as by AWQ or GPTQ: that is known from its files)`,
+  };
+}
 
 /** Heading of the options that say what is in answers, whoever asks for them. */
 export const ANSWER_OPTIONS = 'Answers';
@@ -177,7 +188,7 @@ export const SERVE_OPTIONS = new OptionTable({
         help: 'format of weights and activations; auto is that of the checkpoint. Processors have no float16, and compute in bfloat16 in its place',
       },
     ),
-    quantization: optional(choice(QUANTIZATIONS), {
+    quantization: optional(quantization(), {
       help: 'quantise the weights while they are read: int8 and fp8 take half the memory of bfloat16, int4 a third',
       aliases: ['-q'],
       defaultText: 'none',

@@ -142,16 +142,26 @@ export function parseSamplingFields(input: object): SamplingFields {
   });
 }
 
-/** @throws NotAvailableError for the first field of `table` that `input` sets to something that would matter. */
-export function refuseUnavailable(input: object, table: Readonly<Record<string, readonly unknown[]>>): void {
+/**
+ * @param instead what to do for fields that have something in their place; others are left out.
+ * @throws NotAvailableError for the first field of `table` that `input` sets to something that would matter.
+ */
+export function refuseUnavailable(
+  input: object,
+  table: Readonly<Record<string, readonly unknown[]>>,
+  instead: ReadonlyMap<string, string> = new Map(),
+): void {
   for (const [field, value] of Object.entries(input)) {
     // A field may have the name of something that every object inherits, such as `constructor`.
     const neutral = Object.hasOwn(table, field) ? table[field] : undefined;
     if (neutral === undefined || value === null || value === undefined) continue;
     if (neutral.includes(value) || (neutral.includes(EMPTY) && isEmpty(value))) continue;
-    throw new NotAvailableError(`${field} is not available yet in this version of svc; leave it out`, {
-      param: field,
-    });
+    const remedy = instead.get(field);
+    const why =
+      remedy === undefined
+        ? 'is not available yet in this version of svc; leave it out'
+        : `is not available in svc; ${remedy}`;
+    throw new NotAvailableError(`${field} ${why}`, { param: field });
   }
 }
 

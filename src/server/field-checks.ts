@@ -3,7 +3,7 @@
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { InvalidRequestError } from '../errors.ts';
 import { refuseUnavailable } from '../sampling/sampling-fields.ts';
-import { type CommonFields, ignoredFields } from './protocol/common-fields.ts';
+import { type CommonFields, ignoredFields, replacements } from './protocol/common-fields.ts';
 import type { ServerContext } from './server-context.ts';
 
 /** The fields that an endpoint knows. */
@@ -21,7 +21,7 @@ export function checkCommonFields(
   tables: FieldTables,
 ): void {
   context.adapterOf(body.model, engine);
-  refuseUnavailable(body, tables.unavailable);
+  refuseUnavailable(body, tables.unavailable, replacements);
   checkStream(body);
   checkPriority(body, engine);
   if (!body.use_beam_search && (body.length_penalty ?? 1) !== 1) {

@@ -3,7 +3,7 @@
 import * as z from 'zod';
 import type { ContentFormat } from '../config/content-formats.ts';
 import { ModelLoadError, messageOf } from '../errors.ts';
-import { type ModelText, parseModelJson } from '../util/model-file.ts';
+import { isGgufPath, type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import { preview } from '../util/preview.ts';
 import { buildTokenizerJson } from './build/build-document.ts';
@@ -101,12 +101,18 @@ export async function loadTokenizer(
   return { tokenizer: await readTokenizer(files, config), chatTemplate, info };
 }
 
+function expectedForms({ path }: ModelFiles): string {
+  return isGgufPath(path)
+    ? 'one in its metadata (tokenizer.ggml.model)'
+    : 'tokenizer.json, tokenizer.model, or vocab.json with merges.txt';
+}
+
 async function readTokenizer(files: ModelFiles, config: TokenizerConfig): Promise<Tokenizer> {
   const found = files.read('tokenizer.json') ?? buildTokenizerJson(files);
   if (found === null) {
     throw new ModelLoadError(
-      `${files.path}/tokenizer.json is missing, and so are tokenizer.model, and vocab.json with merges.txt: expected the tokenizer ` +
-        'in one of these forms; to serve token ids only, use --skip-tokenizer-init',
+      `${files.path} holds no tokenizer: expected ${expectedForms(files)}; use --tokenizer to take that of another model, or ` +
+        '--skip-tokenizer-init to serve token ids only',
     );
   }
   const { path } = found;

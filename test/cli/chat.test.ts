@@ -146,7 +146,9 @@ describe('svc chat in a pipe', () => {
       ],
       ['/set temperature -1', /^temperature must be at least 0, got -1$/],
       ['/save', /^a file name is missing: \/save <file>, \/load <file>$/],
-      ['/load /no/such/file', /^ENOENT: no such file .*\/no\/such\/file/],
+      ['/load /no/such/file', /^\/no\/such\/file cannot be read: ENOENT: no such file/],
+      ['/load /proc', /^\/proc cannot be read: EISDIR: /],
+      ['/save /no/such/file', /^\/no\/such\/file cannot be written: ENOENT: no such file/],
       ['/save package.json', /^package\.json is no saved conversation: give another name$/],
     ] as const;
     const { origin } = await foreignServer();

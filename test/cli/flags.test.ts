@@ -87,6 +87,37 @@ describe('flags', () => {
     expect(read('--api-key', '--other', '-1').apiKey).toEqual(['--other', '-1']);
   });
 
+  it.each([
+    [['--enable-prefix-caching=false'], 'false'],
+    [['--enable_prefix_caching=True'], 'True'],
+    [['--no-enable-prefix-caching=1'], '1'],
+    [['--enable-prefix-caching', 'False'], 'False'],
+    [['m', '--enable-prefix-caching', 'true', '--port', '1'], 'true'],
+  ])('without a value are refused with one: %j', (argv, value) => {
+    expect(() => read(...argv)).toThrow(
+      `--enable-prefix-caching takes no value, got "${value}": ` +
+        'write --enable-prefix-caching to turn it on, --no-enable-prefix-caching to turn it off',
+    );
+  });
+
+  it.each(['Qwen/Qwen3-0.6B', 'Qwen/Qwen3-0.6B@main', './model', '/data/model', 'm.gguf', 'src/cli'])(
+    'are refused where one of several values has taken the model %s',
+    (model) => {
+      for (const flag of ['--api-key', '--served-model-name']) {
+        expect(() => read(flag, 'secret', model)).toThrow(
+          `${flag} takes all values behind it, and the last one looks like the model: name the model before ${flag}, or by --model`,
+        );
+        expect(read(model, flag, 'secret', 'other')).toMatchObject({ model });
+        expect(read('--model', model, flag, 'secret', model)).toMatchObject({ model });
+      }
+    },
+  );
+
+  it('may have several values where no model is named', () => {
+    expect(read('--api-key', 'one', 'two+/='.repeat(6)).apiKey).toHaveLength(2);
+    expect(read('--served-model-name', 'org/name').servedModelName).toEqual(['org/name']);
+  });
+
   it('are refused when they contradict themselves', () => {
     expect(() => read('--port', '1', '--port', '2')).toThrow(
       '--port is given twice, as 1 and as 2: give it once',

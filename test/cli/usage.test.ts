@@ -95,7 +95,11 @@ describe('svc serve', () => {
     [['--port', 'http'], 'error: --port: expected a whole number from 0 to 65535, got "http"\n'],
     [
       ['a', '--model', 'b'],
-      'error: the model is given twice, as a and as --model b: give it once, behind svc serve\n',
+      'error: the model is given twice, as a and as --model b: give it once, without --model\n',
+    ],
+    [
+      ['--quantization', 'awq'],
+      'error: --quantization: expected one of int8, int4, fp8 (not for what is published quantised, as by AWQ or GPTQ: that is known from its files), got "awq"\n',
     ],
     [
       ['--tensor-parallel-size', '2', '--device', 'reference'],

@@ -86,6 +86,15 @@ describe('a config file', () => {
     });
   });
 
+  it.each(['api-key:', 'api-key: null', 'kv-transfer-secret: ~'])(
+    'refuses a secret that was never filled in: %s',
+    async (line) => {
+      expect(await refusal(line)).toMatch(
+        /^svc\.yaml:\d:1 \((api-key|kv-transfer-secret)\) has no value, which keeps nobody out: leave it out, or give it one$/,
+      );
+    },
+  );
+
   it('takes what an alias stands for', async () => {
     const options = await read(
       'api-key: &keys [&first 00123, *first]',

@@ -35,6 +35,16 @@ describe('options of other servers', () => {
     expect(findForeign('--nobody-has-this')).toBeNull();
   });
 
+  it('may have true or false behind those without a value', () => {
+    const { argv, foreign } = takeForeignFlags(
+      ['serve', '--enable-chunked-prefill', 'False', '--headless', 'false', './model'],
+      findForeign,
+    );
+    expect(argv).toEqual(['serve', './model']);
+    expect(foreign.map(foreignNotice)).toHaveLength(2);
+    expect(() => notices('--headless', 'True')).toThrow(/^--headless is not available in svc/);
+  });
+
   const word = fc.stringMatching(/^[a-z0-9][a-z0-9={}":./]{0,8}$/);
   const words = fc.array(word, { minLength: 1, maxLength: 3 });
   /** Every way to write a flag with what belongs to it. */

@@ -272,6 +272,15 @@ describe('POST /v1/chat/completions', () => {
     expect(message).toContain(param);
   });
 
+  it.each(['json', 'regex', 'choice', 'grammar'])(
+    'tells what has taken the place of guided_%s',
+    async (kind) => {
+      expect((await refusal({ [`guided_${kind}`]: 'a' })).message).toBe(
+        `guided_${kind} is not available in svc; send the same as structured_outputs: {"${kind}": ...}`,
+      );
+    },
+  );
+
   it('accepts the same fields where they ask for nothing', async () => {
     const response = await svc.post('/v1/chat/completions', {
       ...FIXED,

@@ -2,8 +2,10 @@ import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { InvalidRequestError, ModelLoadError } from '../../src/errors.ts';
+import { GgufSource } from '../../src/models/source/gguf/gguf-source.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import { probeTokenizer } from '../../src/tokenizer/probe-tokenizer.ts';
 import { FolderFiles } from '../../src/util/model-files.ts';
@@ -159,9 +161,19 @@ describe('tokens that only tokenizer_config.json names', () => {
 });
 
 describe('a tokenizer that cannot be loaded', () => {
-  it('says that tokenizer.json is missing and what serves without it', async () => {
+  it('says that there is none, and what serves without it', async () => {
     await rm(join(folder, 'tokenizer.json'));
-    expect(await refusal()).toMatch(/tokenizer\.json is missing.*--skip-tokenizer-init/);
+    expect(await refusal()).toBe(
+      `${folder} holds no tokenizer: expected tokenizer.json, tokenizer.model, or vocab.json with merges.txt; ` +
+        'use --tokenizer to take that of another model, or --skip-tokenizer-init to serve token ids only',
+    );
+  });
+
+  it('names the metadata in which that of a GGUF file is looked for', async () => {
+    const file = fileURLToPath(new URL('../fixtures/gguf/gpt2.gguf', import.meta.url));
+    await expect(loadTokenizer(new GgufSource(file))).rejects.toThrow(
+      `${file} holds no tokenizer: expected one in its metadata (tokenizer.ggml.model); use --tokenizer`,
+    );
   });
 
   it('says where the JSON of a file breaks off', async () => {

@@ -28,7 +28,7 @@ export function saveConversation(
   if (existsSync(file)) read(file);
   const messages = conversation.transcript();
   const saved = { model: connection.model, parameters: parameters.fields, messages };
-  attempt(() => writeFileSync(file, `${JSON.stringify(saved, null, 2)}\n`));
+  attempt(`${file} cannot be written`, () => writeFileSync(file, `${JSON.stringify(saved, null, 2)}\n`));
   return `(${messages.length} messages are in ${file})`;
 }
 
@@ -45,7 +45,7 @@ export function loadConversation(path: string, { conversation, parameters }: Cha
 }
 
 function read(file: string): Saved {
-  const text = attempt(() => readFileSync(file, 'utf8'));
+  const text = attempt(`${file} cannot be read`, () => readFileSync(file, 'utf8'));
   try {
     return savedConversation.parse(JSON.parse(text));
   } catch (cause) {
@@ -73,10 +73,11 @@ function expand(path: string): string {
   return path.startsWith('~/') ? join(homeFolder(), path.slice(2)) : path;
 }
 
-function attempt<T>(work: () => T): T {
+/** Not every error of the system names the file. */
+function attempt<T>(fault: string, work: () => T): T {
   try {
     return work();
   } catch (cause) {
-    throw new InvalidRequestError(messageOf(cause), { cause });
+    throw new InvalidRequestError(`${fault}: ${messageOf(cause)}`, { cause });
   }
 }

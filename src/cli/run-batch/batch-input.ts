@@ -47,9 +47,10 @@ const lineSchema = z.object({
   custom_id: z.string().min(1),
   method: z.literal('POST'),
   url: z.string().refine((url) => PATHS.has(url), { error: `must be one of ${[...PATHS].join(', ')}` }),
-  body: z
-    .record(z.string(), z.unknown())
-    .refine(({ stream }) => stream == null || stream === false, { error: 'must not ask for a stream' }),
+  body: z.record(z.string(), z.unknown()).refine(({ stream }) => stream == null || stream === false, {
+    path: ['stream'],
+    error: 'must be false or left out: a batch has no streams',
+  }),
 });
 const named = z.looseObject({ custom_id: z.string() });
 

@@ -67,6 +67,14 @@ export const unavailableFields: Readonly<Record<string, readonly unknown[]>> = {
   thinking_token_budget: [],
 };
 
+/** What says the same as fields that other servers had before it. */
+export const replacements: ReadonlyMap<string, string> = new Map(
+  ['json', 'regex', 'choice', 'grammar'].map((kind) => [
+    `guided_${kind}`,
+    `send the same as structured_outputs: {"${kind}": ...}`,
+  ]),
+);
+
 /**
  * Harmless: they name the user, say how the answer is billed, or what another instance has: here the request's id says that, and
  * what no instance has is computed.

@@ -130,6 +130,11 @@ it('takes the flags that other programs of its kind have', async () => {
     '{"ignore_eos": true}',
   ];
   const shown = [
+    '--backend',
+    'vllm',
+    '--goodput',
+    'ttft:0.000001',
+    'e2el:100000',
     '--metric-percentiles',
     '50,90',
     '--disable-tqdm',
@@ -154,6 +159,7 @@ it('takes the flags that other programs of its kind have', async () => {
   const figures = JSON.parse(readFileSync(json, 'utf8'));
   expect(figures).toMatchObject({ completed: 4, total_input_tokens: 4 * 16, total_output_tokens: 4 * 3 });
   expect(figures.p90_ttft_ms).toBeGreaterThanOrEqual(figures.p50_ttft_ms);
+  expect(figures.request_goodput).toBe(0);
   const refused = await bench(
     '--api-key',
     'secret',
@@ -174,6 +180,8 @@ it.each([
   [['--lora_modules', 'a', 'b'], 'name the adapter by --model'],
   [['--endpoint', '/v1/chat/completions'], '--endpoint /v1/chat/completions needs --backend openai-chat'],
   [['--port', '1'], "cannot be used with option '--port <n>'"],
+  [['--backend', 'tgi'], "argument 'tgi' is invalid. expected openai or openai-chat"],
+  [['--goodput', 'ttft:1', 'tpot=1'], 'expected limits such as'],
   [['--header', 'X'], '--header X: expected a header such as X-Team=search'],
   [['--metric-percentiles', '50,101'], 'expected numbers from 0 to 100'],
   [['--request-rate', '0'], 'expected a number above 0, or inf'],

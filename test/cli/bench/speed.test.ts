@@ -87,7 +87,8 @@ function file(name: string, content: string): string {
 describe('svc bench latency', () => {
   it('writes the times of each iteration, of first tokens and of those after as JSON, with the machine', async () => {
     const lengths = ['--input-len', '9', '--output-len', '5', '--batch-size', '3'];
-    const { code, stdout } = await latency(...lengths, '--num-iters', '4', '--output-json', '-');
+    const args = ['--model', model, ...lengths, '--num-iters', '4', '--output-json', '-'];
+    const { code, stdout } = await runCli(['bench', 'latency', ...args]);
     expect(code).toBe(0);
     const result = latencyJson.parse(JSON.parse(stdout));
     expect(result).toMatchObject({ model, input_len: 9, output_len: 5, batch_size: 3, num_iters: 4 });
