@@ -22,6 +22,16 @@ export class SlotCounts {
     return this.#byCaller.get(caller) ?? 0;
   }
 
+  /** Slots of the caller that has most. */
+  get mostOfCaller(): number {
+    return Math.max(0, ...this.#byCaller.values());
+  }
+
+  /** Slots of the request that has most. */
+  get mostOfGroup(): number {
+    return Math.max(0, ...this.#byGroup.values());
+  }
+
   ofGroup(group: number): number {
     return this.#byGroup.get(group) ?? 0;
   }

@@ -144,7 +144,10 @@ export class SlotManager {
   }
 
   #findNewcomer(): { readonly newcomer: Request; readonly victims: readonly Request[] } | null {
+    const { mostOfCaller, mostOfGroup } = this.#slots;
     for (const newcomer of this.#waiting.firstWithoutSlot()) {
+      // Nobody has a slot to give to it, which is so for most of a thousand callers at each step.
+      if (mostOfGroup < 2 && mostOfCaller < this.#slots.ofCaller(newcomer.caller) + 2) continue;
       if (this.#isWithinReach(newcomer)) continue;
       // Room for its whole prompt, so that it need not give way again before its first token.
       const victims = chooseVictimsFor(newcomer, this.#running, this.#slots, (leaving) =>

@@ -84,4 +84,12 @@ describe('blockHash', () => {
     expect(blockHash(ROOT_HASH, [1, 2])).not.toBe(blockHash(ROOT_HASH, [1, 2, 0]));
     expect(blockHash(ROOT_HASH, [1], 0, saltKeys(''))).not.toBe(blockHash(ROOT_HASH, [1], 0, saltKeys(null)));
   });
+
+  it('gives the names that every instance gives, of whichever version', () => {
+    const inHex = (name: BlockHash) => Buffer.from(name, 'latin1').toString('hex');
+    const salted = blockHash(ROOT_HASH, [1, 2, 300, 70000], 0, saltKeys('grün'));
+    expect(inHex(blockHash(ROOT_HASH, [1, 2, 300, 70000]))).toBe('b77d49108c188ebb18f150bd5173ada1');
+    expect(inHex(salted)).toBe('c337ae1fbea710d6b28a5a2b6794c697');
+    expect(inHex(blockHash(salted, [5, 6], 4))).toBe('75e88b07ded89d82f1c3bbfa74743b15');
+  });
 });

@@ -250,4 +250,20 @@ describe.each(backends.slice(1))('%s against the reference', (_, ops) => {
       }
     });
   });
+
+  it('gives several tokens of a row the same log-probabilities as each alone, in any order of rows', () => {
+    const vocab = 5003;
+    const values = Float32Array.from({ length: 3 * vocab }, (_, i) => 20 * Math.sin(i * i * 0.37));
+    ops.scope(() => {
+      const all = ops.tensor(values, 3, vocab, 'f32');
+      const rows = Int32Array.of(1, 1, 1, 0, 2, 2, 1, 0, 0, 0, 2);
+      const ids = rows.map((_, i) => (i * 611) % vocab);
+      const together = ops.logprobs(all, rows, { ids, sampled: null }, 0).read();
+      for (const [i, row] of rows.entries()) {
+        const tokens = { ids: Int32Array.of(ids[i]!), sampled: null };
+        const alone = ops.logprobs(all, Int32Array.of(row), tokens, 0).read();
+        expect([together.logprobs[i], together.ranks[i]]).toEqual([alone.logprobs[0], alone.ranks[0]]);
+      }
+    });
+  });
 });

@@ -40,6 +40,16 @@ struct Reader {
   std::vector<float> weights;
   std::vector<double> sums;
   std::vector<Entry> top;
+  /// The row that `normalised` is of.
+  int row = -1;
+  double normalised = 0;
+
+  /// Tokens of one row come one after the other.
+  double normaliserOf(int ofRow, const KernelSet& set, const float* x, int vocab) {
+    if (ofRow != row) normalised = normaliser(set, x, vocab);
+    row = ofRow;
+    return normalised;
+  }
 
   /// log of the sum of exp(x).
   double normaliser(const KernelSet& set, const float* x, int vocab) {
@@ -122,7 +132,7 @@ void runLogprobs(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab,
   pool.run(static_cast<int>(tokens.size()), [&](int index, int thread) {
     Reader& reader = readers[thread];
     const float* x = rowOf(logits, job.rows[index]);
-    const double normaliser = reader.normaliser(set, x, vocab);
+    const double normaliser = reader.normaliserOf(job.rows[index], set, x, vocab);
     const float value = x[tokens[index]];
     job.logprobs[index] = static_cast<float>(value - normaliser);
     job.ranks[index] = rankOf(x, vocab, value);
