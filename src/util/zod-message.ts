@@ -37,8 +37,15 @@ export function describeIssue(issue: Issue, value: unknown, whole: string): stri
   const wrong = wrongPart(issue, value);
   const got = wrong === undefined ? '' : `, got ${preview(wrong)}`;
   const field = pathOf(issue.path) || whole;
-  const rule = OWN_SENTENCE.test(issue.message) ? `: ${issue.message}` : ` ${ruleOf(issue)}`;
-  return `${field}${rule}${got}`;
+  if (OWN_SENTENCE.test(issue.message)) return `${field}: ${issue.message}${got}`;
+  const missing = isMissing(issue, value) ? ' is missing: it' : '';
+  return `${field}${missing} ${ruleOf(issue)}${got}`;
+}
+
+/** Whether a field of an object that is there is not. */
+function isMissing({ path }: Issue, value: unknown): boolean {
+  const parent = valueAt(path.slice(0, -1), value);
+  return path.length > 0 && typeof parent === 'object' && parent !== null && valueAt(path, value) === undefined;
 }
 
 /** What of `value` breaks the rule; undefined where its place says it all. */

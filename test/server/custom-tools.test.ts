@@ -240,7 +240,7 @@ describe('custom tools are refused', () => {
     [withFormat({ type: 'json' }), 'tools', /format\.type must be "text" or "grammar"/],
     [{ tools: [CUSTOM, clash] }, 'tools', /tools has two tools "run": names must differ/],
     [{ tools: [CUSTOM, CUSTOM] }, 'tools', /tools has two custom tools "run": names must differ/],
-    [{ tools: [{ type: 'custom' }] }, 'tools', /tools\[0\]\.custom must be an object/],
+    [{ tools: [{ type: 'custom' }] }, 'tools', /tools\[0\]\.custom is missing: it must be an object/],
     [
       { tools: [clash], tool_choice: NAMED },
       'tool_choice',
@@ -254,7 +254,7 @@ describe('custom tools are refused', () => {
     [
       { messages: [USER, { role: 'assistant', tool_calls: [{ type: 'custom', custom: { name: 'run' } }] }] },
       'messages',
-      /custom\.input must be a string/,
+      /custom\.input is missing: it must be a string/,
     ],
   ])('in a chat by their names: %j', async (body, param, message) => {
     const error = await errorOf(await svc.post(CHAT, { messages: [USER], max_tokens: 8, ...body }));
@@ -272,7 +272,7 @@ describe('custom tools are refused', () => {
       /format\.syntax must be "regex"/,
     ],
     [{ tool_choice: { type: 'custom', name: 'x' } }, 'tool_choice', /names the custom tool "x"/],
-    [{ input: [{ type: 'custom_tool_call', call_id: 'a', name: 'run' }] }, 'input', /input must be a string/],
+    [{ input: [{ type: 'custom_tool_call', call_id: 'a', name: 'run' }] }, 'input', /input is missing: it must be a string/],
   ])('in a response by their names: %j', async (body, param, message) => {
     const error = await errorOf(await svc.post(RESPONSES, { ...RESPONSE, ...body }));
     expect(error).toMatchObject({ status: 400, param, message: expect.stringMatching(message) });

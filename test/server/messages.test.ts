@@ -220,7 +220,7 @@ describe('a request for a message is refused', () => {
   const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: '' } };
 
   it.each([
-    [{ max_tokens: undefined }, /max_tokens must be a number/],
+    [{ max_tokens: undefined }, /max_tokens is missing: it must be a number/],
     [{ max_tokens: 0 }, /max_tokens must be at least 1, got 0/],
     [{ max_tokens: 9999 }, /max_tokens must be at most 512/],
     [{ messages: [] }, /messages must have at least 1 element/],

@@ -36,7 +36,7 @@ describe('parseBody', () => {
     [{ either: 5 }, 'either must be a string or an array, got 5'],
     [{ either: [1, {}] }, 'either[1] must be a number, got an object'],
     [{ kind: 'c' }, 'kind must be "a" or "b", got "c"'],
-    [{ inner: {} }, 'inner.flag must be true or false'],
+    [{ inner: {} }, 'inner.flag is missing: it must be true or false'],
     [{ inner: [] }, 'inner must be an object, got an empty array'],
     [
       { count: 0, kind: 'c' },

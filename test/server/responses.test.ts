@@ -522,7 +522,7 @@ describe('a response that must be JSON', () => {
 
 describe('a request for a response is refused', () => {
   it.each([
-    [{ input: undefined }, 'input', /input must be a string or an array/],
+    [{ input: undefined }, 'input', /input is missing: it must be a string or an array/],
     [{ input: [] }, 'input', /at least 1 element/],
     [
       { input: [{ type: 'computer_call' }] },

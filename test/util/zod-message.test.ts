@@ -24,13 +24,13 @@ function messageOf(value: unknown): string {
 describe('zodMessage', () => {
   it.each([
     [{ count: 0 }, 'count must be at least 1, got 0'],
-    [{}, 'count must be a number'],
+    [{}, 'count is missing: it must be a number'],
     [{ count: 1, port: 'x' }, 'port: expected a port from 1 to 65535, got "x"'],
     [{ count: 1, nested: { names: ['a', 5] } }, 'nested.names[1] must be a string, got 5'],
     [{ count: 1, strict: { foo: 1, bar: 2 } }, 'strict has no field foo, bar'],
     [{ count: 1, numbered: { x: 7 } }, 'numbered.x is not accepted: keys must be numbers, got "x"'],
     [{ count: 1, format: { type: 'xml' } }, 'format.type must be "text" or "json", got "xml"'],
-    [{ count: 1, format: {} }, 'format.type must be "text" or "json"'],
+    [{ count: 1, format: {} }, 'format.type is missing: it must be "text" or "json"'],
     [[], 'the file must be an object, got an empty array'],
   ])('says of %j what is wrong, where, and what was given', (value, message) => {
     expect(messageOf(value)).toBe(message);
