@@ -89,6 +89,32 @@ describe('BlockPool', () => {
     expect(pool.allocate(2)).toBeNull();
   });
 
+  it('keeps the prefix with the first of two blocks that hold it, whatever becomes of the other', () => {
+    const pool = new BlockPool(2);
+    const [first, second] = pool.allocate(2)!;
+    for (const block of [first!, second!]) pool.remember(block, 'A');
+    expect(pool.find('A')).toBe(first);
+    pool.free([second!]);
+    expect(pool.allocate(1)).toEqual([second]);
+    expect(pool.find('A')).toBe(first);
+  });
+
+  it.each([
+    ['its block is handed out again', (pool: BlockPool) => pool.allocate(1)],
+    ['all are forgotten', (pool: BlockPool) => pool.forgetAll()],
+  ])('finds a prefix in the block that holds it after %s, whatever becomes of the old one', (_, lose) => {
+    const pool = new BlockPool(2);
+    const [old, other] = pool.allocate(2)!;
+    pool.remember(old!, 'A');
+    pool.free([old!]);
+    lose(pool);
+    expect(pool.find('A')).toBeNull();
+    pool.remember(other!, 'A');
+    if (!pool.isFree(old!)) pool.free([old!]);
+    expect(pool.allocate(1)).toEqual([old]);
+    expect(pool.find('A')).toBe(other);
+  });
+
   it('refuses to free a block twice', () => {
     const pool = new BlockPool(2);
     const blocks = pool.allocate(1)!;

@@ -33,6 +33,16 @@ describe('snapshots of states', () => {
     expect(snapshots.write('e')).toMatchObject({ index: 0 });
   });
 
+  it('give way in the order of their last use', () => {
+    const snapshots = new StateSnapshots(2);
+    snapshots.beginStep();
+    for (const hash of ['a', 'b']) snapshots.write(hash);
+    snapshots.beginStep();
+    snapshots.release(snapshots.hold('a'));
+    snapshots.write('c');
+    expect(['a', 'b'].map((hash) => snapshots.has(hash))).toEqual([true, false]);
+  });
+
   it('are all free again once they are forgotten and nobody holds any', () => {
     const snapshots = new StateSnapshots(3);
     snapshots.beginStep();
