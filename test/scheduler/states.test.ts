@@ -159,6 +159,18 @@ describe('a prompt whose states come from another instance', () => {
     expect(runToEnd(scheduler).map(seen)).toEqual([0, 32, 50, 51].map((at) => ({ at })));
   });
 
+  it('is computed from the states that are here where at most a block is missing', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 2, promptTokenIds, stop: { maxTokens: 1 } }));
+    runToEnd(scheduler);
+    const transfer = { kind: 'load', transferId: 5 } as const;
+    scheduler.add(newRequest({ id: 1, promptTokenIds, transfer, stop: { maxTokens: 1 } }));
+    const [first] = scheduler.schedule().sequences;
+    expect(first).toMatchObject({ firstPosition: 48, states: { move: null } });
+    expect(first!.states?.snapshot).not.toBeNull();
+    expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks - 4);
+  });
+
   it('gives everything back when it is aborted, and nothing before its answer', () => {
     const { scheduler } = startLoading();
     const { freeBlocks } = scheduler.stats;
@@ -244,6 +256,9 @@ describe('states that are kept for prompts that begin alike', () => {
         }
         const step = scheduler.schedule();
         states.compute(step, firstTokens);
+        // Those of each that a step in flight computes are somewhere.
+        const inUse = [...inFlight, step].flatMap(({ sequences }) => sequences.map((one) => one.requestId));
+        expect(new Set(inUse).size).toBeLessThanOrEqual(config.maxNumSeqs);
         if (step.numTokens > 0) inFlight.push(step);
         if (inFlight.length > 1 || step.numTokens === 0)
           for (const oldest of inFlight.splice(0, 1)) scheduler.update(oldest, resultOf(oldest));
