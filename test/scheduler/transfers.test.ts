@@ -93,6 +93,17 @@ describe('a prompt whose KV comes from another instance', () => {
     expect(new Set(blocks).size).toBe(4);
   });
 
+  it('is not in a step that has no token left for it, where it is computed here', () => {
+    const { scheduler } = start();
+    cache(scheduler, 48);
+    scheduler.add(newRequest({ id: 2, promptTokenIds: new Array(24).fill(7), stop: { maxTokens: 1 } }));
+    scheduler.add(prompt);
+    const [first, second] = runToEnd(scheduler);
+    expect(first!.sequences).toMatchObject([{ requestId: 2 }]);
+    expect(first!.sequences).toHaveLength(1);
+    expect(second!.sequences).toMatchObject([{ requestId: 1, firstPosition: 48 }]);
+  });
+
   it.each([
     { came: LENGTH, first: LENGTH - 1, loaded: LENGTH - 1 - 16 },
     { came: 35, first: 35, loaded: 35 - 16 },
