@@ -95,6 +95,27 @@ describe('Admission', () => {
     expect(isRoom(admission, 'fourth', 2)).toBe(true);
   });
 
+  it('gives the last places to whoever comes, though it has more than its share', () => {
+    const admission = new Admission({ maxNumSeqs: 2, maxQueuedRequests: 2 });
+    for (const caller of ['light', 'heavy', 'heavy', 'heavy']) admission.open(caller, 1);
+    expect(isRoom(admission, 'heavy', 1)).toBe(false);
+    expect(() => admission.open('heavy', 1)).toThrow(OverloadedError);
+  });
+
+  it.each([
+    [1, 1],
+    [2, 1],
+    [3, 2],
+  ])('lets a request of many samples have, of %i seats, %i', (maxNumSeqs, expected) => {
+    const { window } = new Admission({ maxNumSeqs, maxQueuedRequests: 0 }).open('a', 9);
+    let numStarted = 0;
+    for (let sample = 0; sample < 9; sample += 1)
+      window.enter(() => {
+        numStarted += 1;
+      });
+    expect(numStarted).toBe(expected);
+  });
+
   it('forgets callers who have left, and what each has given back', () => {
     const admission = new Admission(LIMITS);
     for (const ticket of ['a', 'b', 'c', 'd'].map((caller) => admission.open(caller, 1))) ticket.close();
@@ -181,7 +202,7 @@ describe('Admission', () => {
       leaves: fc.boolean(),
     });
     fc.assert(
-      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      fc.property(fc.array(step, { maxLength: 60, size: 'max' }), (steps) => {
         const admission = new Admission(LIMITS);
         const tickets: Ticket[] = [];
         for (const { caller, numSamples, leaves } of steps) {

@@ -50,9 +50,9 @@ describe('SampleWindow', () => {
     expect(window.numWaiting).toBe(1);
     first!();
     first!();
+    window.enter(() => started.push('fourth'));
     expect(started).toEqual(['first', 'third']);
     third!();
-    window.enter(() => started.push('fourth'));
     expect(started).toEqual(['first', 'third', 'fourth']);
   });
 

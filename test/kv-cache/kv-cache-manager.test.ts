@@ -117,6 +117,15 @@ describe('KvCacheManager', () => {
     expect(manager.admit(other, 50)).toBe(0);
   });
 
+  it('finds no block behind another beginning, though it holds the same tokens', () => {
+    const manager = new KvCacheManager(CONFIG);
+    const [one, other] = [table(33), table(33, { first: 500 })];
+    leaveBehind(manager, one);
+    leaveBehind(manager, other);
+    const mixed = { ...table(33), tokens: [...one.tokens.slice(0, 16), ...other.tokens.slice(16)] };
+    expect(manager.admit(mixed, 33)).toBe(16);
+  });
+
   it('finds nothing after a reset or where caching is off', () => {
     const manager = new KvCacheManager(CONFIG);
     leaveBehind(manager, table(40));

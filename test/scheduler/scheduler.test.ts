@@ -732,6 +732,23 @@ describe('Scheduler', () => {
     expect(stepWithFive(scheduler)[0]!.finish).toEqual({ reason: 'length', stopTokenId: null });
   });
 
+  it('ends an answer with the token that completes a repetition, without the prompt and what came after it in a step', () => {
+    const repetition = { minPatternSize: 1, maxPatternSize: 2, minCount: 3 };
+    const finishes = [0, 8].map((minTokens) => {
+      const scheduler = new Scheduler(CONFIG);
+      scheduler.add(newRequest({ id: 1, promptTokenIds: [5, 6, 5, 6], stop: { repetition, minTokens } }));
+      const step = scheduler.schedule();
+      const tokens = { kind: 'tokens', tokenIds: [5, 6, 5, 6, 5, 6, 5, 6, 5], logprobs: null } as const;
+      return scheduler
+        .update(step, { ...resultOf(step, () => 0), outputs: [tokens] })
+        .map(({ finish }) => finish?.reason ?? null);
+    });
+    expect(finishes).toEqual([
+      [...new Array(5).fill(null), 'repetition'],
+      [...new Array(7).fill(null), 'repetition'],
+    ]);
+  });
+
   it('scores every prompt token but the first exactly once, in chunks and after preemptions', () => {
     const config = { ...CONFIG, maxNumBatchedTokens: 10, numBlocks: 6 };
     const scheduler = new Scheduler(config);
@@ -755,6 +772,123 @@ describe('Scheduler', () => {
     }
     expect(scheduler.stats.preemptions).toBeGreaterThan(0);
     for (const id of [0, 1, 2]) expect(scored.get(id)).toEqual(request(id, 37, 25).promptTokenIds.slice(1));
+  });
+
+  it('emits the tokens that an answer resumes before its first new one, and ends where one of them ends it', () => {
+    const scheduler = new Scheduler(CONFIG);
+    const resumed = { promptTokenIds: [1, 2], resumedTokenIds: [3, 9, 4] };
+    scheduler.add(newRequest({ id: 1, ...resumed, stop: { maxTokens: 4 } }));
+    scheduler.add(newRequest({ id: 2, ...resumed, stop: { eosTokenId: 9 } }));
+    const first = scheduler.schedule();
+    expect(first.sequences).toMatchObject([{ tokenIds: [1, 2, 3, 9, 4] }, { tokenIds: [1, 2, 3, 9, 4] }]);
+    const outputs = scheduler.update(
+      first,
+      resultOf(first, () => 5),
+    );
+    const stop = { reason: 'stop', stopTokenId: null };
+    expect(outputs.map(({ requestId, tokenIds, finish }) => [requestId, ...tokenIds, finish])).toEqual([
+      [1, 3, null],
+      [1, 9, null],
+      [1, 4, null],
+      [1, 5, { reason: 'length', stopTokenId: null }],
+      [2, 3, null],
+      [2, 9, stop],
+    ]);
+    expect(outputs.map(({ admission }) => admission !== null)).toEqual([
+      ...[true, false, false, false],
+      ...[true, false],
+    ]);
+    expect(scheduler.stats).toMatchObject({
+      promptTokens: 4,
+      generationTokens: 6,
+      freeBlocks: CONFIG.numBlocks,
+    });
+  });
+
+  it('counts no token of an answer that is resumed as a cached one of its prompt', () => {
+    const scheduler = new Scheduler(CONFIG);
+    const tokens = request(1, 50, 1).promptTokenIds;
+    scheduler.add(request(1, 50, 1));
+    while (scheduler.hasUnfinished) stepWithFive(scheduler);
+    const resumed = { promptTokenIds: tokens.slice(0, 20), resumedTokenIds: tokens.slice(20, 49) };
+    scheduler.add(newRequest({ id: 2, ...resumed, stop: { maxTokens: 30 } }));
+    const step = scheduler.schedule();
+    expect(step.sequences).toMatchObject([{ firstPosition: 48 }]);
+    const [output] = scheduler.update(
+      step,
+      resultOf(step, () => 5),
+    );
+    expect(output).toMatchObject({ numCachedTokens: 16, admission: { numPrefillTokens: 4 } });
+    expect(scheduler.stats).toMatchObject({ prefixCacheHits: 16, cachedPromptTokens: 16 });
+  });
+
+  it('forgets every prefix, though not while requests run or load', () => {
+    const scheduler = new Scheduler(CONFIG);
+    const firstPosition = (id: number): number => {
+      scheduler.add({ ...request(1, 20, 1), id });
+      const step = scheduler.schedule();
+      expect(scheduler.resetPrefixCache()).toBe(false);
+      scheduler.update(
+        step,
+        resultOf(step, () => 5),
+      );
+      return step.sequences[0]!.firstPosition;
+    };
+    expect([1, 2].map(firstPosition)).toEqual([0, 16]);
+    expect(scheduler.resetPrefixCache()).toBe(true);
+    expect(firstPosition(3)).toBe(0);
+    scheduler.add({ ...request(2, 40, 1), transfer: { kind: 'load', transferId: 1 } });
+    scheduler.schedule();
+    expect(scheduler.resetPrefixCache()).toBe(false);
+    scheduler.abort(2);
+    expect(scheduler.resetPrefixCache()).toBe(true);
+  });
+
+  it('puts sequences of one adapter side by side, and tells which ones run and wait', () => {
+    const scheduler = new Scheduler(CONFIG);
+    for (const [id, adapterId] of [3, null, 2, 3, 4].entries())
+      scheduler.add(newRequest({ id, adapterId, stop: { maxTokens: 1 } }));
+    const step = scheduler.schedule();
+    expect(step.sequences.map(({ adapterId }) => adapterId)).toEqual([null, 2, 3, 3]);
+    expect(scheduler.stats.runningAdapters.toSorted()).toEqual([2, 3]);
+    expect(scheduler.stats.waitingAdapters).toEqual([4]);
+    scheduler.update(
+      step,
+      resultOf(step, () => 5),
+    );
+    expect(scheduler.stats).toMatchObject({ runningAdapters: [], waitingAdapters: [4] });
+  });
+
+  it('scores every token that an answer resumes exactly once, in chunks, after preemptions, and though they are cached', () => {
+    const config = { ...CONFIG, maxNumBatchedTokens: 10, numBlocks: 6 };
+    const scheduler = new Scheduler(config);
+    const model = new FakeModel();
+    const prompt = request(1, 37, 1).promptTokenIds;
+    const resumed = { promptTokenIds: prompt.slice(0, 20), resumedTokenIds: prompt.slice(20) };
+    scheduler.add(newRequest({ id: 9, promptTokenIds: prompt, stop: { maxTokens: 1 } }));
+    while (scheduler.hasUnfinished) stepWithFive(scheduler);
+    for (const id of [0, 1, 2])
+      scheduler.add(newRequest({ id, ...resumed, sampling: { numLogprobs: 2 }, stop: { maxTokens: 40 } }));
+    const scored = new Map<number, number[]>();
+    let numCached = 0;
+    while (scheduler.hasUnfinished) {
+      const step = scheduler.schedule();
+      for (const { requestId, resumedLogprobs, tokenIds, firstPosition } of step.sequences) {
+        const soFar = scored.get(requestId) ?? [];
+        if (soFar.length === 0) numCached = Math.max(numCached, firstPosition);
+        if (resumedLogprobs === null) continue;
+        expect(resumedLogprobs.firstRow).toBe(20 + soFar.length - 1 - firstPosition);
+        expect(resumedLogprobs.firstRow).toBeGreaterThanOrEqual(0);
+        expect(resumedLogprobs.firstRow + resumedLogprobs.tokenIds.length).toBeLessThanOrEqual(
+          tokenIds.length,
+        );
+        scored.set(requestId, [...soFar, ...resumedLogprobs.tokenIds]);
+      }
+      scheduler.update(step, model.run(step));
+    }
+    expect(numCached).toBeGreaterThan(0);
+    expect(scheduler.stats.preemptions).toBeGreaterThan(0);
+    for (const id of [0, 1, 2]) expect(scored.get(id)).toEqual(resumed.resumedTokenIds);
   });
 
   it('hands the log-probabilities of the prompt over with the first token, all pieces in order', () => {
@@ -854,6 +988,40 @@ describe('Scheduler, with tokens guessed ahead', () => {
     const start = narrow.schedule();
     narrow.update(start, giving(start, 1));
     expect(narrow.schedule().sequences).toMatchObject([{ numDraftTokens: 2 }]);
+  });
+
+  it('ends no draft beyond the short contexts', () => {
+    const scheduler = new Scheduler({ ...config, shortContext: 10 });
+    scheduler.add(quoting(1, 8));
+    const first = scheduler.schedule();
+    scheduler.update(first, giving(first, 0));
+    expect(scheduler.schedule().sequences).toMatchObject([{ isLong: false, numDraftTokens: 1 }]);
+  });
+
+  it('lets a request have what drafts leave of the tokens of a step', () => {
+    const scheduler = new Scheduler({ ...config, maxNumBatchedTokens: 8 });
+    scheduler.add(quoting(1, 8));
+    const first = scheduler.schedule();
+    scheduler.update(first, giving(first, 0));
+    scheduler.add(newRequest({ id: 2, promptTokenIds: [1, 2, 3, 4, 5, 6] }));
+    const step = scheduler.schedule();
+    expect(step.sequences).toMatchObject([{ numDraftTokens: 4 }, { tokenIds: [1, 2, 3] }]);
+    expect(step.numTokens).toBe(8);
+  });
+
+  it('remembers nothing of a request that is over for one that gets its id', () => {
+    const scheduler = new Scheduler(config);
+    scheduler.add(quoting(1, 8));
+    const first = scheduler.schedule();
+    scheduler.update(first, giving(first, 0));
+    // Its whole draft is wrong, so that it would have to pause.
+    const second = scheduler.schedule();
+    scheduler.update(second, giving(second, 7));
+    scheduler.abort(1);
+    scheduler.add(quoting(1, 8));
+    const third = scheduler.schedule();
+    scheduler.update(third, giving(third, 0));
+    expect(scheduler.schedule().sequences).toMatchObject([{ numDraftTokens: 4 }]);
   });
 
   it('shortens a draft for which there is no block, and preempts nobody', () => {
@@ -1033,6 +1201,19 @@ describe('Scheduler, where slots are short', () => {
       expect(stepWithFive(scheduler)).toHaveLength(4);
     }
     expect(preempted).toEqual([1, 2, 0, 3]);
+  });
+
+  it('counts a request that left while it waited as no slot of its caller that is given back', () => {
+    const scheduler = new Scheduler({ ...ROOMY, maxNumSeqs: 3 });
+    const of = (caller: number, id: number) => ({ ...request(id, 20, 99), caller, group: caller });
+    for (const caller of [1, 2, 3]) scheduler.add(of(caller, caller));
+    scheduler.schedule();
+    scheduler.add(of(2, 4));
+    scheduler.abort(4);
+    // Both callers have a slot, and the third one came first.
+    for (const caller of [3, 2]) scheduler.add(of(caller, 10 + caller));
+    scheduler.abort(1);
+    expect(scheduler.schedule().sequences.map(({ requestId }) => requestId)).toEqual([2, 3, 13]);
   });
 
   it('leaves a more urgent request its slots', () => {

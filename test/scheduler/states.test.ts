@@ -1,9 +1,10 @@
 // KV transfer where layers keep states: P puts them into blocks where the part of the prompt ends that it passes, D goes on from them there.
 
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { mostBlocks } from '../../src/kv-cache/block-groups.ts';
 import type { KvTransferEvent } from '../../src/kv-transfer/connector.ts';
-import type { ScheduledSequence } from '../../src/scheduler/scheduled-step.ts';
+import type { ScheduledSequence, ScheduledStep } from '../../src/scheduler/scheduled-step.ts';
 import { Scheduler } from '../../src/scheduler/scheduler.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { resultOf } from './step-result.ts';
@@ -158,6 +159,18 @@ describe('a prompt whose states come from another instance', () => {
     expect(runToEnd(scheduler).map(seen)).toEqual([0, 32, 50, 51].map((at) => ({ at })));
   });
 
+  it('is computed from the states that are here where at most a block is missing', () => {
+    const scheduler = new Scheduler(CONFIG);
+    scheduler.add(newRequest({ id: 2, promptTokenIds, stop: { maxTokens: 1 } }));
+    runToEnd(scheduler);
+    const transfer = { kind: 'load', transferId: 5 } as const;
+    scheduler.add(newRequest({ id: 1, promptTokenIds, transfer, stop: { maxTokens: 1 } }));
+    const [first] = scheduler.schedule().sequences;
+    expect(first).toMatchObject({ firstPosition: 48, states: { move: null } });
+    expect(first!.states?.snapshot).not.toBeNull();
+    expect(scheduler.stats.freeBlocks).toBe(CONFIG.numBlocks - 4);
+  });
+
   it('gives everything back when it is aborted, and nothing before its answer', () => {
     const { scheduler } = startLoading();
     const { freeBlocks } = scheduler.stats;
@@ -185,4 +198,100 @@ describe('a prompt whose states come from another instance', () => {
     const [other] = [1, 2].filter((id) => id !== moved[0]?.requestId);
     expect(all.find(({ requestId }) => requestId === other)).toMatchObject({ firstPosition: 0 });
   });
+});
+
+describe('states that are kept for prompts that begin alike', () => {
+  const anyRequests = fc.array(
+    fc.record({
+      text: fc.nat(1),
+      length: fc.integer({ min: 1, max: LENGTH }),
+      maxTokens: fc.integer({ min: 1, max: 20 }),
+      at: fc.nat(12),
+      abortedAt: fc.option(fc.nat(20)),
+    }),
+    { maxLength: 10 },
+  );
+  const promptOf = ({ text, length }: { text: number; length: number }) =>
+    promptTokenIds.slice(0, length).map((token) => token + text);
+  const other = (id: number) =>
+    newRequest({ id, promptTokenIds: new Array(17).fill(id), stop: { maxTokens: 1 } });
+
+  /** What would be in the memory of states: of which tokens each is. */
+  class FakeStates {
+    readonly #ofSequences = new Map<number, string>();
+    readonly #snapshots: string[] = [];
+
+    /** Every sequence goes on from the states of the tokens that are computed. */
+    compute({ sequences }: ScheduledStep, firstTokens: (id: number, count: number) => string): void {
+      for (const { requestId, firstPosition, states } of sequences) {
+        const kept = states?.snapshot ?? null;
+        const own = firstPosition === 0 ? '' : this.#ofSequences.get(requestId);
+        expect(kept === null ? own : this.#snapshots[kept]).toBe(firstTokens(requestId, firstPosition));
+      }
+      for (const { requestId, firstPosition, tokenIds, states } of sequences) {
+        this.#ofSequences.set(requestId, firstTokens(requestId, firstPosition + tokenIds.length));
+        for (const { numTokens, snapshot } of states!.saves) {
+          expect(numTokens).toBeGreaterThan(0);
+          expect(numTokens).toBeLessThanOrEqual(tokenIds.length);
+          this.#snapshots[snapshot] = firstTokens(requestId, firstPosition + numTokens);
+        }
+      }
+    }
+  }
+
+  it('are those of the tokens before it, wherever a sequence goes on, and give way to others afterwards', () => {
+    const config = { ...CONFIG, numSnapshots: 2, maxNumBatchedTokens: 34, numBlocks: 8 };
+    const seen = { cachedTokens: 0, preemptions: 0 };
+    const law = fc.property(anyRequests, (requests) => {
+      const scheduler = new Scheduler(config);
+      const states = new FakeStates();
+      const inFlight: ScheduledStep[] = [];
+      const firstTokens = (id: number, count: number) =>
+        [...promptOf(requests[id]!), ...new Array(20).fill(7)].slice(0, count).join(' ');
+      for (let numSteps = 0; scheduler.hasUnfinished || numSteps <= 20; numSteps++) {
+        for (const [id, { at, abortedAt, maxTokens, ...shape }] of requests.entries()) {
+          const request = { id, promptTokenIds: promptOf(shape), group: id, stop: { maxTokens } };
+          if (at === numSteps) scheduler.add(newRequest(request));
+          if (abortedAt === numSteps) scheduler.abort(id);
+        }
+        const step = scheduler.schedule();
+        states.compute(step, firstTokens);
+        // Those of each that a step in flight computes are somewhere.
+        const inUse = [...inFlight, step].flatMap(({ sequences }) => sequences.map((one) => one.requestId));
+        expect(new Set(inUse).size).toBeLessThanOrEqual(config.maxNumSeqs);
+        if (step.numTokens > 0) inFlight.push(step);
+        if (inFlight.length > 1 || step.numTokens === 0)
+          for (const oldest of inFlight.splice(0, 1)) scheduler.update(oldest, resultOf(oldest));
+      }
+      seen.cachedTokens += scheduler.stats.prefixCacheHits;
+      seen.preemptions += scheduler.stats.preemptions;
+      for (const id of [100, 200]) scheduler.add(other(id));
+      const { sequences } = scheduler.schedule();
+      expect(sequences.map((one) => one.states?.saves.length)).toEqual([1, 1]);
+    });
+    fc.assert(law, { numRuns: 100, seed: 1 });
+    expect(seen.cachedTokens).toBeGreaterThan(0);
+    expect(seen.preemptions).toBeGreaterThan(0);
+  });
+
+  it.each(['loaded', 'aborted'])(
+    'are not gone on from, and give way, where later ones come from another instance: %s',
+    (end) => {
+      const scheduler = new Scheduler({ ...CONFIG, numSnapshots: 1, numBlocks: 2 * CONFIG.numBlocks });
+      scheduler.add(
+        newRequest({ id: 1, promptTokenIds: promptTokenIds.slice(0, 33), stop: { maxTokens: 1 } }),
+      );
+      runToEnd(scheduler);
+      const transfer = { kind: 'load', transferId: 5 } as const;
+      scheduler.add(newRequest({ id: 2, promptTokenIds, transfer, stop: { maxTokens: 1 } }));
+      scheduler.schedule();
+      expect(scheduler.stats).toMatchObject({ loading: 1, externalCacheQueries: LENGTH - 32 });
+      if (end === 'aborted') scheduler.abort(2);
+      scheduler.applyTransfer({ kind: 'loaded', transferId: 5, numTokens: LENGTH - 1 });
+      for (const { states } of runToEnd(scheduler))
+        expect(states).toMatchObject({ snapshot: null, move: { way: 'in' } });
+      scheduler.add(other(100));
+      expect(scheduler.schedule().sequences[0]!.states?.saves).toHaveLength(1);
+    },
+  );
 });

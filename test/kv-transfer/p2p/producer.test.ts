@@ -336,7 +336,7 @@ describe('any sequence of events at the producer', () => {
     fc.assert(
       fc.property(
         fc.constantFrom<SendType>('GET', 'PUT', 'PUT_ASYNC'),
-        fc.array(step, { maxLength: 40 }),
+        fc.array(step, { maxLength: 40, size: 'max' }),
         (sendType, steps) => {
           const world = new World(sendType);
           for (const next of steps) {
