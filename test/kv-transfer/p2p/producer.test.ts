@@ -14,7 +14,7 @@ import {
   type ProducerTransfer,
   reduceProducer,
 } from '../../../src/kv-transfer/p2p/producer.ts';
-import { StateMachine, transitionsOf } from './state-machine.ts';
+import { NOW, StateMachine, transitionsOf } from './state-machine.ts';
 
 const NUM_BLOCKS = 10;
 const ABOUT = {
@@ -26,7 +26,7 @@ type Machine = StateMachine<ProducerTransfer, ProducerEvent, ProducerEffect>;
 
 function machineOf(sendType: SendType): Machine {
   const rules = { deadlines: DEADLINES, sendType };
-  return new StateMachine(newSend(ABOUT, sendType, 1000), (transfer, event, now) =>
+  return new StateMachine(newSend(ABOUT, sendType, NOW), (transfer, event, now) =>
     reduceProducer(transfer, event, now, rules),
   );
 }
@@ -104,7 +104,7 @@ describe('a transfer at the producer', () => {
   it('is untouched by reduceProducer, which makes another', () => {
     const { state } = STATES.sending();
     const copy = structuredClone(state);
-    reduceProducer(state, received, 1000, { deadlines: DEADLINES, sendType: 'PUT' });
+    reduceProducer(state, received, NOW, { deadlines: DEADLINES, sendType: 'PUT' });
     expect(state).toEqual(copy);
   });
 
