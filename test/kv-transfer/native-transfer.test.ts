@@ -174,6 +174,24 @@ function transfers(kind: Kind): void {
     expect(d.read(range(5, 50)).equals(p.read(range(5)))).toBe(true);
   });
 
+  it('says that all has left under each grant, however many blocks it is for', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(5), 7);
+    const link = await p.link(kind, d.address(kind));
+    p.engine.openSend(1, 5);
+    p.save(1, 0, range(5));
+    for (const [ticket, first] of [
+      [1n, 0],
+      [2n, 2],
+    ] as const) {
+      p.forget();
+      d.receive(ticket, 5 - first, first);
+      p.engine.grant(1, link, ticket, first);
+      await p.event('sent');
+    }
+    expect(p.engine.bytesSent).toBe((5 + 3) * 3 * 4096);
+  });
+
   it('counts no piece twice that comes twice', async () => {
     const [p, d] = [node(), node()];
     p.fill(range(4), 8);
