@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { makeRequestId, type PairedRequestId, parseRequestId } from '../../../src/cluster/request-id.ts';
 import type { KvTransferCommand, RequestTransfer } from '../../../src/kv-transfer/connector.ts';
 import { KvConsumer } from '../../../src/kv-transfer/p2p/consumer-driver.ts';
-import type { Answer, MessageOf, Unnumbered } from '../../../src/kv-transfer/p2p/messages.ts';
+import type { Answer, Identity, MessageOf, Unnumbered } from '../../../src/kv-transfer/p2p/messages.ts';
 import { SlotPool } from '../../../src/kv-transfer/p2p/slot-pool.ts';
 import { collectGarbage } from '../../helpers/collect-garbage.ts';
 import { until } from '../../helpers/until.ts';
@@ -29,6 +29,8 @@ interface Options {
   readonly bufferSlots?: number;
   readonly poolSlots?: number;
   readonly deadlines?: Partial<Loopback['deadlines']>;
+  /** What P says of itself. */
+  readonly ofP?: Partial<Identity>;
 }
 
 class Consumer {
@@ -62,8 +64,8 @@ class Consumer {
   }
 
   static async start(options: Options = {}): Promise<Consumer> {
-    const { deadlines = {} } = options;
-    return new Consumer(await Loopback.start({ deadlines }), await Loopback.start(), options);
+    const { deadlines = {}, ofP = {} } = options;
+    return new Consumer(await Loopback.start({ deadlines }), await Loopback.start({ own: ofP }), options);
   }
 
   newId(): PairedRequestId {
@@ -302,6 +304,17 @@ describe('a consumer that pulls', () => {
     expect(d.pulls).toMatchObject([{ key, hash: HASH, first_block: 0, num_blocks: NUM_BLOCKS }]);
     expect(d.consumer.stats).toMatchObject({ pushed: 0, pulled: 1 });
     await until(() => d.isIdle && d.p.types.includes('received'));
+  });
+
+  it('asks a P of smaller blocks for as many as its sequence lacks', async () => {
+    const d = await Consumer.start({ bufferSlots: NUM_BLOCKS, ofP: { block_size: 2, piece_bytes: 4 } });
+    const [pushed, key] = [d.newKey(), d.newKey()];
+    expect((await d.reserve(pushed, { num_blocks: 2 * NUM_BLOCKS })).type).toBe('granted');
+    const transferId = d.open(key)?.sequences[0]?.transferId ?? 0;
+    d.consumer.onTransferEvent({ kind: 'load', transferId, firstBlock: 1, blocks: BLOCKS });
+    d.consumer.discard(pushed, d.p.address);
+    await until(() => d.pulls.length === 1);
+    expect(d.pulls).toMatchObject([{ key, first_block: 2, num_blocks: 2 * NUM_BLOCKS }]);
   });
 
   it('copies the blocks for every sequence of its request', async () => {
