@@ -108,6 +108,43 @@ describe('a frame', needsNative, () => {
     await expectService(d);
   });
 
+  it('whose transfer ends in its middle writes nothing more where another one has come meanwhile', async () => {
+    const d = node(SHAPE);
+    const [slow, other] = [await connect(d.address('tcp')), await connect(d.address('tcp'))];
+    for (const peer of [slow, other]) peer.write(rawHello(SHAPE));
+    const frame = rawFrame({ ticket: 5n, pieces: pieces(2) });
+    const middle = frame.length - SHAPE.layerBlockBytes / 2;
+    d.receive(5n, 2);
+    slow.write(frame.subarray(0, middle));
+    await until(() => d.engine.progress(5n) === 1);
+    d.engine.closeReceive(5n);
+    await d.event('receiveClosed');
+    const theirs = [2, 3].map((block) => pieceOf(SHAPE, 2, 0, block));
+    d.receive(6n, 2);
+    for (const layer of [0, 1]) other.write(rawFrame({ ticket: 6n, layer, pieces: theirs }));
+    await d.event('received');
+    d.receive(7n, 1, 0, 7);
+    slow.write(Buffer.concat([frame.subarray(middle), rawFrame({ ticket: 7n, pieces: pieces(1) })]));
+    await until(() => d.engine.progress(7n) === 1);
+    expect(await d.load(6n, [0, 1])).toBe(true);
+    expect(d.read([0, 1]).equals(Buffer.concat([...theirs, ...theirs]))).toBe(true);
+  });
+
+  it('is read on where another transfer ends in its middle', async () => {
+    const d = node(SHAPE);
+    d.receive(5n, 2);
+    d.receive(6n, 2, 0, 2);
+    const peer = await connect(d.address('tcp'));
+    const frame = rawFrame({ ticket: 6n, pieces: pieces(2) });
+    const middle = frame.length - SHAPE.layerBlockBytes / 2;
+    peer.write(Buffer.concat([rawHello(SHAPE), frame.subarray(0, middle)]));
+    await until(() => d.engine.progress(6n) === 1);
+    d.engine.closeReceive(5n);
+    await d.event('receiveClosed');
+    peer.write(frame.subarray(middle));
+    await until(() => d.engine.progress(6n) === 2);
+  });
+
   it('of a layer that a block does not hold is refused', async () => {
     const d = node({ ...SHAPE, layerGroups: [0, 1] });
     d.engine.openReceive(5n, 0, Float64Array.of(0, 256), 1, Uint8Array.of(0, 1));
@@ -192,17 +229,44 @@ it(
   },
 );
 
+/** More than an engine has at once, a hundred at a time. */
+async function connectMany(d: TransferNode, count: number): Promise<RawPeer[]> {
+  const open: RawPeer[] = [];
+  while (open.length < count) {
+    const some = range(Math.min(100, count - open.length));
+    open.push(...(await Promise.all(some.map(() => connect(d.address('tcp'))))));
+  }
+  return open;
+}
+
 it('connections that say nothing make room for others where there are too many', needsNative, async () => {
   const d = node(SHAPE);
-  const open: RawPeer[] = [];
-  for (let i = 0; i < 1030; i += 103) {
-    open.push(...(await Promise.all(range(103).map(() => connect(d.address('tcp'))))));
-  }
-  await until(() => open.filter(({ hasEnded }) => hasEnded).length === 1030 - 1024);
+  d.receive(5n, 1);
+  const peer = await connect(d.address('tcp'));
+  peer.write(Buffer.concat([rawHello(SHAPE), rawFrame({ ticket: 5n, pieces: pieces(1) })]));
+  await until(() => d.engine.progress(5n) === 1);
+  const open = await connectMany(d, 1030);
+  await until(() => open.filter(({ hasEnded }) => hasEnded).length === 1030 + 1 - 1024);
   await expectService(d);
-  for (const peer of open) peer.close();
+  expect(peer.hasEnded).toBe(false);
+  for (const silent of open) silent.close();
   await until(() => open.every(({ hasEnded }) => hasEnded));
   await expectService(d);
+});
+
+it('a connection is refused where all others are in use', needsNative, async () => {
+  const shape = { layers: 1, blocks: 1024, layerBlockBytes: 16 };
+  const d = node(shape);
+  const open = await connectMany(d, shape.blocks);
+  d.receive(5n, shape.blocks);
+  for (const [firstBlock, peer] of open.entries()) {
+    const piece = pieceOf(shape, 1, 0, firstBlock);
+    peer.write(Buffer.concat([rawHello(shape), rawFrame({ ticket: 5n, firstBlock, pieces: [piece] })]));
+  }
+  await d.event('received');
+  const late = await connect(d.address('tcp'));
+  await until(() => late.hasEnded);
+  expect(open.filter(({ hasEnded }) => hasEnded)).toEqual([]);
 });
 
 describe('a call with an array of another type or length', needsNative, () => {

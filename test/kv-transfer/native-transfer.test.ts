@@ -174,6 +174,24 @@ function transfers(kind: Kind): void {
     expect(d.read(range(5, 50)).equals(p.read(range(5)))).toBe(true);
   });
 
+  it('says that all has left under each grant, however many blocks it is for', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(5), 7);
+    const link = await p.link(kind, d.address(kind));
+    p.engine.openSend(1, 5);
+    p.save(1, 0, range(5));
+    for (const [ticket, first] of [
+      [1n, 0],
+      [2n, 2],
+    ] as const) {
+      p.forget();
+      d.receive(ticket, 5 - first, first);
+      p.engine.grant(1, link, ticket, first);
+      await p.event('sent');
+    }
+    expect(p.engine.bytesSent).toBe((5 + 3) * 3 * 4096);
+  });
+
   it('counts no piece twice that comes twice', async () => {
     const [p, d] = [node(), node()];
     p.fill(range(4), 8);
@@ -322,6 +340,43 @@ function transfers(kind: Kind): void {
     );
   });
 
+  it('fills no blocks but those of the load, where these are fewer than have come', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(4), 1);
+    d.fill(range(64), 2);
+    const link = await p.link(kind, d.address(kind));
+    d.receive(1n, 4);
+    p.engine.openSend(1, 4);
+    p.engine.grant(1, link, 1n, 0);
+    p.save(1, 0, range(4));
+    await d.event('received');
+    const others = range(64).filter((block) => block !== 10);
+    const before = d.read(others);
+    expect(await d.load(1n, [10], 1)).toBe(true);
+    expect(d.read([10]).equals(p.read([1]))).toBe(true);
+    expect(d.read(others).equals(before)).toBe(true);
+  });
+
+  it('finds, when it loads, that what was received has changed since', async () => {
+    const [p, d] = [node(), node()];
+    p.fill(range(4), 1);
+    const link = await p.link(kind, d.address(kind));
+    for (const [send, blocks] of [
+      [1, [0, 1]],
+      [2, [2, 3]],
+    ] as const) {
+      // Both at the same place.
+      d.receive(BigInt(send), 2);
+      p.engine.openSend(send, 2);
+      p.engine.grant(send, link, BigInt(send), 0);
+      p.save(send, 0, blocks);
+      await d.event('received', (event) => event.ticket === BigInt(send));
+    }
+    expect([await d.load(1n, [10, 11]), await d.load(2n, [10, 11])]).toEqual([false, true]);
+    expect(d.events).toContainEqual({ type: 'corrupt', ticket: 1n });
+    expect(d.read([10, 11]).equals(p.read([2, 3]))).toBe(true);
+  });
+
   it('calls its links down with a reason where nobody listens, or somebody of another shape', async () => {
     const [p, other] = [node(), node({ layers: 4, blocks: 64, layerBlockBytes: 4096 })];
     const gone = node();
@@ -335,26 +390,6 @@ function transfers(kind: Kind): void {
     );
   });
 }
-
-it('finds, when it loads, that what was received has changed since', needsNative, async () => {
-  const [p, d] = [node(), node()];
-  p.fill(range(4), 1);
-  const link = await p.link('shm', d.address('shm'));
-  for (const [send, blocks] of [
-    [1, [0, 1]],
-    [2, [2, 3]],
-  ] as const) {
-    // Both at the same place.
-    d.receive(BigInt(send), 2);
-    p.engine.openSend(send, 2);
-    p.engine.grant(send, link, BigInt(send), 0);
-    p.save(send, 0, blocks);
-    await d.event('received', (event) => event.ticket === BigInt(send));
-  }
-  expect([await d.load(1n, [10, 11]), await d.load(2n, [10, 11])]).toEqual([false, true]);
-  expect(d.events).toContainEqual({ type: 'corrupt', ticket: 1n });
-  expect(d.read([10, 11]).equals(p.read([2, 3]))).toBe(true);
-});
 
 it('sends a block of a backend layer by layer, as its keys and values are stored', needsNative, async () => {
   const cpu = openCpu('portable', 1);

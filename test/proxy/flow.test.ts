@@ -184,6 +184,15 @@ describe('a request', () => {
       expect(named?.filter((address) => address === d?.zmqAddress)).toHaveLength(3);
   });
 
+  it('counts at its D no more when it is over', async () => {
+    const proxy = await TestProxy.start({ config: { policy: 'least_loaded' } });
+    const [, first] = await proxy.join('PD');
+    for (let times = 0; times < 3; times++) await proxy.client.completions.create(BODY);
+    const [second] = await proxy.join('D');
+    for (let times = 0; times < 2; times++) await proxy.client.completions.create(BODY);
+    expect([first?.requests.length, second?.requests.length]).toEqual([4, 1]);
+  });
+
   it('is served by a P that can do both where there is no D', async () => {
     const proxy = await TestProxy.start();
     const [both] = await proxy.join('P', { about: { role: 'kv_both' } });

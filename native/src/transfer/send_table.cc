@@ -66,7 +66,8 @@ void SendTable::onLayerSaved(uint32_t layer) {
 
 void SendTable::open(uint32_t id, std::vector<uint8_t> groups) {
   const std::lock_guard lock(mutex_);
-  leaveStep(id);
+  // One that had the same number may be in the step that is being computed.
+  std::erase_if(step_, [&](const auto& fed) { return fed.first == id; });
   Send& send = sends_[id] = Send{};
   send.groups = std::move(groups);
 }
@@ -86,13 +87,7 @@ void SendTable::grant(uint32_t id, uint32_t link, uint64_t ticket, uint32_t firs
 
 void SendTable::erase(uint32_t id) {
   const std::lock_guard lock(mutex_);
-  leaveStep(id);
   sends_.erase(id);
-}
-
-/// Another send may get the same number before the step ends.
-void SendTable::leaveStep(uint32_t id) {
-  std::erase_if(step_, [&](const auto& fed) { return fed.first == id; });
 }
 
 std::optional<Portion> SendTable::take(uint32_t link, const PartCut& cut, size_t mostBytes) {

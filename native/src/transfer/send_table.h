@@ -102,7 +102,6 @@ class SendTable {
   /// The next pieces of what `batch` has computed, at most `most`; empty where its next layer has none left.
   static Portion takeNext(uint32_t id, const Send& send, Batch& batch, const PartCut& cut, size_t most);
   static uint64_t countGranted(const Send& send, const PartCut& cut);
-  void leaveStep(uint32_t send);
 
   std::mutex mutex_;
   std::function<void()> wake_ = [] {};

@@ -307,8 +307,6 @@ class Draft {
 
   #pullInto(buffer: ReceiveBuffer): void {
     this.transfer.buffer = buffer;
-    this.transfer.progress = 0;
-    this.transfer.lastActivity = this.#now;
     this.effects.push({ kind: 'openBuffer', buffer });
     this.#pull();
     for (const sample of this.transfer.samples) if (sample.state === 'wanted') this.#load(sample);
@@ -506,7 +504,7 @@ class Draft {
 
   #tick(progress: number): void {
     const { transfer } = this;
-    if (transfer.phase === 'arriving' && progress !== transfer.progress) transfer.lastActivity = this.#now;
+    if (progress !== transfer.progress) transfer.lastActivity = this.#now;
     transfer.progress = progress;
     const { unclaimed, room, load, stall } = this.#rules.deadlines;
     const idleMs = this.#now - transfer.lastActivity;

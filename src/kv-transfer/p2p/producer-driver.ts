@@ -217,10 +217,9 @@ export class KvProducer {
       this.#ended.expired += 1;
       return false;
     }
-    if (this.#numHeldBlocks + numBlocks <= most) return true;
     for (const entry of this.transfers) {
-      if (entry.transfer.phase === 'holding') this.transfers.push(entry, { kind: 'evicted' });
       if (this.#numHeldBlocks + numBlocks <= most) break;
+      if (entry.transfer.phase === 'holding') this.transfers.push(entry, { kind: 'evicted' });
     }
     return true;
   }

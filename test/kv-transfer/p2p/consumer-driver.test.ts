@@ -1,12 +1,14 @@
 // The consumer's half over real control connections, with blocks that move in memory; the other end is a loopback instance
 // that says and sends what a test wants.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { makeRequestId, type PairedRequestId, parseRequestId } from '../../../src/cluster/request-id.ts';
 import type { KvTransferCommand, RequestTransfer } from '../../../src/kv-transfer/connector.ts';
 import { KvConsumer } from '../../../src/kv-transfer/p2p/consumer-driver.ts';
-import type { Answer, MessageOf, Unnumbered } from '../../../src/kv-transfer/p2p/messages.ts';
+import type { Answer, Identity, MessageOf, Unnumbered } from '../../../src/kv-transfer/p2p/messages.ts';
 import { SlotPool } from '../../../src/kv-transfer/p2p/slot-pool.ts';
+import { collectGarbage } from '../../helpers/collect-garbage.ts';
 import { until } from '../../helpers/until.ts';
 import { COMPATIBILITY, closeLoopbacksAfterEach, Loopback } from './loopback.ts';
 
@@ -27,6 +29,8 @@ interface Options {
   readonly bufferSlots?: number;
   readonly poolSlots?: number;
   readonly deadlines?: Partial<Loopback['deadlines']>;
+  /** What P says of itself. */
+  readonly ofP?: Partial<Identity>;
 }
 
 class Consumer {
@@ -60,8 +64,8 @@ class Consumer {
   }
 
   static async start(options: Options = {}): Promise<Consumer> {
-    const { deadlines = {} } = options;
-    return new Consumer(await Loopback.start({ deadlines }), await Loopback.start(), options);
+    const { deadlines = {}, ofP = {} } = options;
+    return new Consumer(await Loopback.start({ deadlines }), await Loopback.start({ own: ofP }), options);
   }
 
   newId(): PairedRequestId {
@@ -169,10 +173,31 @@ describe('a consumer that P pushes to', () => {
 
   it('refuses sizes that do not fit together', async () => {
     const d = await Consumer.start();
-    for (const size of [{ num_tokens: 0 }, { num_tokens: 13 }, { num_blocks: 4 }]) {
+    const nothing = { num_tokens: 0, num_blocks: 0 };
+    for (const size of [{ num_tokens: 0 }, nothing, { num_tokens: 13 }, { num_blocks: 4 }]) {
       expect(await d.reserve(d.newKey(), size)).toMatchObject({ type: 'refused', code: 'malformed' });
     }
     expect(d.isIdle).toBe(true);
+    expect(await d.reserve(d.newKey(), { num_tokens: 1, num_blocks: 1 })).toMatchObject({ type: 'granted' });
+  });
+
+  it('lets P hold what its request waits for or pulls already', async () => {
+    const d = await Consumer.start({ bufferSlots: NUM_BLOCKS });
+    d.p.onRequest = () => pulled('sending');
+    const [pulls, waits] = [d.newKey(), d.newKey()];
+    for (const key of [pulls, waits]) d.load(key);
+    await until(() => d.consumer.transfers.get(pulls)?.transfer.phase === 'arriving');
+    for (const key of [pulls, waits]) expect(await d.reserve(key)).toMatchObject({ type: 'full' });
+    expect(d.slots.numTaken).toBe(1);
+  });
+
+  it('grants nothing for blocks that it has', async () => {
+    const d = await Consumer.start();
+    const key = d.newKey();
+    const answer = await d.reserve(key);
+    await d.send(answer.type === 'granted' ? answer.ticket : '');
+    await until(() => d.p.types.includes('received'));
+    expect(await d.reserve(key)).toMatchObject({ type: 'refused', code: 'unasked' });
   });
 
   it('is full where neither buffer nor pool has the slots', async () => {
@@ -187,7 +212,10 @@ describe('a consumer that P pushes to', () => {
     const [cancelled, discarded] = [d.newId(), d.newKey()];
     d.consumer.cancel(cancelled);
     d.consumer.discard(discarded, d.p.address);
-    for (const key of [`${cancelled.id}#4`, discarded]) {
+    const ended = d.newKey();
+    d.open(ended)?.end(true);
+    await until(() => d.isIdle);
+    for (const key of [`${cancelled.id}#4`, discarded, ended]) {
       expect(await d.reserve(key)).toMatchObject({ type: 'refused', code: 'unasked' });
     }
   });
@@ -201,6 +229,16 @@ describe('a consumer that P pushes to', () => {
     expect(d.isIdle).toBe(false);
     d.p.notices.tell(d.node.address, { type: 'cancel', key });
     await until(() => d.isIdle);
+  });
+
+  it('computes the prompt itself where P dies before it has sent all', async () => {
+    const d = await Consumer.start();
+    const key = d.newKey();
+    await d.reserve(key);
+    d.load(key);
+    await d.p.close();
+    expect(await d.loaded(1)).toBe(0);
+    expect(d.consumer.stats.recomputed.peer_gone).toBe(1);
   });
 
   it('frees what no request comes for', async () => {
@@ -226,6 +264,15 @@ describe('a consumer that P pushes to', () => {
     });
     expect(d.isIdle).toBe(true);
     expect(performance.now() - changedAt).toBeGreaterThan(unclaimed / 2);
+  });
+
+  it('frees what a sequence has no use for that has all blocks', async () => {
+    const d = await Consumer.start();
+    const key = d.newKey();
+    await d.reserve(key);
+    d.open(key);
+    d.consumer.onTransferEvent({ kind: 'loadEnded', transferId: 1 });
+    await until(() => d.isIdle && d.p.types.includes('cancel'));
   });
 
   it('frees what a request that computes its prompt itself has no use for, and tells P', async () => {
@@ -257,6 +304,17 @@ describe('a consumer that pulls', () => {
     expect(d.pulls).toMatchObject([{ key, hash: HASH, first_block: 0, num_blocks: NUM_BLOCKS }]);
     expect(d.consumer.stats).toMatchObject({ pushed: 0, pulled: 1 });
     await until(() => d.isIdle && d.p.types.includes('received'));
+  });
+
+  it('asks a P of smaller blocks for as many as its sequence lacks', async () => {
+    const d = await Consumer.start({ bufferSlots: NUM_BLOCKS, ofP: { block_size: 2, piece_bytes: 4 } });
+    const [pushed, key] = [d.newKey(), d.newKey()];
+    expect((await d.reserve(pushed, { num_blocks: 2 * NUM_BLOCKS })).type).toBe('granted');
+    const transferId = d.open(key)?.sequences[0]?.transferId ?? 0;
+    d.consumer.onTransferEvent({ kind: 'load', transferId, firstBlock: 1, blocks: BLOCKS });
+    d.consumer.discard(pushed, d.p.address);
+    await until(() => d.pulls.length === 1);
+    expect(d.pulls).toMatchObject([{ key, first_block: 2, num_blocks: 2 * NUM_BLOCKS }]);
   });
 
   it('copies the blocks for every sequence of its request', async () => {
@@ -294,6 +352,35 @@ describe('a consumer that pulls', () => {
     expect(new Set(d.pulls.map(({ ticket }) => ticket)).size).toBe(2);
     expect(d.consumer.stats.corruptLayerBlocks).toBe(1);
     expect(d.slots.numTaken).toBeLessThanOrEqual(1);
+  });
+
+  it('waits while blocks come, and pulls again when no more do', async () => {
+    const d = await Consumer.start({ deadlines: { stall: 1 } });
+    d.p.onRequest = () => pulled('sending');
+    const key = d.newKey();
+    d.load(key);
+    const phase = () => d.consumer.transfers.get(key)?.transfer.phase;
+    await until(() => phase() === 'arriving');
+    await d.send(d.pulls[0]!.ticket, NUM_BLOCKS - 1);
+    await sleep(2);
+    d.consumer.sweep();
+    expect(phase()).toBe('arriving');
+    await sleep(2);
+    d.consumer.sweep();
+    await until(() => d.pulls.length === 2);
+  });
+
+  it('keeps nothing of a transfer that is over', async () => {
+    const d = await Consumer.start();
+    d.sendWhenPulled();
+    const key = d.newKey();
+    d.load(key);
+    const transfer = new WeakRef(d.consumer.transfers.get(key)!);
+    await d.loaded(1);
+    await until(() => {
+      collectGarbage();
+      return transfer.deref() === undefined;
+    });
   });
 
   it('computes its prompt itself where P is not there', async () => {

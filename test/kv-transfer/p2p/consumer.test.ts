@@ -16,7 +16,7 @@ import {
 import { DEADLINES } from '../../../src/kv-transfer/p2p/deadlines.ts';
 import type { Answer } from '../../../src/kv-transfer/p2p/messages.ts';
 import type { Slots } from '../../../src/kv-transfer/p2p/slot-pool.ts';
-import { StateMachine, transitionsOf } from './state-machine.ts';
+import { NOW, StateMachine, transitionsOf } from './state-machine.ts';
 
 const ABOUT = { key: 'k#0', hash: 'h', address: '127.0.0.1:1', numTokens: 40 };
 const RULES = { deadlines: DEADLINES, groups: { blockSize: 4, windows: [null] } };
@@ -59,8 +59,8 @@ function answered(state: PullState, num_tokens = 40, ticket = TICKET): ConsumerE
 
 const BUFFER = { slots: slotsOf(NUM_BLOCKS), ticket: TICKET, firstBlock: 0, isClosing: false };
 
-const pushed = () => machineOf(pushedTransfer(ABOUT, BUFFER, 1000));
-const pulled = () => machineOf(pulledTransfer(ABOUT, 1000)).on(claimed);
+const pushed = () => machineOf(pushedTransfer(ABOUT, BUFFER, NOW));
+const pulled = () => machineOf(pulledTransfer(ABOUT, NOW)).on(claimed);
 
 /** Every state that a transfer can be in for longer than an event. */
 const STATES = {
@@ -92,7 +92,7 @@ describe('a transfer at the consumer', () => {
   it('is untouched by reduceConsumer, which makes another', () => {
     const { state } = STATES.arriving();
     const copy = structuredClone(state);
-    reduceConsumer(state, { kind: 'ended' }, 1000, RULES);
+    reduceConsumer(state, { kind: 'ended' }, NOW, RULES);
     expect(state).toEqual(copy);
   });
 
@@ -208,6 +208,25 @@ describe('a transfer at the consumer', () => {
     again.on({ kind: 'corrupt', ticket: 8n });
     expect(again.kinds).toEqual(['recompute', 'tellCancel', 'closeBuffer']);
     expect(again.effects[0]).toEqual({ kind: 'recompute', reason: 'corrupt' });
+    const computing = STATES.computing().on(corrupt, copied(false), closed, answered('computing', 40, 8n));
+    computing.on({ kind: 'corrupt', ticket: 8n });
+    expect(computing.effects[0]).toEqual({ kind: 'recompute', reason: 'corrupt' });
+  });
+
+  it('is pulled again into the same slots where its first blocks are not needed', () => {
+    const wants = { ...wanted, firstBlock: 3 };
+    const some = { ...slotsTaken, slots: slotsOf(NUM_BLOCKS - 3), firstBlock: 3 };
+    const subject = pulled().on({ kind: 'noSlots', mayWait: true }, wants, some, answered('sending'));
+    expect(subject.on(corrupt, copied(false), closed).effects).toMatchObject([
+      { kind: 'openBuffer', buffer: { ticket: 8n, firstBlock: 3, slots: some.slots } },
+      { kind: 'pull', ticket: 8n, firstBlock: 3 },
+      { kind: 'load', ticket: 8n, firstBlock: 3 },
+    ]);
+  });
+
+  it('counts as pulled where it was pulled after P had pushed it in vain', () => {
+    const again = pushed().on(claimed, corrupt, closed, answered('sending', 40, 8n));
+    expect(again.on({ kind: 'received', ticket: 8n }).effects).toMatchObject([{ isPushed: false }]);
   });
 
   it('frees the slots of a closed buffer where it is over', () => {
@@ -254,8 +273,10 @@ describe('a transfer at the consumer', () => {
   it('asks P, which does not know it yet, until the deadline', () => {
     const late = STATES.pulling().after(DEADLINES.unknown).on(answered('unknown'));
     expect(late.effects[0]).toEqual({ kind: 'recompute', reason: 'unknown' });
-    const again = STATES['pulling again']().on(answered('unknown', 40, 8n));
-    expect(again.effects[0]).toEqual({ kind: 'recompute', reason: 'corrupt' });
+    for (const state of ['unknown', 'gone'] as const) {
+      const again = STATES['pulling again']().on(answered(state, 40, 8n));
+      expect(again.effects[0]).toEqual({ kind: 'recompute', reason: 'corrupt' });
+    }
   });
 
   it('takes as many blocks as P has', () => {
@@ -277,7 +298,7 @@ describe('a transfer at the consumer', () => {
     const groups = { ...RULES.groups, stateBlocks: OF_STATES.length };
     const begin = (numTokens = 40) =>
       new StateMachine<ConsumerTransfer, ConsumerEvent, ConsumerEffect>(
-        pulledTransfer({ ...ABOUT, numTokens }, 1000),
+        pulledTransfer({ ...ABOUT, numTokens }, NOW),
         (transfer, event, now) => reduceConsumer(transfer, event, now, { ...RULES, groups }),
       ).on(claimed);
     const wants = { ...wanted, blocks: [...BLOCKS.slice(0, 10), ...OF_STATES] };
@@ -388,6 +409,18 @@ describe('a transfer at the consumer', () => {
     expect(two.on(copied(false, 2)).kinds).toEqual(['loaded', 'forget']);
   });
 
+  it('is not pulled again for a sequence that has ended', () => {
+    const two = pushed().on({ kind: 'claimed', transferIds: [1, 2] }, wanted, { ...wanted, transferId: 2 });
+    two.on({ kind: 'unwanted', transferId: 1 }, corrupt, copied(false));
+    expect(two.effects).toEqual([NOTHING_LOADED]);
+    expect(two.on(copied(false, 2)).kinds).toEqual([]);
+    expect(two.on(closed).effects).toMatchObject([
+      { kind: 'openBuffer' },
+      { kind: 'pull' },
+      { kind: 'load', transferId: 2 },
+    ]);
+  });
+
   it('ends with its request, and P hears of it where it still sends', () => {
     const loads = ['over', 'tellCancel', 'closeBuffer'] as const;
     const unasked = ['over', 'tellCancel', 'closeBuffer', 'forget'] as const;
@@ -486,9 +519,13 @@ describe('a transfer at the consumer', () => {
     const { unclaimed, room, load, stall } = DEADLINES;
     const reasonOf = (subject: Machine) =>
       subject.effects.flatMap((effect) => (effect.kind === 'recompute' ? [effect.reason] : []));
-    expect(STATES.pushed().after(unclaimed).on(tick).kinds).toEqual(['closeBuffer', 'forget']);
-    expect(reasonOf(STATES.waiting().after(room).on(tick))).toEqual(['no_room']);
-    expect(reasonOf(STATES.pulling().after(load).on(tick))).toEqual(['late']);
+    for (const name of ['pushed', 'received, not claimed'] as const) {
+      expect(STATES[name]().after(unclaimed).on(tick).kinds).toEqual(['closeBuffer', 'forget']);
+    }
+    const noRoom = STATES.waiting().after(room).on(tick);
+    expect([reasonOf(noRoom), noRoom.kinds]).toEqual([['no_room'], expect.arrayContaining(['tellCancel'])]);
+    const late = STATES.pulling().after(load).on(tick);
+    expect([reasonOf(late), late.kinds]).toEqual([['late'], expect.arrayContaining(['tellCancel'])]);
     expect(STATES.arriving().after(stall).on(tick).kinds).toEqual(['closeBuffer']);
     expect(
       STATES.arriving()
@@ -497,6 +534,17 @@ describe('a transfer at the consumer', () => {
     ).toEqual([]);
     expect(STATES.received().after(load).on(tick).kinds).toEqual([]);
     for (const name of Object.keys(STATES) as StateName[]) expect(STATES[name]().on(tick).kinds).toEqual([]);
+  });
+
+  it('stalls where nothing has happened for a while, and not before its request is here', () => {
+    const { room, stall, unclaimed } = DEADLINES;
+    const waited = pulled().on({ kind: 'noSlots', mayWait: true }, wanted).after(room);
+    expect(waited.on(slotsTaken, answered('sending'), tick).kinds).toEqual([]);
+    expect(pushed().after(stall).on(tick).kinds).toEqual([]);
+    expect(pushed().after(stall).on(claimed, tick).kinds).toEqual([]);
+    expect(pushed().after(unclaimed).on(received, tick).kinds).toEqual([]);
+    const some = { ...tick, progress: 1 };
+    expect(STATES.arriving().on(some).after(stall).on(some).kinds).toEqual(['closeBuffer']);
   });
 
   it('that P is still computing is pulled again as often as it stalls, others once', () => {
@@ -534,11 +582,11 @@ class World {
     const slots = slotsOf(NUM_BLOCKS);
     if (isPushed) {
       const buffer = { slots, ticket: TICKET, firstBlock: 0, isClosing: false };
-      this.subject = machineOf(pushedTransfer(ABOUT, buffer, 0));
+      this.subject = machineOf(pushedTransfer(ABOUT, buffer, NOW));
       this.taken.set(slots, TICKET);
       this.open.add(TICKET);
     } else {
-      this.subject = machineOf(pulledTransfer(ABOUT, 0));
+      this.subject = machineOf(pulledTransfer(ABOUT, NOW));
       this.on({ kind: 'claimed', transferIds: [1, 2] });
     }
   }

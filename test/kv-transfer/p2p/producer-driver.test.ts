@@ -225,15 +225,24 @@ describe('a producer that is pulled from', () => {
 
   it('gives up the oldest transfers where its memory is full, but none that D pulls', async () => {
     const p = await Producer.start({ sendType: 'GET', holdBytes: 2 * NUM_BLOCKS * SLOT_BYTES });
-    p.open('pulled');
+    for (const key of ['old', 'pulled']) p.open(key);
     expect(await p.pull('pulled')).toMatchObject({ state: 'computing' });
-    for (const key of ['old', 'new', 'newer', 'newest']) p.open(key);
-    expect([...p.producer.transfers].map(({ transfer }) => transfer.key)).toEqual([
-      'pulled',
-      'newer',
-      'newest',
-    ]);
-    expect(p.producer.stats.expired).toBe(2);
+    const keys = () => [...p.producer.transfers].map(({ transfer }) => transfer.key);
+    p.open('new');
+    expect(keys()).toEqual(['old', 'pulled', 'new']);
+    p.open('newer');
+    expect(keys()).toEqual(['pulled', 'new', 'newer']);
+    expect(p.producer.stats.expired).toBe(1);
+  });
+
+  it('sends what is computed already', async () => {
+    const p = await Producer.start({ sendType: 'GET' });
+    p.receive();
+    const transfer = p.open('k');
+    p.compute(transfer);
+    transfer?.end(true);
+    expect(await p.pull('k')).toMatchObject({ state: 'sending' });
+    await until(() => p.receivedBlocks.length === NUM_BLOCKS);
   });
 
   it('refuses to hold more than its memory, and says so to D', async () => {
@@ -241,6 +250,9 @@ describe('a producer that is pulled from', () => {
     expect(p.open('k')).toBeNull();
     expect(p.producer.stats).toMatchObject({ expired: 1, holding: 0 });
     expect(await p.pull('k')).toMatchObject({ state: 'gone' });
+    expect(p.open('smaller', NUM_BLOCKS - 1)).not.toBeNull();
+    const pushes = await Producer.start({ sendType: 'PUT', holdBytes: 0 });
+    expect(pushes.open('k')).not.toBeNull();
   });
 
   it('gives up a transfer that nobody asks for', async () => {

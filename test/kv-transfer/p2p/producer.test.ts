@@ -14,7 +14,7 @@ import {
   type ProducerTransfer,
   reduceProducer,
 } from '../../../src/kv-transfer/p2p/producer.ts';
-import { StateMachine, transitionsOf } from './state-machine.ts';
+import { NOW, StateMachine, transitionsOf } from './state-machine.ts';
 
 const NUM_BLOCKS = 10;
 const ABOUT = {
@@ -26,7 +26,7 @@ type Machine = StateMachine<ProducerTransfer, ProducerEvent, ProducerEffect>;
 
 function machineOf(sendType: SendType): Machine {
   const rules = { deadlines: DEADLINES, sendType };
-  return new StateMachine(newSend(ABOUT, sendType, 1000), (transfer, event, now) =>
+  return new StateMachine(newSend(ABOUT, sendType, NOW), (transfer, event, now) =>
     reduceProducer(transfer, event, now, rules),
   );
 }
@@ -104,7 +104,7 @@ describe('a transfer at the producer', () => {
   it('is untouched by reduceProducer, which makes another', () => {
     const { state } = STATES.sending();
     const copy = structuredClone(state);
-    reduceProducer(state, received, 1000, { deadlines: DEADLINES, sendType: 'PUT' });
+    reduceProducer(state, received, NOW, { deadlines: DEADLINES, sendType: 'PUT' });
     expect(state).toEqual(copy);
   });
 
@@ -150,6 +150,9 @@ describe('a transfer at the producer', () => {
 
   it('is sent over the link that was asked for, and fails without one', () => {
     expectEach(linked, { connecting: ['sending', 'send'], relinking: ['sending', 'send'] });
+    expect(STATES.sending().effects).toEqual([
+      { kind: 'send', link: LINK, grant: { ticket: TICKET, firstBlock: 0 } },
+    ]);
     expectEnds(noLink, 'failed', true, ['connecting', 'relinking']);
   });
 
@@ -161,6 +164,8 @@ describe('a transfer at the producer', () => {
     });
     expect(LINKED).toEqual(['sending', 'sending, answer wanted', 'sending again']);
     expectEach({ kind: 'linkDown', link: LINK + 1 }, {});
+    const pulledAgain = STATES['sending again']().on(pulled, { kind: 'linked', ticket: 8n, link: 4 });
+    expect(pulledAgain.on({ kind: 'linkDown', link: 4 }).kinds).toEqual(['connect']);
   });
 
   it('that is reserved leaves when its prompt is computed', () => {
@@ -220,6 +225,11 @@ describe('a transfer at the producer', () => {
         ]),
       ),
     );
+    for (const name of ['holding, computed', 'sending, answer wanted'] as const) {
+      expect(STATES[name]().after(DEADLINES.hold).on(tick).kinds).toContain('tellCancel');
+    }
+    expect(STATES.holding().after(DEADLINES.hold).on(computed, tick).kinds).toEqual([]);
+    expect(STATES['holding, computed']().after(DEADLINES.hold).on(pulled, tick).kinds).toEqual([]);
     const sent = STATES.sending().on(computed).after(DEADLINES.hold).on({ kind: 'sent' });
     expect(outcomeOf(sent)).toEqual(['failed']);
     expect(STATES.sending().on(computed).after(DEADLINES.hold).on({ kind: 'sent' }, tick).kinds).toEqual([]);

@@ -4,12 +4,15 @@ import { expect } from 'vitest';
 
 type Kind = { readonly kind: string };
 
+/** Milliseconds, of a process that has run for longer than any deadline. */
+export const NOW = 1_000_000;
+
 export class StateMachine<State extends { readonly phase: string }, Event extends Kind, Effect extends Kind> {
   state: State;
   /** Of the last event. */
   effects: readonly Effect[] = [];
   /** Milliseconds. */
-  now = 1000;
+  now = NOW;
   readonly #reduce: (state: State, event: Event, now: number) => [State, readonly Effect[]];
 
   constructor(state: State, reduce: (state: State, event: Event, now: number) => [State, readonly Effect[]]) {

@@ -22,11 +22,11 @@ const number = (value: number): Event => ({ kind: 'number', value });
 const contentOf = (event: Event | PeerEvent) => (event.kind === 'number' ? event.value : event.kind);
 
 describe('the events of transfers', () => {
-  it('are handled one after the other, also those that another one causes', async () => {
+  it('are handled one after the other in their order, also those that another one causes', async () => {
     const seen: string[] = [];
     const { transfers } = await start((entry, event) => {
       seen.push(`begin ${contentOf(event)}`);
-      if (event.kind === 'number' && event.value < 2) transfers.push(entry, number(event.value + 1));
+      if (contentOf(event) === 0) for (const value of [1, 2]) transfers.push(entry, number(value));
       seen.push(`end ${contentOf(event)}`);
     });
     transfers.push(entryOf('k'), number(0));
