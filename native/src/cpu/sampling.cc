@@ -14,6 +14,8 @@ namespace svc::cpu {
 namespace {
 
 constexpr int kArgmaxPart = 16384;
+/// Tokens of this weight and above mostly have what top_p asks for.
+constexpr float kLikely = 1e-3f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Candidate {
@@ -117,9 +119,12 @@ struct Sampler {
     const bool cutsK = k > 0 && k < vocab;
     if (minP <= 0 && !cutsK && topP >= 1) return drawFromAll(settings.uniform[row] * total);
     const bool onlyTopP = minP <= 0 && !cutsK;
-    // All lighter candidates together have less than half of 1 - top_p.
-    const double least = onlyTopP ? (1.0 - topP) * 0.5 * total / vocab : minP;
-    collect(set, static_cast<float>(least), logits, cutsK ? reachedBy(k, set, logits, vocab) : -kInfinity);
+    const float leastLogit = cutsK ? reachedBy(k, set, logits, vocab) : -kInfinity;
+    collect(set, onlyTopP ? kLikely : minP, logits, leastLogit);
+    if (onlyTopP && totalOf(kept) < topP * total) {
+      // All lighter candidates together have less than half of 1 - top_p.
+      collect(set, static_cast<float>((1.0 - topP) * 0.5 * total / vocab), logits, leastLogit);
+    }
     if (cutsK && k < static_cast<int>(kept.size())) {
       const float threshold = kthLargest(logits, kept, k);
       keepWhere(kept, [&](const Candidate& c) { return logits[c.id] >= threshold; });
