@@ -13,7 +13,11 @@ const APART = [
 
 export default defineConfig({
   test: {
-    setupFiles: ['./test/helpers/equal-bytes.ts', './test/helpers/built-threads.ts'],
+    setupFiles: [
+      './test/helpers/equal-bytes.ts',
+      './test/helpers/whole-arrays.ts',
+      './test/helpers/built-threads.ts',
+    ],
     // The addon, worker threads and sockets want processes of their own.
     pool: 'forks',
     // As many as a small machine has cores: many files start processes that compute, and more would only make each other late.

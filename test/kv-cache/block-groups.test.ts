@@ -124,7 +124,7 @@ describe('KvCacheManager', () => {
     fc.assert(
       fc.property(
         anyWindows,
-        fc.array(action, { maxLength: 120, size: 'max' }),
+        fc.array(action, { maxLength: 120 }),
         fc.boolean(),
         (windows, actions, shares) => {
           const config = {

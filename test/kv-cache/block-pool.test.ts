@@ -11,7 +11,7 @@ describe('BlockPool', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 40 }),
-        fc.array(action, { maxLength: 80, size: 'max' }),
+        fc.array(action, { maxLength: 80 }),
         (numBlocks, actions) => {
           const pool = new BlockPool(numBlocks);
           const held: number[][] = [];

@@ -69,43 +69,39 @@ describe('snapshots of states', () => {
       fc.constant({ kind: 'reset' as const }),
     );
     fc.assert(
-      fc.property(
-        fc.integer({ min: 0, max: 4 }),
-        fc.array(action, { maxLength: 60, size: 'max' }),
-        (count, actions) => {
-          const snapshots = new StateSnapshots(count);
-          const contents: (string | null)[] = new Array(count).fill(null);
-          const held: { snapshot: StateSnapshot; prefix: string }[] = [];
-          let [read, written] = [new Set<number>(), new Map<number, string>()];
-          for (const one of actions) {
-            if (one.kind === 'beginStep') {
-              for (const [index, prefix] of written) contents[index] = prefix;
-              [read, written] = [new Set(), new Map()];
-              snapshots.beginStep();
-            } else if (one.kind === 'hold' || one.kind === 'write') {
-              const prefix = `${one.prefix}`;
-              if (one.kind === 'hold' && snapshots.has(prefix))
-                held.push({ snapshot: snapshots.hold(prefix), prefix });
-              const taken = one.kind === 'write' ? snapshots.write(prefix) : null;
-              if (taken === null) continue;
-              expect(read.has(taken.index)).toBe(false);
-              expect(held.some(({ snapshot }) => snapshot.index === taken.index)).toBe(false);
-              expect(written.has(taken.index)).toBe(false);
-              written.set(taken.index, prefix);
-            } else if (one.kind === 'reset') snapshots.reset();
-            else if (held.length > 0) {
-              const [{ snapshot, prefix }] = held.splice(one.index % held.length, 1) as [(typeof held)[0]];
-              if (one.kind === 'release') snapshots.release(snapshot);
-              else {
-                expect(contents[snapshot.index]).toBe(prefix);
-                expect(written.has(snapshot.index)).toBe(false);
-                snapshots.read(snapshot);
-                read.add(snapshot.index);
-              }
+      fc.property(fc.integer({ min: 0, max: 4 }), fc.array(action, { maxLength: 60 }), (count, actions) => {
+        const snapshots = new StateSnapshots(count);
+        const contents: (string | null)[] = new Array(count).fill(null);
+        const held: { snapshot: StateSnapshot; prefix: string }[] = [];
+        let [read, written] = [new Set<number>(), new Map<number, string>()];
+        for (const one of actions) {
+          if (one.kind === 'beginStep') {
+            for (const [index, prefix] of written) contents[index] = prefix;
+            [read, written] = [new Set(), new Map()];
+            snapshots.beginStep();
+          } else if (one.kind === 'hold' || one.kind === 'write') {
+            const prefix = `${one.prefix}`;
+            if (one.kind === 'hold' && snapshots.has(prefix))
+              held.push({ snapshot: snapshots.hold(prefix), prefix });
+            const taken = one.kind === 'write' ? snapshots.write(prefix) : null;
+            if (taken === null) continue;
+            expect(read.has(taken.index)).toBe(false);
+            expect(held.some(({ snapshot }) => snapshot.index === taken.index)).toBe(false);
+            expect(written.has(taken.index)).toBe(false);
+            written.set(taken.index, prefix);
+          } else if (one.kind === 'reset') snapshots.reset();
+          else if (held.length > 0) {
+            const [{ snapshot, prefix }] = held.splice(one.index % held.length, 1) as [(typeof held)[0]];
+            if (one.kind === 'release') snapshots.release(snapshot);
+            else {
+              expect(contents[snapshot.index]).toBe(prefix);
+              expect(written.has(snapshot.index)).toBe(false);
+              snapshots.read(snapshot);
+              read.add(snapshot.index);
             }
           }
-        },
-      ),
+        }
+      }),
       { numRuns: 2000, seed: 5 },
     );
   });
