@@ -71,12 +71,14 @@ describeEachIsa('sampling', (isa) => {
     { temperature: 0.8, topP: 0.9 },
     { temperature: 1.5, topP: 0.1 },
     { temperature: 4, topP: 0.97 },
+    { temperature: 1, topP: 0.97 },
     { temperature: 1, minP: 0.2 },
     { temperature: 0.7, topK: 40, topP: 0.95, minP: 0.01 },
   ])('draws as defined with %o', (settings) => {
     for (const vocab of [1, 3, 17, 300, 5000]) {
       compare(vocab, settings, 6);
       compare(vocab, settings, 6, (logit) => Math.round(logit * 4) / 4);
+      compare(vocab, settings, 6, (logit) => (logit > 5.99 ? 7.6 : logit / 10));
       compare(vocab, settings, 6, (logit) => (logit < 5 ? Number.NEGATIVE_INFINITY : logit));
     }
   });

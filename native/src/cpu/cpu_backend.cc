@@ -257,12 +257,12 @@ StreamPosition CpuBackend::editLogits(Rows logits, LogitEdits edits) {
 
 StreamPosition CpuBackend::logprobs(Rows logits, int vocab, LogprobRows rows) {
   return stream_.record(
-      [this, logits, vocab, rows = std::move(rows)] { runLogprobs(pool_, kernels_, logits, vocab, rows); });
+      [this, logits, vocab, rows = std::move(rows)] { runLogprobs(pool_, kernels_, weighedRows_, logits, vocab, rows); });
 }
 
 StreamPosition CpuBackend::sample(Rows logits, int vocab, SamplingRows rows, int32_t* tokens) {
   return stream_.record([this, logits, vocab, rows = std::move(rows), tokens] {
-    runSample(pool_, kernels_, logits, vocab, rows, tokens);
+    runSample(pool_, kernels_, weighedRows_, logits, vocab, rows, tokens);
   });
 }
 

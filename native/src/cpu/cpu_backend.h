@@ -19,6 +19,7 @@
 #include "cpu/paged_attention.h"
 #include "cpu/rank_ops.h"
 #include "cpu/recurrent.h"
+#include "cpu/weighed_row.h"
 #include "memory/arena.h"
 #include "threads/pool.h"
 #include "threads/stream.h"
@@ -142,6 +143,7 @@ class CpuBackend final : public Backend {
   LoraMemory loraMemory_;
   MatrixMemory matrixMemory_;
   HeadMemory headMemory_;
+  std::vector<WeighedRow> weighedRows_;
   const std::unique_ptr<RankMember> member_;
   /// The last member, so that it ends before the others are freed. Only its thread uses the pool.
   Stream stream_;

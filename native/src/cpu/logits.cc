@@ -35,31 +35,22 @@ struct Entry {
 /// The larger value first, the lower id first among equals.
 bool isBetter(const Entry& a, const Entry& b) { return a.value != b.value ? a.value > b.value : a.id < b.id; }
 
-/// Memory of one thread.
+/// One thread, with the row that it reads.
 struct Reader {
-  std::vector<float> weights;
-  std::vector<double> sums;
-  std::vector<Entry> top;
+  WeighedRow& weighed;
+  std::vector<Entry> top = {};
   /// The row that `normalised` is of.
   int row = -1;
   double normalised = 0;
 
-  /// Tokens of one row come one after the other.
+  /// log of the sum of exp(x). Tokens of one row come one after the other.
   double normaliserOf(int ofRow, const KernelSet& set, const float* x, int vocab) {
-    if (ofRow != row) normalised = normaliser(set, x, vocab);
-    row = ofRow;
+    if (ofRow != row) {
+      weighed.weigh(set, x, vocab, 1.0f);
+      normalised = static_cast<double>(weighed.largest) + std::log(weighed.total);
+      row = ofRow;
+    }
     return normalised;
-  }
-
-  /// log of the sum of exp(x).
-  double normaliser(const KernelSet& set, const float* x, int vocab) {
-    weights.resize(vocab);
-    sums.resize((vocab + kWeighBlock - 1) / kWeighBlock);
-    const float most = set.largest(x, vocab);
-    set.weigh(x, vocab, most, 1.0f, weights.data(), sums.data());
-    double total = 0;
-    for (const double sum : sums) total += sum;
-    return static_cast<double>(most) + std::log(total);
   }
 
   /// The `count` best entries in order. `top` is a heap; its first entry is the worst one kept.
@@ -126,9 +117,12 @@ void runEdit(ThreadPool& pool, Rows logits, const LogitEdits& edits) {
   });
 }
 
-void runLogprobs(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, const LogprobRows& job) {
+void runLogprobs(ThreadPool& pool, const KernelSet& set, std::vector<WeighedRow>& weighed, Rows logits, int vocab,
+                 const LogprobRows& job) {
   const std::vector<int32_t> tokens = job.tokens.resolve();
-  std::vector<Reader> readers(pool.threads());
+  weighed.resize(pool.threads());
+  std::vector<Reader> readers;
+  for (WeighedRow& ofThread : weighed) readers.push_back({ofThread});
   pool.run(static_cast<int>(tokens.size()), [&](int index, int thread) {
     Reader& reader = readers[thread];
     const float* x = rowOf(logits, job.rows[index]);

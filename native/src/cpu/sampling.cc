@@ -101,76 +101,79 @@ int32_t drawFrom(const std::vector<Candidate>& kept, double uniform) {
   return kept.back().id;
 }
 
-/// Memory of one thread, and the row in it.
-struct Sampler {
-  std::vector<float> weights;
-  std::vector<double> blockSums;
+/// As `drawFrom` over the whole vocabulary; skips whole blocks by their sums. These are rounded: the target's place in its block is a
+/// share of the block's sum, since it could be behind all of its weights.
+int32_t drawFromAll(const WeighedRow& row, double uniform) {
+  const double target = uniform * row.total;
+  double before = 0;
+  size_t block = 0;
+  while (block + 1 < row.sums.size() && before + row.sums[block] <= target) before += row.sums[block++];
+  const int begin = static_cast<int>(block) * kWeighBlock;
+  const int end = std::min(begin + kWeighBlock, static_cast<int>(row.weights.size()));
+  const double total = std::accumulate(row.weights.begin() + begin, row.weights.begin() + end, 0.0);
+  const double inBlock = (target - before) / row.sums[block] * total;
+  double sum = 0;
+  int last = begin;
+  for (int id = begin; id < end; ++id) {
+    if (row.weights[id] > 0) last = id;
+    sum += row.weights[id];
+    if (sum > inBlock) return id;
+  }
+  return last;
+}
+
+/// The candidates of at least these, by ascending id. Blocks without one are passed over.
+std::vector<Candidate> collect(const KernelSet& set, const WeighedRow& row, float leastWeight, const float* logits,
+                               float leastLogit) {
   std::vector<Candidate> kept;
-
-  int32_t draw(const KernelSet& set, const float* logits, int vocab, const SamplingRows& settings, int row) {
-    if (set.hasBroken(logits, vocab)) return kNoToken;
-    weights.resize(vocab);
-    blockSums.resize((vocab + kWeighBlock - 1) / kWeighBlock);
-    set.weigh(logits, vocab, set.largest(logits, vocab), 1.0f / settings.temperature[row], weights.data(),
-              blockSums.data());
-    const double total = std::accumulate(blockSums.begin(), blockSums.end(), 0.0);
-    const float minP = settings.minP[row], topP = settings.topP[row];
-    const int k = settings.topK[row];
-    const bool cutsK = k > 0 && k < vocab;
-    if (minP <= 0 && !cutsK && topP >= 1) return drawFromAll(settings.uniform[row] * total);
-    const bool onlyTopP = minP <= 0 && !cutsK;
-    const float leastLogit = cutsK ? reachedBy(k, set, logits, vocab) : -kInfinity;
-    collect(set, onlyTopP ? kLikely : minP, logits, leastLogit);
-    if (onlyTopP && totalOf(kept) < topP * total) {
-      // All lighter candidates together have less than half of 1 - top_p.
-      collect(set, static_cast<float>((1.0 - topP) * 0.5 * total / vocab), logits, leastLogit);
+  const int vocab = static_cast<int>(row.weights.size());
+  for (int begin = 0; begin < vocab; begin += kWeighBlock) {
+    const int count = std::min(kWeighBlock, vocab - begin);
+    if (set.largest(logits + begin, count) < leastLogit || set.largest(&row.weights[begin], count) < leastWeight) continue;
+    Candidate block[kWeighBlock];
+    size_t end = 0;
+    for (int id = begin; id < begin + count; ++id) {
+      block[end] = {row.weights[id], id};
+      end += static_cast<size_t>((row.weights[id] >= leastWeight) & (logits[id] >= leastLogit));
     }
-    if (cutsK && k < static_cast<int>(kept.size())) {
-      const float threshold = kthLargest(logits, kept, k);
-      keepWhere(kept, [&](const Candidate& c) { return logits[c.id] >= threshold; });
-    }
-    // All tokens are forbidden.
-    if (kept.empty()) return set.argmax(logits, vocab);
-    if (topP < 1) keepLikeliest(kept, topP * (onlyTopP ? total : totalOf(kept)));
-    return drawFrom(kept, settings.uniform[row]);
+    kept.insert(kept.end(), block, block + end);
   }
+  return kept;
+}
 
-  /// As `drawFrom` over the whole vocabulary; skips whole blocks by their sums. These are rounded: the target's place in its block is a
-  /// share of the block's sum, since it could be behind all of its weights.
-  int32_t drawFromAll(double target) const {
-    double before = 0;
-    size_t block = 0;
-    while (block + 1 < blockSums.size() && before + blockSums[block] <= target) before += blockSums[block++];
-    const int begin = static_cast<int>(block) * kWeighBlock;
-    const int end = std::min(begin + kWeighBlock, static_cast<int>(weights.size()));
-    const double total = std::accumulate(weights.begin() + begin, weights.begin() + end, 0.0);
-    const double inBlock = (target - before) / blockSums[block] * total;
-    double sum = 0;
-    int last = begin;
-    for (int id = begin; id < end; ++id) {
-      if (weights[id] > 0) last = id;
-      sum += weights[id];
-      if (sum > inBlock) return id;
-    }
-    return last;
+/// What min_p and top_k leave; `k` is 0 where it cuts nothing.
+std::vector<Candidate> cutByMinPAndTopK(const KernelSet& set, const WeighedRow& row, const float* logits, float minP, int k) {
+  const int vocab = static_cast<int>(row.weights.size());
+  std::vector<Candidate> kept = collect(set, row, minP, logits, k > 0 ? reachedBy(k, set, logits, vocab) : -kInfinity);
+  if (k > 0 && k < static_cast<int>(kept.size())) {
+    const float threshold = kthLargest(logits, kept, k);
+    keepWhere(kept, [&](const Candidate& c) { return logits[c.id] >= threshold; });
   }
+  return kept;
+}
 
-  void collect(const KernelSet& set, float leastWeight, const float* logits, float leastLogit) {
-    kept.clear();
-    const int vocab = static_cast<int>(weights.size());
-    for (int begin = 0; begin < vocab; begin += kWeighBlock) {
-      const int count = std::min(kWeighBlock, vocab - begin);
-      if (set.largest(logits + begin, count) < leastLogit || set.largest(&weights[begin], count) < leastWeight) continue;
-      Candidate block[kWeighBlock];
-      size_t end = 0;
-      for (int id = begin; id < begin + count; ++id) {
-        block[end] = {weights[id], id};
-        end += static_cast<size_t>((weights[id] >= leastWeight) & (logits[id] >= leastLogit));
-      }
-      kept.insert(kept.end(), block, block + end);
-    }
-  }
-};
+/// The likeliest candidates, whose weights reach `goal`: mostly a few do.
+std::vector<Candidate> likeliest(const KernelSet& set, const WeighedRow& row, const float* logits, double goal) {
+  std::vector<Candidate> kept = collect(set, row, kLikely, logits, -kInfinity);
+  if (totalOf(kept) >= goal) return kept;
+  // All lighter candidates together have less than half of what need not be there.
+  return collect(set, row, static_cast<float>((row.total - goal) * 0.5 / row.weights.size()), logits, -kInfinity);
+}
+
+int32_t draw(const KernelSet& set, WeighedRow& row, const float* logits, int vocab, const SamplingRows& settings, int index) {
+  if (set.hasBroken(logits, vocab)) return kNoToken;
+  row.weigh(set, logits, vocab, settings.temperature[index]);
+  const float minP = settings.minP[index], topP = settings.topP[index];
+  const double uniform = settings.uniform[index];
+  const int k = settings.topK[index] < vocab ? settings.topK[index] : 0;
+  const bool isCut = minP > 0 || k > 0;
+  if (!isCut && topP >= 1) return drawFromAll(row, uniform);
+  std::vector<Candidate> kept = isCut ? cutByMinPAndTopK(set, row, logits, minP, k) : likeliest(set, row, logits, topP * row.total);
+  // All tokens are forbidden.
+  if (kept.empty()) return set.argmax(logits, vocab);
+  if (topP < 1) keepLikeliest(kept, topP * (isCut ? totalOf(kept) : row.total));
+  return drawFrom(kept, uniform);
+}
 
 /// Largest logit of a row; all threads share the search.
 int32_t greedy(ThreadPool& pool, const KernelSet& set, const float* logits, int vocab) {
@@ -188,18 +191,18 @@ int32_t greedy(ThreadPool& pool, const KernelSet& set, const float* logits, int 
 
 }  // namespace
 
-void runSample(ThreadPool& pool, const KernelSet& set, Rows logits, int vocab, const SamplingRows& settings,
-               int32_t* tokens) {
+void runSample(ThreadPool& pool, const KernelSet& set, std::vector<WeighedRow>& weighed, Rows logits, int vocab,
+               const SamplingRows& settings, int32_t* tokens) {
   const auto row = [&](int index) { return reinterpret_cast<const float*>(logits.data) + index * logits.stride; };
   std::vector<int> drawn;
   for (int i = 0; i < logits.rows; ++i) {
     if (settings.temperature[i] == 0) tokens[i] = greedy(pool, set, row(i), vocab);
     else drawn.push_back(i);
   }
-  std::vector<Sampler> samplers(pool.threads());
+  weighed.resize(pool.threads());
   pool.run(static_cast<int>(drawn.size()), [&](int index, int thread) {
     const int i = drawn[index];
-    tokens[i] = samplers[thread].draw(set, row(i), vocab, settings, i);
+    tokens[i] = draw(set, weighed[thread], row(i), vocab, settings, i);
   });
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "cpu/kernels.h"
+#include "cpu/weighed_row.h"
 #include "threads/pool.h"
 
 namespace svc::cpu {
 
-void runSample(ThreadPool&, const KernelSet&, Rows logits, int vocab, const SamplingRows&, int32_t* tokens);
+/// `weighed` is memory of each thread that calls reuse.
+void runSample(ThreadPool&, const KernelSet&, std::vector<WeighedRow>& weighed, Rows logits, int vocab, const SamplingRows&,
+               int32_t* tokens);
 
 }  // namespace svc::cpu
