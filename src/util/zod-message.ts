@@ -45,7 +45,9 @@ export function describeIssue(issue: Issue, value: unknown, whole: string): stri
 /** Whether a field of an object that is there is not. */
 function isMissing({ path }: Issue, value: unknown): boolean {
   const parent = valueAt(path.slice(0, -1), value);
-  return path.length > 0 && typeof parent === 'object' && parent !== null && valueAt(path, value) === undefined;
+  return (
+    path.length > 0 && typeof parent === 'object' && parent !== null && valueAt(path, value) === undefined
+  );
 }
 
 /** What of `value` breaks the rule; undefined where its place says it all. */

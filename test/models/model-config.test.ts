@@ -142,7 +142,11 @@ describe('readModelConfig', () => {
   });
 
   it.each([
-    ['a missing field', { hidden_size: undefined }, /config\.json: hidden_size is missing: it must be a number$/],
+    [
+      'a missing field',
+      { hidden_size: undefined },
+      /config\.json: hidden_size is missing: it must be a number$/,
+    ],
     ['a field of another type', { vocab_size: '100' }, /vocab_size must be a number, got "100"/],
     [
       'a size that is no whole number',

@@ -260,7 +260,11 @@ describe('a field that is wrong', () => {
     [{ logprob_token_ids: Array(21).fill(5), logprobs: 0 }, 'logprob_token_ids', /at most 20 ids, got 21;/],
     [{ truncation_side: 'middle' }, 'truncation_side', /^truncation_side must be "left" or "right"/],
     [{ stream_interval: 0 }, 'stream_interval', /^stream_interval must be at least 1, got 0$/],
-    [{ repetition_detection: { max_pattern_size: 2 } }, 'repetition_detection', /min_count is missing: it must be a number/],
+    [
+      { repetition_detection: { max_pattern_size: 2 } },
+      'repetition_detection',
+      /min_count is missing: it must be a number/,
+    ],
     [
       { repetition_detection: { max_pattern_size: 2, min_pattern_size: 3, min_count: 2 } },
       'repetition_detection',

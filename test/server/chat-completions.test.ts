@@ -201,7 +201,11 @@ describe('POST /v1/chat/completions', () => {
     ['no messages', { messages: [] }, /^messages must have at least 1 element/],
     ['messages that are text', { messages: 'Hello' }, /^messages must be an array, got "Hello"$/],
     ['a message that is no object', { messages: [5] }, /^messages\[0\] must be an object, got 5$/],
-    ['no role', { messages: [{ content: 'Hello' }] }, /^messages\[0\]\.role is missing: it must be a string$/],
+    [
+      'no role',
+      { messages: [{ content: 'Hello' }] },
+      /^messages\[0\]\.role is missing: it must be a string$/,
+    ],
     ['no content', { messages: [{ role: 'user' }] }, /^messages\[0\]\.content must be a string or an array/],
     [
       'a number as content',

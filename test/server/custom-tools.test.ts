@@ -272,7 +272,11 @@ describe('custom tools are refused', () => {
       /format\.syntax must be "regex"/,
     ],
     [{ tool_choice: { type: 'custom', name: 'x' } }, 'tool_choice', /names the custom tool "x"/],
-    [{ input: [{ type: 'custom_tool_call', call_id: 'a', name: 'run' }] }, 'input', /input is missing: it must be a string/],
+    [
+      { input: [{ type: 'custom_tool_call', call_id: 'a', name: 'run' }] },
+      'input',
+      /input is missing: it must be a string/,
+    ],
   ])('in a response by their names: %j', async (body, param, message) => {
     const error = await errorOf(await svc.post(RESPONSES, { ...RESPONSE, ...body }));
     expect(error).toMatchObject({ status: 400, param, message: expect.stringMatching(message) });
