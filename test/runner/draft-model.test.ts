@@ -79,6 +79,16 @@ describe.each(availableBackends)('a draft model on %s', (backend) => {
     );
   });
 
+  it('guesses the same once more where nothing has come since', () => {
+    const draftModel = start();
+    const wishes = [3, 17].map((length, id) => ({
+      sequence: { id, tokens: promptOf(id, length) },
+      maxTokens: 3,
+    }));
+    const drafts = draftModel.propose(wishes);
+    expect(draftModel.propose(wishes)).toEqual(drafts);
+  });
+
   it('computes a draft of all sequences in a pass a token, what had come since the last draft in the first', () => {
     const forward = vi.spyOn(model, 'forward');
     const draftModel = start();

@@ -76,6 +76,8 @@ describe('the KV budget', () => {
     const host = { freeMemory: () => 17, deviceMemory: () => null, ranks: ALONE };
     const config = { ...MEMORY, share: { rank: 1, memoryBytes: 1000 } };
     expect(cacheMemory(config, host, { ...NOTHING, weightBytes: 400, draftBytes: 100 })).toEqual(room(250));
+    const ofTwo = { ...host, ranks: { rank: 1, size: 2 } };
+    expect(cacheMemory(config, ofTwo, { ...NOTHING, weightBytes: 400 })).toEqual(room(100, 2));
   });
 
   it.each([
