@@ -149,6 +149,24 @@ describe('OutputProcessor', () => {
     expect(deltas.at(-1)).toMatchObject({ isCallCut });
   });
 
+  it('counts the tokens of a thought, those that begin and end it among them', () => {
+    const texts = ['<think>', 'Hm', '.', '</think>', 'Yes'];
+    const pieces: Tokenizer = {
+      ...codePoints,
+      close: async () => {},
+      decodeStream: () => ({ push: ([id]) => texts[id!]!, flush: () => '' }),
+    };
+    const limits = { maxCalls: 0, isEnforced: false, customNames: new Set<string>() };
+    const answer = answerReader(formatsOf('none', 'qwen3'), { prompt: '', tools: [], ...limits });
+    const processor = new OutputProcessor(0, { ...requestOf({}), answer }, pieces);
+    const deltas = texts.map((_, id) => processor.process(token(id)));
+    expect(deltas.map(({ numReasoningTokens }) => numReasoningTokens)).toEqual([1, 1, 1, 1, 0]);
+    expect(answerOf(deltas.flatMap(({ parts }) => parts ?? []))).toMatchObject({
+      reasoning: 'Hm.',
+      content: 'Yes',
+    });
+  });
+
   it('makes no text without a tokenizer', () => {
     const processor = new OutputProcessor(2, requestOf({}), null);
     expect(processor.process(token(65))).toEqual({
