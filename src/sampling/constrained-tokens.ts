@@ -99,9 +99,8 @@ export class ConstrainedTokens {
 
   #accept(tokenId: number): boolean {
     if (has(this.#ends, tokenId)) {
-      const mayEnd = this.#isOver || this.#matcher.isComplete;
-      this.#isOver = mayEnd;
-      return mayEnd;
+      this.#isOver = this.#matcher.isComplete;
+      return this.#isOver;
     }
     if (this.#isOver || (this.#allowed !== null && !has(this.#allowed, tokenId))) return false;
     return this.#matcher.accept(tokenId);

@@ -4,6 +4,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
@@ -18,6 +19,7 @@ import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends } from '../helpers/backends.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
+import { needsNative } from '../helpers/needs.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
 /** Copies all that passes, as a message to another thread would be, and keeps nothing of the original. */
@@ -102,25 +104,28 @@ function answers(core: EngineCore): Map<number, readonly TokenOutput[]> {
   return new Map(REQUESTS.map(({ id }) => [id, plain.filter(({ requestId }) => requestId === id)]));
 }
 
-describe.each(availableBackends)('the executor on %s', (device) => {
-  async function start(options: Partial<EngineConfig> = {}): Promise<[EngineConfig, Executor]> {
-    const memory = { kvCacheMemoryBytes: 110_000, maxModelLen: 112 };
-    const config = {
-      ...ENGINE_DEFAULTS,
-      modelPath: folder,
-      device,
-      ...memory,
-      maxNumBatchedTokens: 32,
-      ...options,
-    };
-    return [config, await loadRunner(config)];
-  }
+async function start(
+  device: EngineConfig['device'],
+  options: Partial<EngineConfig> = {},
+): Promise<[EngineConfig, Executor]> {
+  const memory = { kvCacheMemoryBytes: 110_000, maxModelLen: 112 };
+  const config = {
+    ...ENGINE_DEFAULTS,
+    modelPath: folder,
+    device,
+    ...memory,
+    maxNumBatchedTokens: 32,
+    ...options,
+  };
+  return [config, await loadRunner(config)];
+}
 
+describe.each(availableBackends)('the executor on %s', (device) => {
   it('gives the same where every step, edit and result is a copy, and is told each block once', async () => {
-    const [config, plain] = await start();
+    const [config, plain] = await start(device);
     const expected = answers(new EngineCore(plain, config));
     plain.close();
-    const cloning = new CloningExecutor((await start())[1]);
+    const cloning = new CloningExecutor((await start(device))[1]);
     const core = new EngineCore(cloning, config);
     expect(answers(core)).toEqual(expected);
     expect(core.stats.preemptions).toBeGreaterThan(0);
@@ -140,18 +145,33 @@ describe.each(availableBackends)('the executor on %s', (device) => {
   });
 
   it.each([2, 3])('gives the same with %i steps in flight', async (maxInFlight) => {
-    const [config, plain] = await start();
+    const [config, plain] = await start(device);
     const expected = answers(new EngineCore(plain, config));
     plain.close();
-    const core = new EngineCore((await start())[1], config, undefined, maxInFlight);
+    const core = new EngineCore((await start(device))[1], config, undefined, maxInFlight);
     expect(answers(core)).toEqual(expected);
     core.close();
   });
 
   it('refuses to sample or to read what was never started', async () => {
-    const [, executor] = await start();
+    const [, executor] = await start(device);
     expect(() => executor.sample([])).toThrow('no forward pass has been started');
     expect(() => executor.read()).toThrow('no step is in flight');
     executor.close();
   });
+});
+
+it('has computed a step once it is read, though nothing of it is sampled', needsNative, async () => {
+  const size = { maxModelLen: 512, maxNumBatchedTokens: 500, kvCacheMemoryBytes: 2 ** 22 };
+  const [config, executor] = await start('cpu', size);
+  const { scheduler } = new EngineCore(executor, config);
+  scheduler.add(newRequest({ promptTokenIds: Array.from({ length: 510 }, (_, index) => index % 251) }));
+  const step = scheduler.schedule();
+  executor.forward(step, 1);
+  executor.sample(scheduler.logitEdits(step));
+  expect(executor.read().outputs).toEqual([null]);
+  const { busySeconds } = executor;
+  await setTimeout(50);
+  expect(executor.busySeconds).toBe(busySeconds);
+  executor.close();
 });

@@ -1,3 +1,5 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type OutputDelta, OutputProcessor } from '../../src/engine/output-processor.ts';
@@ -6,9 +8,15 @@ import { answerOf } from '../../src/parsers/answer-parts.ts';
 import type { SamplingFields } from '../../src/sampling/sampling-fields.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
+import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
+import { FolderFiles } from '../../src/util/model-files.ts';
 import { EMOJI, hasHalfCharacter } from '../helpers/emoji.ts';
+import { byteFallbackTokenizer } from '../helpers/small-tokenizers.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { formatsOf } from '../parsers/parse.ts';
+
+const newFolder = temporaryFolders();
 
 /** Ids are code points: text in, the same text out. */
 const codePoints: Tokenizer = {
@@ -149,6 +157,24 @@ describe('OutputProcessor', () => {
     expect(deltas.at(-1)).toMatchObject({ isCallCut });
   });
 
+  it('counts the tokens of a thought, those that begin and end it among them', () => {
+    const texts = ['<think>', 'Hm', '.', '</think>', 'Yes'];
+    const pieces: Tokenizer = {
+      ...codePoints,
+      close: async () => {},
+      decodeStream: () => ({ push: ([id]) => texts[id!]!, flush: () => '' }),
+    };
+    const limits = { maxCalls: 0, isEnforced: false, customNames: new Set<string>() };
+    const answer = answerReader(formatsOf('none', 'qwen3'), { prompt: '', tools: [], ...limits });
+    const processor = new OutputProcessor(0, { ...requestOf({}), answer }, pieces);
+    const deltas = texts.map((_, id) => processor.process(token(id)));
+    expect(deltas.map(({ numReasoningTokens }) => numReasoningTokens)).toEqual([1, 1, 1, 1, 0]);
+    expect(answerOf(deltas.flatMap(({ parts }) => parts ?? []))).toMatchObject({
+      reasoning: 'Hm.',
+      content: 'Yes',
+    });
+  });
+
   it('makes no text without a tokenizer', () => {
     const processor = new OutputProcessor(2, requestOf({}), null);
     expect(processor.process(token(65))).toEqual({
@@ -191,6 +217,20 @@ describe('OutputProcessor', () => {
       tokenIds: [65, 66, 67],
       finish_reason: 'stop',
     });
+  });
+
+  it('goes on with the text of the prompt, and gives half a character where the answer ends in it', async () => {
+    const folder = newFolder();
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(byteFallbackTokenizer()));
+    const { tokenizer } = await loadTokenizer(new FolderFiles(folder));
+    const [the, cat, firstByte] = [4, 5, 10];
+    const request = { ...requestOf({}), promptTokenIds: [1, the] };
+    const processor = new OutputProcessor(0, request, tokenizer);
+    expect(processor.process(token(cat)).text).toBe(' cat');
+    const half = token(firstByte + Buffer.from('é')[0]!, { reason: 'length', stopTokenId: null });
+    expect(processor.process(half).text).toBe('\u{FFFD}');
+    await tokenizer.close();
   });
 
   it('makes no text where detokenize is false', () => {

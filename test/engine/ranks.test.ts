@@ -212,6 +212,7 @@ describe('an adapter of a model that is cut over ranks', needsNative, () => {
     const outcomes = [];
     for (const { degree, numStages } of [LAYOUTS[0], LAYOUTS[1], LAYOUTS[3]]) {
       const core = await start(degree, { lora, pipelineParallelSize: numStages, numThreads: 6 });
+      await expect(load(core, newFolder())).rejects.toThrow(ModelLoadError);
       core.scheduler.add(REQUESTS[31]!);
       const { digest } = await load(core, path);
       const answer = generate(core, [asked, REQUESTS[5]!]).get(asked.id);

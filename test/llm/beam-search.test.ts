@@ -108,6 +108,25 @@ describe('LLM.beamSearch', () => {
     expect(found.flat().filter((token) => suppressed.includes(token))).toEqual([]);
   });
 
+  it('goes on with other tokens where the most probable one is an end token, and with that where it is ignored', async () => {
+    const [greedy] = await search({ beam_width: 1, max_tokens: 3, ignore_eos: true });
+    const eosTokenId = greedy!.tokens[PROMPT.length]!;
+    const other = new LLM({ model: folder, overrideGenerationConfig: { eos_token_id: eosTokenId } });
+    onTestFinished(() => other.close());
+    const best = async (params: Partial<BeamSearchInput>) => {
+      const [output] = await other.beamSearch([PROMPT], { beam_width: 1, max_tokens: 3, ...params });
+      return output!.sequences[0]!;
+    };
+    const long = await best({ length_penalty: 20 });
+    expect(long.tokens).toHaveLength(PROMPT.length + 3);
+    expect(long.tokens).not.toContain(eosTokenId);
+    expect(await best({ length_penalty: 0 })).toMatchObject({
+      tokens: [...PROMPT, eosTokenId],
+      finish_reason: 'stop',
+    });
+    expect((await best({ ignore_eos: true })).tokens).toEqual(greedy!.tokens);
+  });
+
   it('ends where the context ends', async () => {
     const long = Array.from({ length: 20 }, (_, index) => 10 + index);
     const short = new LLM({ model: folder, maxModelLen: 24 });

@@ -160,6 +160,24 @@ describe('log-probabilities', () => {
     expect(ranks[0]).toEqual(ranks[1]);
   });
 
+  it('are, of requests that run together, those that each has alone, whatever they ask for', async () => {
+    const asked: readonly SamplingInput[] = [
+      { logit_bias: { 9: 1 } },
+      { logprobs: 1, logprob_token_ids: [3, 77, 5] },
+      { logprobs: 1, logprob_token_ids: [8, 2, 40] },
+      { logprobs: 2 },
+      { logprobs: 1, logprob_token_ids: [3, 77, 5], repetition_penalty: 1.5 },
+      { logprobs: 0 },
+      { logprobs: 2, presence_penalty: 1 },
+    ].map((one) => ({ ...GREEDY, ...one }));
+    const prompts = asked.map((_, index) => PROMPT.slice(index));
+    const together = await llm.generate(prompts, asked);
+    for (const [index, params] of asked.entries()) {
+      const alone = await complete(params, prompts[index]);
+      expect(together[index]!.outputs).toEqual(alone.outputs);
+    }
+  });
+
   it('are those of the model, whatever bias and temperature do', async () => {
     const [plain, changed] = await Promise.all([
       complete({ ...GREEDY, max_tokens: 1, logprobs: 5 }),
@@ -188,6 +206,17 @@ describe('log-probabilities', () => {
     expect(unasked.prompt_logprobs).toBeNull();
     expect(unasked.outputs).toEqual(asked.outputs);
     expect(asked.outputs[0]!.logprobs).toBeNull();
+  });
+
+  it('of a long prompt are the same in one step and in many, beside another prompt', async () => {
+    const prompts = [150, 100].map((length) => Array.from({ length }, (_, index) => 5 + ((index * 11) % 97)));
+    const inSteps = new LLM({ model: folder, maxNumBatchedTokens: 40, maxNumSeqs: 8 });
+    onTestFinished(() => inSteps.close());
+    const params = { ...GREEDY, max_tokens: 1, prompt_logprobs: 2 };
+    const [whole, parted] = await Promise.all([llm, inSteps].map((one) => one.generate(prompts, params)));
+    expect(whole!.map((output) => output.prompt_logprobs)).toEqual(
+      parted!.map((output) => output.prompt_logprobs),
+    );
   });
 
   it('of the prompt are computed even where the cache holds it', async () => {

@@ -10,6 +10,7 @@ import type { Model } from '../../src/models/model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { DraftModel } from '../../src/runner/draft-model.ts';
+import { OVERFLOWING_TOKEN, writeOverflowingModel } from '../fixtures/overflowing-model.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends, openBackend } from '../helpers/backends.ts';
 
@@ -24,17 +25,20 @@ describe.each(availableBackends)('a draft model on %s', (backend) => {
     folder = mkdtempSync(join(os.tmpdir(), 'svc-draft-'));
     writeTinyModel(folder, { seed: 1 });
     ops = openBackend(backend);
-    model = await loadModel(openModelSource(folder), ops, {
-      dtype: 'auto',
-      quantization: null,
-      maxModelLen: MAX_LENGTH,
-      choice: { runner: 'generate', convert: 'auto' },
-    });
+    model = await load();
   });
   afterEach(() => {
     ops.close();
     rmSync(folder, { recursive: true });
   });
+
+  const load = (): Promise<Model> =>
+    loadModel(openModelSource(folder), ops, {
+      dtype: 'auto',
+      quantization: null,
+      maxModelLen: MAX_LENGTH,
+      choice: { runner: 'generate', convert: 'auto' },
+    });
 
   function start({ blocks = 64, maxBatchedTokens = 64 } = {}): DraftModel {
     const cache = ops.makeKvCache(model.kvCacheShape({ blocks, blockSize: BLOCK_SIZE, sequences: 1 }), false);
@@ -79,6 +83,16 @@ describe.each(availableBackends)('a draft model on %s', (backend) => {
     );
   });
 
+  it('guesses the same once more where nothing has come since', () => {
+    const draftModel = start();
+    const wishes = [3, 17].map((length, id) => ({
+      sequence: { id, tokens: promptOf(id, length) },
+      maxTokens: 3,
+    }));
+    const drafts = draftModel.propose(wishes);
+    expect(draftModel.propose(wishes)).toEqual(drafts);
+  });
+
   it('computes a draft of all sequences in a pass a token, what had come since the last draft in the first', () => {
     const forward = vi.spyOn(model, 'forward');
     const draftModel = start();
@@ -98,6 +112,31 @@ describe.each(availableBackends)('a draft model on %s', (backend) => {
     ]);
   });
 
+  it('computes no more tokens at once than it may', () => {
+    const forward = vi.spyOn(model, 'forward');
+    const wishes = [40, 5, 30].map((length, id) => ({
+      sequence: { id, tokens: promptOf(id, length) },
+      maxTokens: 1,
+    }));
+    start({ maxBatchedTokens: 16 }).propose(wishes);
+    const numTokens = forward.mock.calls.map(([{ positions }]) => positions.length);
+    expect(Math.max(...numTokens)).toBeLessThanOrEqual(16);
+    expect(numTokens.reduce((sum, count) => sum + count)).toBe(40 + 5 + 30);
+  });
+
+  it('guesses nothing where its logits are broken, and for others what it guesses for them alone', async () => {
+    writeOverflowingModel(folder);
+    model = await load();
+    const sound = promptOf(1, 9).map((id) => id % OVERFLOWING_TOKEN);
+    const wishes = [sound, [5, OVERFLOWING_TOKEN, 8], sound].map((tokens, id) => ({
+      sequence: { id, tokens },
+      maxTokens: 3,
+    }));
+    const expected = guessAfresh(sound, 3);
+    expect(expected).toHaveLength(3);
+    expect(start().propose(wishes)).toEqual([expected, [], expected]);
+  });
+
   it('guesses less at its longest length, and nothing where its KV memory is full, until some is freed', () => {
     const draftModel = start({ blocks: 4 });
     const wish = (id: number, length: number) => ({
@@ -109,5 +148,9 @@ describe.each(availableBackends)('a draft model on %s', (backend) => {
     expect(numGuessed([wish(1, MAX_LENGTH - 1), wish(2, 20)])).toEqual([2, 0]);
     draftModel.forget(1);
     expect(numGuessed([wish(2, 20), wish(3, MAX_LENGTH + 1)])).toEqual([4, 0]);
+    // The last guess has no place in it.
+    expect(start({ blocks: 2 }).propose([wish(1, 2 * BLOCK_SIZE - 3)])[0]).toHaveLength(4);
+    const lengths = [MAX_LENGTH - 1, MAX_LENGTH];
+    expect(lengths.map((length) => draftModel.expects(wish(1, length).sequence))).toEqual([true, false]);
   });
 });

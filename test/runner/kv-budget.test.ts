@@ -3,11 +3,14 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
 import { ALONE } from '../../src/ops/ranks.ts';
 import {
+  type CacheMemory,
   cacheMemory,
   chooseNumBlocks,
   kvBlockBytes,
   longestFitting,
+  numStateBlocks,
   overcommitNotice,
+  stateBytes,
 } from '../../src/runner/kv-budget.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
 
@@ -76,6 +79,8 @@ describe('the KV budget', () => {
     const host = { freeMemory: () => 17, deviceMemory: () => null, ranks: ALONE };
     const config = { ...MEMORY, share: { rank: 1, memoryBytes: 1000 } };
     expect(cacheMemory(config, host, { ...NOTHING, weightBytes: 400, draftBytes: 100 })).toEqual(room(250));
+    const ofTwo = { ...host, ranks: { rank: 1, size: 2 } };
+    expect(cacheMemory(config, ofTwo, { ...NOTHING, weightBytes: 400 })).toEqual(room(100, 2));
   });
 
   it.each([
@@ -114,6 +119,25 @@ describe('the KV budget', () => {
         'activations (less with a lower --max-num-batched-tokens or --max-num-seqs), 256.0 MiB are kept for CUDA graphs and arrays of ' +
         'steps (less with --enforce-eager), 100.0 MiB are free beside other processes',
     );
+  });
+
+  it('leaves room for the states of all stages and ranks, or for those of the stage that a device has', () => {
+    const states = (layers: number) => ({ layers, slots: 3, width: 1024 });
+    const stages = [
+      { ...SHAPE, layers: 1, states: states(1) },
+      { ...SHAPE, layers: 3, states: states(2) },
+    ];
+    const design = { shape: { ...SHAPE, layers: 4, states: states(3) }, windows: [null], stages };
+    const ofState = 3 * 1024 * 4;
+    expect(stateBytes(design, room(0, 2))).toBe(2 * 3 * ofState);
+    const choose = (memory: CacheMemory) => chooseNumBlocks(CONFIG, design, 32, memory);
+    expect(choose(room(2 * 3 * ofState + 2 * 5 * 2 * BLOCK_BYTES, 2))).toBe(5);
+    const second = (bytes: number) => ({ ...room(bytes, 2), stage: 1 });
+    expect(choose(second(2 * ofState + (5 * 3 * BLOCK_BYTES) / 2))).toBe(5);
+    expect(() => choose(room(0, 2))).toThrow(`at least ${2 * 3 * ofState + 2 * 2 * 2 * BLOCK_BYTES} `);
+    // The states of one sequence go in as many blocks as the stage needs that has the most of them for its rows.
+    const more = { ...stages[0]!, states: states(4) };
+    expect(numStateBlocks([stages[1]!, more])).toBe(Math.ceil((4 * 1024 * 4) / (BLOCK_BYTES / 2)));
   });
 
   it('takes what fits', () => {

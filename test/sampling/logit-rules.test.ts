@@ -51,6 +51,7 @@ describe('LogitHistory', () => {
     const lastOf = (prompt: number[], output: number[]) => linesOf(rules, prompt, output).map(([id]) => id);
     expect(lastOf([], [3])).toEqual([9]);
     expect(lastOf([], [8, 3, 4])).toEqual([5, 9]);
+    expect(lastOf([8], [3, 4])).toEqual([5, 9]);
     expect(lastOf([3], [4])).toEqual([9]);
     expect(lastOf([], [3, 4, 6])).toEqual([9]);
   });
@@ -62,6 +63,11 @@ describe('LogitHistory', () => {
     expect(linesOf({ badWords: groupBadWords([[3]]), allowedTokenIds: Int32Array.of(3, 4) }, [], [])).toEqual(
       [[3, BAN, -1]],
     );
+  });
+
+  it('lets no end come early for bad words that give way', () => {
+    const rules = { badWords: groupBadWords([[3]]), minTokens: 1, endTokenIds: [1] };
+    expect(linesOf({ ...rules, allowedTokenIds: Int32Array.of(1, 3) }, [], [])).toEqual([[1, BAN, -1]]);
   });
 
   it('has no edits where nothing is to be changed', () => {

@@ -127,6 +127,11 @@ describe('a request that names an adapter', () => {
       svc.client.completions.create({ ...REQUEST, prompt, model, max_tokens: 1 });
     for (const model of [MODEL, 'red', 'green']) expect(cachedOf(await ask(model))).toBe(0);
     for (const model of [MODEL, 'red', 'green']) expect(cachedOf(await ask(model))).toBe(48);
+    const salted = async (cache_salt: string) =>
+      cachedOf(
+        await bodyOf(await svc.post('/v1/completions', { ...REQUEST, prompt, model: 'red', cache_salt })),
+      );
+    expect([await salted('one'), await salted('two'), await salted('one')]).toEqual([0, 0, 48]);
   });
 
   it('gets 404 where no adapter has the name', async () => {

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { COMPILE_LIMITS, ConstraintCompiler } from '../../src/engine/constraints/compiler.ts';
 import { OverloadedError } from '../../src/errors.ts';
+import type { Constraint, JsonStyle } from '../../src/structured-output/constraint.ts';
 import { withSpecialTokens } from '../../src/structured-output/token-texts.ts';
 import { buildTokenTrie } from '../../src/structured-output/token-trie.ts';
 import type { PreparedVocabulary } from '../../src/structured-output/vocabulary.ts';
@@ -185,6 +186,52 @@ describe('structured output', () => {
     // The one place where a constraint may wait is free again.
     await Promise.all([second, compiler.compile(asked(['left', 'right']))]);
     await compiler.close();
+  });
+
+  it('compiles a constraint once, and one that there was no room for when it is asked for again', async () => {
+    const compiler = new ConstraintCompiler(svc.engine, ENGINE_DEFAULTS.structuredOutputs, {
+      ...COMPILE_LIMITS,
+      maxWaiting: 1,
+    });
+    const compile = (pattern: string) =>
+      compiler.compile({ constraint: { kind: 'regex', pattern }, field: 'structured_outputs' });
+    const { grammar } = await compile('a');
+    expect((await compile('a')).grammar).toBe(grammar);
+    const room = Promise.all(['b', 'c'].map(compile));
+    await expect(compile('d')).rejects.toThrow(OverloadedError);
+    await room;
+    expect((await compile('d')).grammar.byteLength).toBeGreaterThan(0);
+    await compiler.close();
+  });
+
+  it('has the style of --structured-outputs-config in all JSON within other formats', async () => {
+    const plain = svc.engine.constraints;
+    const strict = new ConstraintCompiler(svc.engine, {
+      ...ENGINE_DEFAULTS.structuredOutputs,
+      disableAnyWhitespace: true,
+      disableAdditionalProperties: true,
+    });
+    const formatsOf = (style: JsonStyle): Constraint[] => {
+      const json: Constraint = { kind: 'jsonSchema', schema: { type: 'object' }, style };
+      const repeat = { kind: 'repeat', item: json, separator: ';', min: 1, max: 2 } as const;
+      const tags = [{ begin: '<a>', content: json, end: '</a>' }];
+      return [
+        json,
+        { kind: 'sequence', parts: [{ kind: 'choice', options: [repeat] }] },
+        { kind: 'triggeredTags', triggers: ['<a>'], tags, atLeastOne: true, stopAfterFirst: true },
+      ];
+    };
+    const idsOf = (compiler: ConstraintCompiler, style: JsonStyle) =>
+      Promise.all(
+        formatsOf(style).map(
+          async (constraint) => (await compiler.compile({ constraint, field: 'format' })).id,
+        ),
+      );
+    // Equal constraints have the same id.
+    const expected = await idsOf(plain, { compact: true, closedObjects: true });
+    expect(await idsOf(strict, {})).toEqual(expected);
+    for (const [index, id] of (await idsOf(plain, {})).entries()) expect(id).not.toBe(expected[index]);
+    await strict.close();
   });
 
   it('writes the JSON of all requests as --structured-outputs-config has it', async () => {

@@ -57,4 +57,13 @@ describe('Speculator', () => {
     speculator.forget(LOOP.id);
     expect(speculator.expectsDraft(LOOP)).toBe(true);
   });
+
+  it('guesses for a sequence from nothing but its tokens, whatever one of the same id had that is forgotten', () => {
+    const speculator = new Speculator(CONFIG);
+    const draftOf = (tokens: readonly number[]) =>
+      speculator.propose([{ sequence: { id: 1, tokens }, maxTokens: 1 }]).get(1);
+    expect(draftOf([1, 2, 3, 1])).toEqual([2]);
+    speculator.forget(1);
+    expect(draftOf([7, 8, 9, 6, 7])).toEqual([8]);
+  });
 });

@@ -43,6 +43,7 @@ interface Compiling {
 
 interface CompiledModel {
   readonly tokenizer: Tokenizer | null;
+  /** Each end token is in the vocabulary. */
   readonly limits: { readonly vocabSize: number; readonly eosTokenIds: readonly number[] };
 }
 
@@ -189,8 +190,7 @@ async function tokenTexts(
   const known = starts.subarray(0, vocabSize + 1);
   const ownStarts = new Int32Array(vocabSize + 1).fill(known.at(-1) ?? 0, known.length);
   ownStarts.set(known);
-  const endTokenIds = eosTokenIds.filter((id) => id < vocabSize);
-  return withSpecialTokens({ bytes, starts: ownStarts, endTokenIds }, specialTokens);
+  return withSpecialTokens({ bytes, starts: ownStarts, endTokenIds: eosTokenIds }, specialTokens);
 }
 
 function errorsOf({ timeoutMs, waitMs, memoryMb, maxWaiting }: CompileLimits): CallThreadErrors {
