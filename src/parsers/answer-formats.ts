@@ -69,7 +69,7 @@ export function answerReader(
     callEnd: calls?.writing.end.trim() || null,
     visibleTokens: new Set([...(calls?.tokens ?? []), ...(reasoning?.tokens ?? [])]),
     open: () =>
-      new AnswerParser(limits, isOpen, function* (reader, writer) {
+      new AnswerParser(limits, function* (reader, writer) {
         if (reasoning !== null) yield* reasoning.read(reader, writer, isOpen);
         if (calls !== null) yield* calls.read(reader, writer, tools);
         yield* reader.copyUntil([], (text) => writer.content(text));

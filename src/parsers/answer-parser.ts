@@ -9,18 +9,11 @@ export class AnswerParser {
   readonly #writer: AnswerWriter;
   readonly #reading: Reading;
 
-  /**
-   * @param isReasoning whether the answer begins with a thought.
-   * @param read reads to the end of the answer.
-   */
-  constructor(
-    limits: CallLimits,
-    isReasoning: boolean,
-    read: (reader: TextReader, writer: AnswerWriter) => Reading,
-  ) {
+  /** @param read reads to the end of the answer. */
+  constructor(limits: CallLimits, read: (reader: TextReader, writer: AnswerWriter) => Reading) {
     this.#writer = new AnswerWriter(limits);
-    this.#writer.isReasoning = isReasoning;
     this.#reading = read(this.#reader, this.#writer);
+    // To the first wait for text: from then on it is known whether the answer begins with a thought.
     this.#reading.next();
   }
 

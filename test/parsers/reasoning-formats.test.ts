@@ -173,6 +173,14 @@ it.each([
   expect(answerOf(parts)).toEqual(said('Hm.', null));
 });
 
+it('a model thinks from its first token on where the prompt has begun a thought', () => {
+  const options = { tools: [], maxCalls: 1, isEnforced: false, customNames: new Set<string>() };
+  const begun = (prompt: string): boolean =>
+    answerReader(formatsOf('none', 'qwen3'), { ...options, prompt })!.open().isReasoning;
+  expect(begun('<think>\n')).toBe(true);
+  expect(begun('')).toBe(false);
+});
+
 const FOLDER = '../shared/fixtures/chat-templates/templates';
 const TEMPLATES: Readonly<Record<string, readonly [tools: string | null, reasoning: string | null]>> = {
   'chat_templates/chatml': [null, null],

@@ -216,11 +216,21 @@ describe('log-probabilities of a response', () => {
       content.flatMap(({ logprobs = [] }) => logprobs.map(({ token }: { token: string }) => token)),
     );
     expect(tokens).toEqual([[], ['3', '4'], [], ['7', '8', '9']]);
+    expect(told.usage).toMatchObject({ output_tokens: 9, output_tokens_details: { reasoning_tokens: 2 } });
     const streaming = responsesWriter();
     streaming.open();
     for (const delta of DELTAS) await streaming.delta(0, delta);
     const [last = ''] = streaming.close();
     expect(JSON.parse(/^data: (.*)$/m.exec(last)?.[1] ?? '').response).toEqual(told);
+  });
+
+  it('are no reason to say something behind a call', async () => {
+    const { output } = JSON.parse(await bodyText(responsesWriter(), [...DELTAS.slice(0, 6), DELTAS.at(-1)!]));
+    expect(output.map(({ type }: { type: string }) => type)).toEqual([
+      'reasoning',
+      'message',
+      'function_call',
+    ]);
   });
 
   it('may be more than a call takes arguments', async () => {

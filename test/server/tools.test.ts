@@ -45,6 +45,7 @@ function allowed(mode: 'auto' | 'required', ...names: readonly string[]) {
 const HARMONY = ['<|channel|>', '<|message|>', '<|call|>', '<|constrain|>', '<|start|>', '<|end|>'];
 const GEMMA4 = ['<pad>', '<bos>', '<turn|>', '<|tool_call>', '<tool_call|>', '<|"|>'];
 const MISTRAL = ['<pad>', '<s>', '</s>', '[INST]', '[TOOL_CALLS]', '[ARGS]'];
+const THOUGHTS = ['<pad>', '<s>', '</s>', '[INST]', '[THINK]', '[/THINK]'];
 
 const FORMAT = { type: 'json_schema', json_schema: { name: 'answer', schema: { enum: ['yes'] } } };
 
@@ -211,9 +212,13 @@ describe('calls that are enforced', () => {
 });
 
 /** The stream of an answer whose text is `text`: its tokens are given as those of a stream to go on with. */
-async function streamOf(text: string, body: object): Promise<{ events: string[]; whole: string }> {
-  const tokens = await svc.engine.tokenizer!.encode(`${text}@@`, { addSpecialTokens: false });
-  const response = await svc.post(
+async function streamOf(
+  text: string,
+  body: object,
+  server = svc,
+): Promise<{ events: string[]; whole: string }> {
+  const tokens = await server.engine.tokenizer!.encode(`${text}@@`, { addSpecialTokens: false });
+  const response = await server.post(
     PATH,
     {
       ...CHAT,
@@ -680,6 +685,16 @@ describe('special tokens around calls', () => {
       logit_bias: { [MISTRAL.indexOf('[TOOL_CALLS]')]: 100 },
     });
     expect(chosen.message.tool_calls).toMatchObject([{ function: { name: 'clock', arguments: '{}' } }]);
+    await own.close();
+  });
+
+  it('are those of thoughts as well, of which no text tells', async () => {
+    const own = await startRenamed(THOUGHTS, {
+      chatTemplate: '{% for m in messages %}{{ m.content }}{% endfor %}',
+      reasoningParser: 'mistral',
+    });
+    const { content, reasoning } = joined((await streamOf('[THINK]Hm.[/THINK]4', {}, own)).events);
+    expect({ content, reasoning }).toEqual({ content: '4', reasoning: 'Hm.' });
     await own.close();
   });
 });
