@@ -3,9 +3,9 @@ import { POLICIES } from '../../src/config/proxy-options.ts';
 import { chatCompletions } from '../../src/proxy/endpoints/chat-completions.ts';
 import { completions } from '../../src/proxy/endpoints/completions.ts';
 import type { JsonObject } from '../../src/proxy/endpoints/endpoint.ts';
-import { countTokens } from '../../src/proxy/endpoints/messages.ts';
+import { countTokens, messages } from '../../src/proxy/endpoints/messages.ts';
 import { BLOCK_TOKENS, Prompt, type PromptShape } from '../../src/proxy/endpoints/prompt.ts';
-import { inputTokens } from '../../src/proxy/endpoints/responses.ts';
+import { inputTokens, responses } from '../../src/proxy/endpoints/responses.ts';
 import { makePolicy } from '../../src/proxy/policies/make-policy.ts';
 import { PrefixAware } from '../../src/proxy/policies/prefix-aware.ts';
 import { PrefixTrie } from '../../src/proxy/policies/prefix-trie.ts';
@@ -180,6 +180,19 @@ describe('the prompt of a request', () => {
     });
     expect(laterMessages.blockHashes.slice(0, 2)).toEqual(withTools.blockHashes.slice(0, 2));
     expect(chatPrompt({ messages: 5 }).blockHashes).toEqual([]);
+  });
+
+  it('of the other conversations is as long as its texts, too', () => {
+    const [half, quarter] = ['x'.repeat(200), 'y'.repeat(100)];
+    for (const { prompt } of [
+      messages.readRequest({
+        messages: [{ role: 'user', content: half }],
+        system: quarter,
+        tools: [quarter],
+      }),
+      responses.readRequest({ input: half, instructions: quarter, tools: [quarter] }),
+    ])
+      expect(prompt.numTokens).toBeGreaterThanOrEqual(100);
   });
 
   it('of a request that only counts it is nobody’s to know', () => {
