@@ -273,6 +273,8 @@ describe('a request', () => {
         expect(idsOf(await answered.text())).toEqual([`chatcmpl-${id}`]);
       }
     }
+    const unfit = await proxy.post('/v1/completions', { ...BODY, request_id: 'two\nlines' });
+    expect(unfit.headers.get('x-request-id')).toMatch(/^[0-9a-f]{32}$/);
     await p?.close();
     await until(async () =>
       (await proxy.instances()).every(({ type, state }) => type === 'D' || state !== 'ready'),

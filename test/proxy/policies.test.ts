@@ -140,6 +140,21 @@ describe('the trie of prefixes', () => {
     );
   });
 
+  it('forgets the end of a prompt, and keeps its beginning', () => {
+    const trie = new PrefixTrie(4);
+    trie.add(['a', 'b', 'c', 'd'], 1);
+    trie.add(['x', 'y'], 2);
+    expect(trie.depths(['a', 'b', 'c', 'd'])).toEqual(new Map([[1, 2]]));
+  });
+
+  it('names the last 256 instances that have used a block', () => {
+    const trie = new PrefixTrie();
+    for (let run = 0; run < 256; run += 1) trie.add(['a'], run);
+    for (const run of [0, 256]) trie.add(['a'], run);
+    const depths = trie.depths(['a']);
+    expect([depths.size, depths.has(0), depths.has(1), depths.has(256)]).toEqual([256, true, false, true]);
+  });
+
   it('keeps of a prompt longer than itself what fits', () => {
     const trie = new PrefixTrie(10);
     trie.add(
@@ -210,6 +225,8 @@ describe('the prompt of a request', () => {
       expect(blockHashes.length).toBeGreaterThan(30);
       for (const hash of blockHashes) expect(hash.length).toBeLessThan(40);
     }
+    const long = { prompt: 'x'.repeat(1_000_000) };
+    expect(completions.readRequest(long).prompt.blockHashes).toHaveLength(1024);
     expect(completions.readRequest({ prompt: [1, 'x'.repeat(100_000)] }).prompt.blockHashes).toEqual([]);
   });
 });
