@@ -52,7 +52,7 @@ export class InstancePicker {
     const { numTokens } = body.prompt;
     if (numTokens < this.#threshold) return null;
     const known = this.#forDecode.knownTokens?.(decode, body.prompt) ?? 0;
-    if (known > 0 && numTokens - known < this.#threshold) return null;
+    if (numTokens - known < this.#threshold) return null;
     const able = this.#instances.ready(
       ({ type, model }) =>
         type === 'P' && (model === null || decode.model === null || model === decode.model),

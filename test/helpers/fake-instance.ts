@@ -48,6 +48,8 @@ export interface ReceivedRequest {
   readonly path: string;
   readonly headers: IncomingMessage['headers'];
   readonly body: FakeBody;
+  /** Of its stream: those that the connection or its buffers have taken. */
+  numEvents: number;
   /** The client has left before the end of the answer. */
   wasAborted: boolean;
 }
@@ -192,7 +194,7 @@ export class FakeInstance {
     response: ServerResponse,
     body: FakeBody,
   ): { readonly received: ReceivedRequest; readonly trouble: Trouble } {
-    const received: ReceivedRequest = { path, headers, body, wasAborted: false };
+    const received: ReceivedRequest = { path, headers, body, numEvents: 0, wasAborted: false };
     this.requests.push(received);
     response.once('close', () => {
       received.wasAborted = !response.writableFinished;
@@ -233,11 +235,12 @@ export class FakeInstance {
   }
 
   async #stream(
-    { headers, body }: ReceivedRequest,
+    received: ReceivedRequest,
     answer: FakeAnswer,
     trouble: Trouble,
     response: ServerResponse,
   ): Promise<void> {
+    const { headers, body } = received;
     const { isPlain = false, tokenMs, contents } = this.#options;
     if (contents !== undefined) response.setHeader('x-svc-contents', contents);
     const hasJournal = !isPlain && headers['x-svc-journal'] === '1';
@@ -245,7 +248,6 @@ export class FakeInstance {
     response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
     response.flushHeaders();
     if (trouble.at === 'head') return this.#befall(trouble, response);
-    let numEvents = 0;
     for (const { journal, data } of answer.events()) {
       if (tokenMs !== undefined && !isKnown) await sleep(tokenMs);
       if (response.destroyed) return;
@@ -253,8 +255,8 @@ export class FakeInstance {
         hasJournal && journal !== null ? `: ${journal.choice} ${journal.tokenIds.join()}\n` : '';
       const isTaken = response.write(`${comment}data: ${data}\n\n`);
       if (!isTaken) await caughtUp(response);
-      numEvents += 1;
-      if (trouble.at === numEvents) return this.#befall(trouble, response);
+      received.numEvents += 1;
+      if (trouble.at === received.numEvents) return this.#befall(trouble, response);
     }
     response.end('data: [DONE]\n\n');
   }

@@ -114,6 +114,15 @@ describe.each([completions, chatCompletions])('the filter of a stream of $path',
     expect(numCopied).toBe(bytes.length);
   });
 
+  it('gives up an instance whose event has no end', () => {
+    const filter = filterOf(new StreamProgress());
+    const mebibyte = Buffer.alloc(2 ** 20, 'x');
+    for (let count = 0; count < 64; count += 1) filter.take(mebibyte);
+    expect(filter.failure).toBeNull();
+    filter.take(mebibyte);
+    expect(filter.failure?.message).toBe('an event has no end');
+  });
+
   it('keeps from the client that an instance has failed, and passes what is the fault of the request', () => {
     for (const [code, isPassed] of [
       [500, false],

@@ -20,6 +20,9 @@ const TROUBLES: readonly Trouble[] = [
   { at: 'request', does: 429 },
 ];
 
+/** In the place of a trouble for a request that has none. */
+const NONE: Trouble = { at: 1000, does: 'stall' };
+
 async function answerOf(proxy: TestProxy): Promise<string | undefined> {
   return (await proxy.client.completions.create(BODY)).choices[0]?.text;
 }
@@ -44,6 +47,24 @@ describe('a prefill instance that fails', () => {
     expect(await answerOf(proxy)).toBe(TEXT);
     expect(d?.requests[0]?.headers['x-request-id']).not.toContain('prefill_addr');
     expect(await proxy.metric('prefill_skipped_total')).toBe(1);
+  });
+
+  it('as others do is replaced twice, and then D computes the prompt', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('PPPPPD');
+    for (const instance of all.slice(0, 5)) instance.troubles.push({ at: 'request', does: 503 });
+    expect(await answerOf(proxy)).toBe(TEXT);
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0, 0, 1]);
+    await until(() => all[5]?.cancelled.length === 3);
+  });
+
+  it('after it has computed a prompt for a D that was full is replaced, too', async () => {
+    const proxy = await TestProxy.start();
+    const [p1, p2, d1] = await proxy.join('PPDD');
+    p1?.troubles.push(NONE, { at: 'request', does: 500 });
+    d1?.troubles.push({ at: 'request', does: 429 });
+    expect(await answerOf(proxy)).toBe(TEXT);
+    expect([p1?.requests.length, p2?.requests.length]).toEqual([2, 1]);
   });
 
   it('with a fault is named in the log once until it is heard of, and not suspected', async () => {
@@ -100,6 +121,14 @@ describe('a decode instance that fails before the first byte', () => {
     const answered = await proxy.post('/v1/completions', BODY);
     expect([answered.status, answered.headers.get('x-refused')]).toEqual([500, 'yes']);
     expect(all.reduce((sum, { requests }) => sum + requests.length, 0)).toBe(2);
+  });
+
+  it('because it is about to leave is asked after others until it is heard of', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD', { heartbeatMs: 60_000 });
+    d1?.troubles.push({ at: 'request', does: 503 });
+    for (let round = 0; round < 3; round += 1) expect(await answerOf(proxy)).toBe(TEXT);
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 3]);
   });
 
   it('because it is full passes that on when all are', async () => {
@@ -173,6 +202,15 @@ describe('a request that ends the instances that get it', () => {
     const text = await (await proxy.post('/v1/completions', { ...BODY, stream: true })).text();
     expect(text).toContain('"code":502');
     expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 1, 1, 0]);
+  });
+
+  it('as they are to go on with a stream, too', async () => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join('DDDDDD');
+    for (const [index, d] of all.entries()) d.troubles.push({ at: index === 0 ? 2 : 'request', does: 'die' });
+    const text = await (await proxy.post('/v1/completions', { ...BODY, stream: true })).text();
+    expect(text).toContain('"code":502');
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0, 0, 0]);
   });
 
   it('is not one that instances never got', async () => {

@@ -59,6 +59,16 @@ describe('a request', () => {
     expect(d?.requests[0]?.body).toMatchObject(chat);
   });
 
+  it('asks P for one token, whatever its length and number of answers are', () => {
+    const asked = { prompt: 'a', max_tokens: 9, min_tokens: 5, n: 2, best_of: 3, echo: true, stream: true };
+    const { prefillFields } = completions.readRequest(asked);
+    const atP = { max_tokens: 1, min_tokens: 0, n: 1, best_of: null, echo: false, stream: false };
+    expect(prefillFields).toEqual(atP);
+    expect(responses.readRequest({ input: 'a', max_output_tokens: 9 }).prefillFields).toEqual({
+      max_output_tokens: 1,
+    });
+  });
+
   it.each([
     [chatCompletions, { response_format: { type: 'json_object' } }, { response_format: null }],
     [completions, { structured_outputs: { regex: 'a+' } }, { structured_outputs: null }],
@@ -139,9 +149,12 @@ describe('a request', () => {
     await proxy.post('/v1/completions', { ...long, prompt_logprobs: 1 });
     await proxy.post('/v1/completions', { ...long, use_beam_search: true });
     await proxy.post('/v1/completions', { ...long, truncate_prompt_tokens: -1 });
-    expect([p?.requests.length, d?.requests.length]).toEqual([0, 6]);
+    await proxy.post('/v1/completions', { ...long, max_tokens: 0 });
+    await proxy.post('/v1/completions', { ...long, echo: true, logprobs: 1 });
+    expect([p?.requests.length, d?.requests.length]).toEqual([0, 8]);
     await proxy.client.completions.create({ ...BODY, prompt: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] });
-    expect([p?.requests.length, d?.requests.length]).toEqual([1, 7]);
+    await proxy.post('/v1/completions', { ...long, echo: true });
+    expect([p?.requests.length, d?.requests.length]).toEqual([2, 10]);
   });
 
   it.each([
@@ -193,6 +206,25 @@ describe('a request', () => {
     expect([first?.requests.length, second?.requests.length]).toEqual([4, 1]);
   });
 
+  it('goes to the D that announces its model, and where none does to any: an adapter may have the name', async () => {
+    const proxy = await TestProxy.start();
+    const [other] = await proxy.join('D', { about: { model: 'other' } });
+    const [fake] = await proxy.join('D');
+    for (let times = 0; times < 3; times++) await proxy.client.completions.create(BODY);
+    expect([fake?.requests.length, other?.requests.length]).toEqual([3, 0]);
+    expect((await proxy.post('/v1/completions', { ...BODY, model: 'an-adapter' })).status).toBe(200);
+  });
+
+  it('has its prompt computed by a P of the same model as D, or of one that does not say', async () => {
+    const proxy = await TestProxy.start();
+    const [other] = await proxy.join('P', { about: { model: 'other' } });
+    await proxy.join('D');
+    await proxy.client.completions.create(BODY);
+    const [plain] = await proxy.join('P', { isPlain: true });
+    await proxy.client.completions.create(BODY);
+    expect([other?.requests.length, plain?.requests.length]).toEqual([0, 1]);
+  });
+
   it('is served by a P that can do both where there is no D', async () => {
     const proxy = await TestProxy.start();
     const [both] = await proxy.join('P', { about: { role: 'kv_both' } });
@@ -241,6 +273,8 @@ describe('a request', () => {
         expect(idsOf(await answered.text())).toEqual([`chatcmpl-${id}`]);
       }
     }
+    const unfit = await proxy.post('/v1/completions', { ...BODY, request_id: 'two\nlines' });
+    expect(unfit.headers.get('x-request-id')).toMatch(/^[0-9a-f]{32}$/);
     await p?.close();
     await until(async () =>
       (await proxy.instances()).every(({ type, state }) => type === 'D' || state !== 'ready'),
@@ -265,6 +299,26 @@ describe('what D says is wrong', () => {
     expect([answered.status, answered.headers.get('x-refused')]).toEqual([status, 'yes']);
     expect(await answered.json()).toMatchObject({ error: { message: `fake: ${status}`, code: status } });
     expect([p?.requests.length, d?.requests.length]).toEqual([1, 1]);
+  });
+
+  it('ends the transfer at both, which a request that is served does not', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    for (const stream of [false, true]) {
+      await (await proxy.post('/v1/completions', { ...BODY, stream })).text();
+    }
+    d?.troubles.push({ at: 'request', does: 422 });
+    expect((await proxy.post('/v1/completions', BODY)).status).toBe(422);
+    await until(() => p?.cancelled.length === 1 && d?.cancelled.length === 1);
+    const id = d?.requests[2]?.headers['x-request-id'];
+    expect([p?.cancelled, d?.cancelled]).toEqual([[id], [id]]);
+  });
+
+  it('an object without fields reaches D as one', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    for (const body of ['{}', ' { } ']) await proxy.post('/v1/completions', body);
+    expect(d?.requests.map(({ body }) => body.seed)).toEqual([expect.any(Number), expect.any(Number)]);
   });
 
   it('a body that is no JSON object is refused before anybody is asked', async () => {

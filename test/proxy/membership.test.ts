@@ -133,7 +133,10 @@ describe('an instance', () => {
   });
 
   it('that was missed is waited for, and answers when it is heard of again', async () => {
-    const proxy = await TestProxy.start({ deadlines: { late: 60_000, expiry: 1000, pause: 20 } });
+    const lines: string[] = [];
+    const logger = createLogger('info', (line) => lines.push(line));
+    const deadlines = { late: 60_000, expiry: 1000, pause: 20 };
+    const proxy = await TestProxy.start({ deadlines, logger });
     const about = { epoch: 'the same' };
     const [d] = await proxy.join('D', { about });
     d?.fallSilent();
@@ -143,6 +146,8 @@ describe('an instance', () => {
     const { httpAddress: http_address, zmqAddress: zmq_address } = d!;
     await say(proxy, zmq_address, [encode({ type: 'D', http_address, zmq_address, ...about })]);
     expect((await asked).choices).toHaveLength(1);
+    expect(lines.filter((line) => line.includes('instance is ready'))).toHaveLength(2);
+    expect(lines.filter((line) => line.includes('has not said goodbye'))).toHaveLength(1);
   });
 
   it('that was missed is waited for no longer than it may be late', async () => {

@@ -44,6 +44,18 @@ describe('a client that hangs up', () => {
     if (type === 'P') expect(joined[1]?.requests).toHaveLength(0);
   });
 
+  it('ends the transfer at instances that want a key, too', async () => {
+    const proxy = await TestProxy.start();
+    const joined = await proxy.join('PD', { apiKey: 'none' });
+    joined[1]?.troubles.push({ at: 'request', does: 'stall' });
+    const controller = new AbortController();
+    const asked = proxy.client.completions.create(BODY, { signal: controller.signal });
+    await until(() => joined[1]?.requests.length === 1);
+    controller.abort();
+    await expect(asked).rejects.toThrow('aborted');
+    await until(() => joined.every(({ cancelled }) => cancelled.length === 1));
+  });
+
   it('lets an instance know that has been missed meanwhile, for it may live', async () => {
     const proxy = await TestProxy.start({ deadlines: { late: 60_000, expiry: 500 } });
     const [p, d] = await proxy.join('PD');

@@ -3,9 +3,9 @@ import { POLICIES } from '../../src/config/proxy-options.ts';
 import { chatCompletions } from '../../src/proxy/endpoints/chat-completions.ts';
 import { completions } from '../../src/proxy/endpoints/completions.ts';
 import type { JsonObject } from '../../src/proxy/endpoints/endpoint.ts';
-import { countTokens } from '../../src/proxy/endpoints/messages.ts';
+import { countTokens, messages } from '../../src/proxy/endpoints/messages.ts';
 import { BLOCK_TOKENS, Prompt, type PromptShape } from '../../src/proxy/endpoints/prompt.ts';
-import { inputTokens } from '../../src/proxy/endpoints/responses.ts';
+import { inputTokens, responses } from '../../src/proxy/endpoints/responses.ts';
 import { makePolicy } from '../../src/proxy/policies/make-policy.ts';
 import { PrefixAware } from '../../src/proxy/policies/prefix-aware.ts';
 import { PrefixTrie } from '../../src/proxy/policies/prefix-trie.ts';
@@ -140,6 +140,21 @@ describe('the trie of prefixes', () => {
     );
   });
 
+  it('forgets the end of a prompt, and keeps its beginning', () => {
+    const trie = new PrefixTrie(4);
+    trie.add(['a', 'b', 'c', 'd'], 1);
+    trie.add(['x', 'y'], 2);
+    expect(trie.depths(['a', 'b', 'c', 'd'])).toEqual(new Map([[1, 2]]));
+  });
+
+  it('names the last 256 instances that have used a block', () => {
+    const trie = new PrefixTrie();
+    for (let run = 0; run < 256; run += 1) trie.add(['a'], run);
+    for (const run of [0, 256]) trie.add(['a'], run);
+    const depths = trie.depths(['a']);
+    expect([depths.size, depths.has(0), depths.has(1), depths.has(256)]).toEqual([256, true, false, true]);
+  });
+
   it('keeps of a prompt longer than itself what fits', () => {
     const trie = new PrefixTrie(10);
     trie.add(
@@ -182,6 +197,19 @@ describe('the prompt of a request', () => {
     expect(chatPrompt({ messages: 5 }).blockHashes).toEqual([]);
   });
 
+  it('of the other conversations is as long as its texts, too', () => {
+    const [half, quarter] = ['x'.repeat(200), 'y'.repeat(100)];
+    for (const { prompt } of [
+      messages.readRequest({
+        messages: [{ role: 'user', content: half }],
+        system: quarter,
+        tools: [quarter],
+      }),
+      responses.readRequest({ input: half, instructions: quarter, tools: [quarter] }),
+    ])
+      expect(prompt.numTokens).toBeGreaterThanOrEqual(100);
+  });
+
   it('of a request that only counts it is nobody’s to know', () => {
     const messages = [{ role: 'user', content: 'x'.repeat(1000) }];
     for (const endpoint of [countTokens, inputTokens]) {
@@ -197,6 +225,8 @@ describe('the prompt of a request', () => {
       expect(blockHashes.length).toBeGreaterThan(30);
       for (const hash of blockHashes) expect(hash.length).toBeLessThan(40);
     }
+    const long = { prompt: 'x'.repeat(1_000_000) };
+    expect(completions.readRequest(long).prompt.blockHashes).toHaveLength(1024);
     expect(completions.readRequest({ prompt: [1, 'x'.repeat(100_000)] }).prompt.blockHashes).toEqual([]);
   });
 });

@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { createLogger } from '../../src/observability/log.ts';
 import { expectedTokens, textOf } from '../helpers/fake-answers.ts';
 import type { Trouble } from '../helpers/fake-instance.ts';
+import { RawClient, rawPost } from '../helpers/raw-client.ts';
 import { until } from '../helpers/until.ts';
 import { closeAllAfterEach, TestProxy } from './test-proxy.ts';
 
@@ -129,6 +131,25 @@ describe('a stream whose instance fails in the middle', () => {
     expect(all[5]?.requests[0]?.body.svc_resume?.choices).toEqual([ids.slice(0, 10)]);
   });
 
+  it('goes on at the only instance there is, however often it breaks, as long as it gets on', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    for (let at = 1; at < NUM_TOKENS; at += 1) d?.troubles.push({ at, does: 'reset' });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect(d?.requests).toHaveLength(NUM_TOKENS);
+  });
+
+  it('ends where the only instance there is breaks again and again at the same event', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    for (let times = 0; times < 50; times += 1) d?.troubles.push({ at: 4, does: 'reset' });
+    const text = await (await proxy.post('/v1/completions', BODY)).text();
+    expect(eventsOf(text, 0)).toHaveLength(4);
+    expect(text).toContain('no other one can continue it');
+    expect(d!.requests.length).toBeLessThan(5);
+  });
+
   it('goes on over many that shut down before it gets on', async () => {
     const proxy = await TestProxy.start();
     const all = await proxy.join('DDDDDD');
@@ -165,8 +186,10 @@ describe('a stream whose instance fails in the middle', () => {
     d1?.troubles.push({ at: 4, does: 'die' });
     d2?.troubles.push({ at: 'request', does: 429 }, { at: 'request', does: 429 });
     const { text } = await stream(proxy, BODY);
-    const parts = text.split(/(?:: waiting\n\n)+/);
-    expect(parts.map((part) => eventsOf(part, 0).length)).toEqual([4, NUM_TOKENS - 4]);
+    const sent = eventsOf(text, 0);
+    const [, pause = ''] = text.split(sent[3]!);
+    expect(sent).toHaveLength(NUM_TOKENS);
+    expect(pause).toMatch(/^(\n\n: waiting)+\n\ndata: /);
   });
 
   it('is told of in the log, and counted as one failure', async () => {
@@ -216,6 +239,30 @@ describe('a stream whose instance fails in the middle', () => {
     expect((await proxy.instances()).some(({ is_suspect }) => is_suspect)).toBe(false);
     await until(async () => (await proxy.metric('requests_total', 'status="500"')) === 1);
   });
+
+  it.each([
+    ['fault', 'shutdown'],
+    ['shutdown', 'fault'],
+  ] as const)('by a %s, and then by a %s, goes on: the request is not at fault', async (first, second) => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DDD');
+    d1?.troubles.push({ at: 3, does: first });
+    d2?.troubles.push({ at: 5, does: second });
+    const { text } = await stream(proxy, BODY);
+    expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 1]);
+  });
+
+  it.each(['cut', 'shutdown'] as const)(
+    'by a %s is asked after others until it is heard of',
+    async (does) => {
+      const proxy = await TestProxy.start();
+      const [d1, d2] = await proxy.join('DD', { heartbeatMs: 60_000 });
+      d1?.troubles.push({ at: 3, does });
+      for (let round = 0; round < 3; round += 1) await stream(proxy, BODY);
+      expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 3]);
+    },
+  );
 
   it('goes on where the proxy itself stood still for longer than an instance may be silent', async () => {
     const proxy = await TestProxy.start({ deadlines: { streamSilence: 500, late: 60_000, expiry: 120_000 } });
@@ -320,6 +367,8 @@ describe('a stream whose instance fails in the middle', () => {
     const { text } = await stream(proxy, BODY);
     expect(eventsOf(text, 0)).toHaveLength(NUM_TOKENS);
     expect([p?.requests.length, d2?.requests.length]).toEqual([2, 6]);
+    await until(() => p?.cancelled.length === 2);
+    expect(p?.cancelled).toEqual(p?.requests.map(({ headers }) => headers['x-request-id']));
   });
 
   it.each([
@@ -337,6 +386,47 @@ describe('a stream whose instance fails in the middle', () => {
     expect(ids).toEqual([d1, d2].map((d) => d?.requests[0]?.headers['x-request-id']));
     await until(() => p?.cancelled.length === 1);
     expect(p?.cancelled).toEqual([ids?.[0]]);
+  });
+
+  it('starts anew with the contents of another model where nothing of it has come', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D', { contents: 'first' });
+    await proxy.join('D', { contents: 'second' });
+    d?.troubles.push({ at: 'head', does: 'die' });
+    expect(eventsOf((await stream(proxy, BODY)).text, 0)).toHaveLength(NUM_TOKENS);
+  });
+
+  it('that samples without a seed is not begun by one instance and ended by another', async () => {
+    const proxy = await TestProxy.start();
+    const [d1, d2] = await proxy.join('DD');
+    d1?.troubles.push({ at: 3, does: 'die' });
+    const body = { ...BODY, prompt: ['one', 'two'], temperature: 1 };
+    expect(await (await proxy.post('/v1/completions', body)).text()).toContain(
+      'no other one can continue it',
+    );
+    expect([d1?.requests.length, d2?.requests.length]).toEqual([1, 0]);
+  });
+
+  it('of a client that is slow is not given up for the time in which nothing was asked of it', async () => {
+    const streamSilence = 600;
+    const proxy = await TestProxy.start({ deadlines: { streamSilence } });
+    const [d] = await proxy.join('DD');
+    // More than the buffers of all connections hold: each event names the model.
+    const body = { ...BODY, model: 'm'.repeat(10_000), max_tokens: 3000 };
+    const client = new RawClient(proxy.server.port, rawPost('/v1/completions', body));
+    client.socket.pause();
+    const numEvents = () => d?.requests[0]?.numEvents ?? 0;
+    await until(async () => {
+      const before = numEvents();
+      await sleep(1.5 * streamSilence);
+      return before > 0 && numEvents() === before;
+    });
+    // What the client does not take stays at the instance.
+    expect(numEvents()).toBeLessThan(body.max_tokens);
+    client.socket.resume();
+    await until(() => client.received.endsWith('0\r\n\r\n'));
+    expect(client.received).toContain('data: [DONE]');
+    expect(await proxy.metric('resumes_total')).toBe(0);
   });
 
   it('without a word is given up when nothing has come for too long', async () => {
@@ -376,6 +466,7 @@ describe('a stream whose instance fails in the middle', () => {
     const [d] = await proxy.join('D', { contents: 'first' });
     const [changed] = await proxy.join('D', { contents: 'second' });
     d?.troubles.push({ at: 3, does: 'die' });
+    changed?.troubles.push({ at: 1, does: 'stall' });
     while (d?.requests.length === 0) {
       changed?.requests.splice(0);
       const response = await proxy.post('/v1/completions', BODY);
@@ -384,12 +475,23 @@ describe('a stream whose instance fails in the middle', () => {
       if (d.requests.length > 0) expect(text).toContain('no other one can continue it');
     }
     expect(changed?.requests).toHaveLength(1);
+    await until(() => changed?.requests[0]?.wasAborted === true);
     await proxy.join('D', { contents: 'second' });
     changed?.troubles.push({ at: 3, does: 'reset' });
     while (changed!.troubles.length > 0) {
       expect(eventsOf((await stream(proxy, BODY)).text, 0)).toHaveLength(NUM_TOKENS);
     }
     expect(await proxy.metric('resumes_total')).toBe(1);
+  });
+
+  it('is not continued by an instance of another model where its request names none', async () => {
+    const proxy = await TestProxy.start();
+    const [d] = await proxy.join('D');
+    const [other] = await proxy.join('D', { about: { model: 'other' } });
+    d?.troubles.push({ at: 3, does: 'die' });
+    const raw = await (await proxy.post('/v1/completions', { ...BODY, model: undefined })).text();
+    expect(raw).toContain('no other one can continue it');
+    expect([d?.requests.length, other?.requests.length]).toEqual([1, 0]);
   });
 
   it('is not continued by an instance of another model, nor of an instance that keeps no journal', async () => {

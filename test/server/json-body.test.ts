@@ -17,6 +17,8 @@ describe('parseJsonBody', () => {
     const nested = (depth: number): Buffer => Buffer.from('['.repeat(depth) + ']'.repeat(depth));
     expect(() => parseJsonBody(nested(128))).not.toThrow();
     expect(() => parseJsonBody(nested(129))).toThrow('nested more than 128 levels');
+    const afterQuote = Buffer.concat([Buffer.from('{"a":"\\"","b":'), nested(128), Buffer.from('}')]);
+    expect(() => parseJsonBody(afterQuote)).toThrow('nested more than 128 levels');
   });
 
   it('names the path of half a character', () => {

@@ -131,7 +131,6 @@ export class Peers {
   }
 
   #reconnect(peer: Peer): void {
-    if (this.#byAddress.get(peer.address) !== peer) return;
     peer.lastPing = performance.now();
     peer.ready().catch(() => this.#giveUp(peer));
   }
@@ -421,7 +420,6 @@ export class Peer {
       this.#handlers.onRefused(reason);
       throw new PeerError('refused', reason);
     }
-    this.#closeRoute(this.#outbound);
     this.#outbound = route;
     this.#handlers.onRoute(route);
     this.#introduced(answer, route);

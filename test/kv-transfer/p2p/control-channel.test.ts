@@ -108,6 +108,19 @@ describe('the control channel', () => {
       b.channel.send(b.route!, { type: 'pong', seq: 1 });
       return b.numDown > 0;
     });
+    await expect(b.channel.request(b.route!, { type: 'ping' })).rejects.toThrow('Host unreachable');
+  });
+
+  it('that closes ends its connections, and nobody waits for answers any more', async () => {
+    const [a, b] = [await Listener.start(), await Listener.start()];
+    const route = a.channel.connect(b.address);
+    const about = { key: 'k', hash: '0'.repeat(32), num_tokens: 1, num_blocks: 1 };
+    const asked = a.channel.request(route, { type: 'reserve', ...about });
+    await until(() => b.heard.length > 0);
+    const closed = a.channel.close();
+    await expect(asked).rejects.toThrow('this instance is closing');
+    await closed;
+    await until(() => b.numDisconnects > 0);
   });
 
   it('waits for no answer beyond the deadline', async () => {

@@ -141,6 +141,14 @@ describe('a mover', needsNative, () => {
     expect(p.told).toEqual([]);
   });
 
+  it('has no link to a process whose blocks are of a size that those here cannot be cut into, and says why', async () => {
+    const told: string[] = [];
+    const [p, d] = [new Node({ transport: 'tcp', inform: (message) => told.push(message) }), new Node()];
+    const cut = { shards: 1, tokens: LAYER_BLOCK_BYTES - 1 };
+    expect(await p.mover.connect(d.mover.endpoints, cut)).toBeNull();
+    expect(told).toEqual([expect.stringMatching(/^no KV blocks can go to .*tcp: /)]);
+  });
+
   it('gives up a connection to a host that does not answer', async () => {
     const p = new Node({ connectTimeoutMs: 50 });
     // An address of nobody: it is unreachable, or swallows what is sent to it.

@@ -91,6 +91,16 @@ describe('the connector', needsNative, () => {
     expect(open()).not.toBeNull();
   });
 
+  it('takes as many of others', async () => {
+    const d = await startInstance({ role: 'kv_consumer' });
+    const open = () => d.open(makeRequestId(OTHER, d.address), PROMPT);
+    const opened = Array.from({ length: 4096 }, open);
+    expect(opened.at(-1)).not.toBeNull();
+    expect(open()).toBeNull();
+    opened[0]?.end(false);
+    await until(() => open() !== null);
+  });
+
   it('cancels both halves of a request, and ignores what is no id', async () => {
     const both = await startInstance({ role: 'kv_both', sendType: 'GET' });
     const [out, back] = [makeRequestId(both.address, OTHER), makeRequestId(OTHER, both.address)];

@@ -1,5 +1,6 @@
 // Peers over real control connections; the other end is a loopback instance, or a process that writes its own messages.
 
+import { readdirSync } from 'node:fs';
 import { encode } from '@msgpack/msgpack';
 import { describe, expect, it } from 'vitest';
 import { Dealer } from 'zeromq';
@@ -110,6 +111,16 @@ describe('the handshake with a peer', () => {
     const near = new Near(`127.0.0.1:${port}`, await freePort());
     const error = await failure(near.peer.ready());
     expect(error.message).toBe(`127.0.0.1:9 answers at ${near.peer.address}`);
+  });
+
+  it('has not failed where the other one makes it meanwhile', async () => {
+    const far = await startSilent({ holdsBack: true });
+    const near = new Near(far.address, await freePort(), 300);
+    const ready = near.peer.ready();
+    await until(() => far.welcomes.length === 1);
+    const route = near.hello('in', 'one');
+    await ready;
+    expect(near.peer.route).toBe(route);
   });
 
   it('is not needed where the other one has made it', async () => {
@@ -310,11 +321,15 @@ async function startTwo(deadlines = {}) {
 }
 
 /** A process that writes its own messages. */
-function connectRaw(node: Loopback): { send(fields: unknown): Promise<void>; bytes(): Promise<Uint8Array> } {
+function connectRaw(node: Loopback) {
   const socket = new Dealer({ linger: 0, receiveTimeout: 5000 });
   opened(socket);
   socket.connect(`tcp://${node.address}`);
-  return { send: (fields) => socket.send(encode(fields)), bytes: async () => (await socket.receive())[0]! };
+  return {
+    send: (fields: unknown) => socket.send(encode(fields)),
+    bytes: async () => (await socket.receive())[0]!,
+    close: () => socket.close(),
+  };
 }
 
 describe('peers', () => {
@@ -371,6 +386,14 @@ describe('a handshake is refused', () => {
     expect(a.warnings).toEqual([`no KV blocks are exchanged with ${b.address}: ${words}`]);
     expect(b.warnings).toEqual([`no KV blocks are exchanged with ${a.address}: ${words}`]);
     expect(b.peers.size).toBe(0);
+  });
+
+  it('and keeps no socket', async () => {
+    const [a, b] = [await Loopback.start(), await Loopback.start({ own: { model: 'other' } })];
+    const numOpen = () => readdirSync('/proc/self/fd').length;
+    const before = numOpen();
+    for (let attempt = 0; attempt < 50; attempt += 1) await failure(a.peers.get(b.address).ready());
+    await until(() => numOpen() < before + 25);
   });
 
   it.each([
@@ -542,6 +565,33 @@ describe('a peer with open transfers', () => {
     await until(far.hasDisconnected);
   });
 
+  it('is asked for a connection once between two pings, and not gone while it answers', async () => {
+    const a = await Loopback.start({ deadlines: { answer: 20_000 } });
+    const far = await startSilent({ holdsBack: true });
+    const peer = a.peers.get(far.address);
+    peer.pins.add(pin);
+    const now = performance.now() + a.deadlines.ping;
+    for (let sweep = 0; sweep < 10; sweep += 1) a.peers.sweep(now);
+    await until(() => far.welcomes.length === 1);
+    far.welcomes[0]!();
+    await peer.ready();
+    expect([a.gone, far.welcomes.length]).toEqual([[], 1]);
+  });
+
+  it('that was given up during its handshake is told of once, and does no harm to the one that takes its place', async () => {
+    const a = await Loopback.start({ deadlines: { answer: 300 } });
+    const far = await startSilent({ holdsBack: true });
+    const peer = a.peers.get(far.address);
+    peer.pins.add(pin);
+    a.peers.sweep(performance.now() + a.deadlines.ping);
+    const failed = failure(peer.ready());
+    giveUp(a, peer);
+    const next = a.peers.get(far.address);
+    await failed;
+    expect(a.gone).toEqual([far.address]);
+    expect(a.peers.get(far.address)).toBe(next);
+  });
+
   it('that is given up during a request is not connected again', async () => {
     const a = await Loopback.start();
     const far = await startSilent();
@@ -568,14 +618,18 @@ describe('a peer with open transfers', () => {
     expect(await peer.request(RESERVE)).toMatchObject({ type: 'full' });
   });
 
-  it('is gone where it cannot be connected again', async () => {
+  it.each([
+    ['says that it ends', { type: 'bye', leaving: false }],
+    ['ends without a word', null],
+  ])('is gone where it %s its connection, and cannot be connected again', async (_, bye) => {
     const a = await Loopback.start();
     const raw = connectRaw(a);
     const address = `127.0.0.1:${await freePort()}`;
     await raw.send({ type: 'hello', seq: 1, ...a.own, address });
     await raw.bytes();
     a.peers.get(address).pins.add(pin);
-    await raw.send({ type: 'bye', leaving: false });
+    if (bye === null) raw.close();
+    else await raw.send(bye);
     await until(() => a.gone.length === 1);
     expect(a.gone).toEqual([address]);
   });
@@ -603,6 +657,16 @@ describe('a peer without open transfers', () => {
     await until(() => b.peers.get(a.address).route === null);
     expect(await b.peers.get(a.address).request(RESERVE)).toMatchObject({ type: 'full' });
     expect([a.gone, b.gone]).toEqual([[], []]);
+  });
+
+  it('is not idle while it asks', async () => {
+    const { a, b } = await startTwo();
+    await a.peers.get(b.address).request(RESERVE);
+    const { lastUsed } = b.peers.get(a.address);
+    await until(() => performance.now() > lastUsed);
+    await a.peers.get(b.address).request(RESERVE);
+    b.peers.sweep(lastUsed + b.deadlines.idlePeer);
+    expect(b.peers.size).toBe(1);
   });
 
   it('is not pinged', async () => {
