@@ -7,6 +7,7 @@ import { type IdLists, type LogitEdits, NO_SLOT, type SamplingRows, type TokenMa
 import type { StateArrays } from '../ops/states.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
+import { maskOf } from '../sampling/token-mask.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
 import { layOutRows } from './lay-out-rows.ts';
 import type { RequestStates } from './request-states.ts';
@@ -118,6 +119,19 @@ export function buildLogitEdits(edits: readonly (RowEdits | null)[]): LogitEdits
     frequency: Float32Array.from(changed, ([, { frequency }]) => frequency),
     presence: Float32Array.from(changed, ([, { presence }]) => presence),
   };
+}
+
+/** A request has the same list at each of its steps. */
+const masksOfLists = new WeakMap<Int32Array, Uint32Array>();
+
+/** The same edits: a list of allowed tokens that a mask is shorter than becomes that, since steps copy it. */
+export function withShorterMask(edits: RowEdits | null, vocabSize: number): RowEdits | null {
+  const list = edits?.allowedTokenIds;
+  const numWords = Math.ceil(vocabSize / 32);
+  if (!list || list.length <= numWords) return edits;
+  const mask = masksOfLists.get(list) ?? maskOf(numWords, list);
+  masksOfLists.set(list, mask);
+  return { ...edits, mask, allowedTokenIds: null };
 }
 
 /** The tokens that restricted rows may sample; null where no row is restricted. */

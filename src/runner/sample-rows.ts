@@ -9,6 +9,7 @@ import {
   buildSamplingRows,
   buildTokenMasks,
   type RowSampling,
+  withShorterMask,
 } from './batch-inputs.ts';
 import { logprobsBeside } from './chosen-logprobs.ts';
 
@@ -30,7 +31,7 @@ export function sampleRows(ops: Ops, logits: Tensor, sampled: readonly SamplingR
   const areEdited = asking.some((row) => sampled[row]!.edits !== null);
   // Log-probabilities are those of the model, before anything is changed: only then is a copy needed.
   const raw = areEdited ? ops.gatherRows(logits, Int32Array.from(asking)) : logits;
-  const edits = sampled.map((one) => one.edits);
+  const edits = sampled.map((one) => withShorterMask(one.edits, logits.cols));
   const allowed = buildAllowedIds(edits);
   if (allowed !== null) ops.restrictLogits(logits, allowed);
   const masks = buildTokenMasks(edits);

@@ -31,12 +31,12 @@ export function prepareGrammar(grammar: Grammar, prepared: PreparedVocabulary): 
   const known = new Map<string, LexemeTokens>();
   let bytes = 0;
   for (const { lexeme, state, open } of statesInOrder(grammar)) {
-    const [key, tokens] = walker.walked(lexeme, state, open);
-    if (walker.numVisited > MAX_VISITED) break;
-    if (known.has(key) || before.has(key)) continue;
-    bytes += bytesOfTokens(tokens);
-    if (bytes > MAX_BYTES) break;
-    known.set(key, tokens);
+    for (const [key, tokens] of walker.walked(lexeme, state, open)) {
+      if (known.has(key) || before.has(key)) continue;
+      bytes += bytesOfTokens(tokens);
+      if (bytes <= MAX_BYTES) known.set(key, tokens);
+    }
+    if (walker.numVisited > MAX_VISITED || bytes > MAX_BYTES) break;
   }
   return { grammar, known: [...known] };
 }

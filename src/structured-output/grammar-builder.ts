@@ -6,11 +6,12 @@ import {
   type GrammarNode,
   type Lexeme,
   type ObjectNode,
+  SHORT_BYTES,
   UNREACHABLE,
   viableKey,
 } from './grammar.ts';
 import type { Budget } from './limits.ts';
-import type { Dfa } from './regular/dfa.ts';
+import { alikeOver, type Dfa } from './regular/dfa.ts';
 import { type Regular, toDfa } from './regular/regular.ts';
 import type { Marks } from './special-tokens.ts';
 
@@ -23,7 +24,7 @@ export interface Fault {
   readonly why: string;
 }
 
-type LexemeParts = Partial<Omit<Lexeme, 'dfa'>>;
+type LexemeParts = Partial<Omit<Lexeme, 'dfa' | 'alike'>>;
 
 export class GrammarBuilder {
   readonly budget: Budget;
@@ -62,7 +63,8 @@ export class GrammarBuilder {
   }
 
   lexeme(dfa: Dfa, parts: LexemeParts = {}): number {
-    return this.#lexemes.push({ dfa, length: null, keys: null, sharedName: null, ...parts }) - 1;
+    const lexeme: Lexeme = { dfa, length: null, keys: null, sharedName: null, alike: null, ...parts };
+    return this.#lexemes.push(lexeme) - 1;
   }
 
   /** A node that is one lexeme; of no text where the automaton has none. */
@@ -105,7 +107,17 @@ export class GrammarBuilder {
     const { maxDepth } = this.budget.limits;
     if (heights[root]! > maxDepth)
       this.budget.refuse(`needs ${heights[root]} levels of nesting; there are ${maxDepth} at most`);
-    return { lexemes: this.#lexemes, nodes: this.#nodes, heights, root, maxDepth };
+    const lexemes = this.#lexemes.map((lexeme) => ({ ...lexeme, alike: this.#alike(lexeme) }));
+    return { lexemes, nodes: this.#nodes, heights, root, maxDepth };
+  }
+
+  /** It saves time later, but nothing is refused for it. */
+  #alike({ dfa, length, keys, sharedName }: Lexeme): Int32Array | null {
+    if (length !== null || keys !== null || sharedName !== null) return null;
+    const most = dfa.next.length * (SHORT_BYTES + 1);
+    if (most > this.budget.left) return null;
+    this.budget.spend(most);
+    return alikeOver(dfa, SHORT_BYTES);
   }
 
   /** @throws ConstraintError naming the innermost part that is known to leave no text to `root`. */

@@ -21,7 +21,15 @@ export interface Lexeme {
   readonly keys: KeyLabels | null;
   /** The same in all grammars that have a lexeme of this name; null for one of its own. */
   readonly sharedName: string | null;
+  /**
+   * [states] the first state from which texts of up to `SHORT_BYTES` bytes are the same, which those that count repetitions often are;
+   * null where no two states are alike, or nobody has looked.
+   */
+  readonly alike: Int32Array | null;
 }
+
+/** Tokens of more bytes are few. */
+export const SHORT_BYTES = 24;
 
 /** `max` null: without end. */
 export interface Counting {

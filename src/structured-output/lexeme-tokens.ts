@@ -1,15 +1,28 @@
 // Which tokens stay within a lexeme from one of its states on, and where in the trie tokens may leave it.
 
-import { type KeyLabels, PLACES, type QuotedText } from './grammar.ts';
+import { type KeyLabels, PLACES, type QuotedText, SHORT_BYTES } from './grammar.ts';
 import { type CompiledLexeme, endsCharacter, type Lexer } from './lexer.ts';
 import { addTo, clearBit, setBit, type TokenSet, toTokenSet } from './token-set.ts';
-import type { CountedTokens, KnownTokens, LexemeTokens, Vocabulary } from './vocabulary.ts';
+import type { CountedTokens, Exits, KnownTokens, LexemeTokens, Vocabulary } from './vocabulary.ts';
 
 /** What a name that may not come costs, in nodes of the trie. */
 const NAME_WORK = 10;
 
 /** Tokens of more characters are few. */
 const MOST_SHORT = 16;
+
+/** What was found out, and its name, by which whoever needs it pays for it. */
+export type Walk = readonly [key: string, tokens: LexemeTokens];
+
+/** Bytes of the tokens that a walk is about. */
+interface Lengths {
+  readonly min: number;
+  readonly max: number;
+}
+
+const ALL: Lengths = { min: 1, max: Number.POSITIVE_INFINITY };
+const SHORT: Lengths = { min: 1, max: SHORT_BYTES };
+const LONG: Lengths = { min: SHORT_BYTES + 1, max: Number.POSITIVE_INFINITY };
 
 export class LexemeWalker {
   readonly #lexer: Lexer;
@@ -31,15 +44,21 @@ export class LexemeWalker {
     this.#path = new Int32Array(vocabulary.trie.longestToken + 1);
   }
 
-  /** @param open the labels that texts may have; null for all. Exits of other labels may be among those returned. */
-  tokensAt(lexeme: number, state: number, open: Uint32Array | null): LexemeTokens {
+  /**
+   * Together they have all tokens.
+   * @param open the labels that texts may have; null for all. Exits of other labels may be among those returned.
+   */
+  tokensAt(lexeme: number, state: number, open: Uint32Array | null): readonly Walk[] {
     const compiled = this.#lexer.lexeme(lexeme);
-    const { keys } = compiled.lexeme;
-    if (compiled.lexeme.length !== null) return this.#counted(compiled, state, compiled.lexeme.length.quoted);
-    const [, all] = this.walked(lexeme, state, open);
-    if (keys === null || open === null) return all;
-    const work = all.work + keys.names.length * NAME_WORK;
-    return { ...all, tokens: this.#withoutNames(lexeme, state, open, all.tokens), work };
+    const { keys, length } = compiled.lexeme;
+    if (length !== null) return [this.#counted(compiled, state, length.quoted)];
+    const walks = this.walked(lexeme, state, open);
+    if (keys === null || open === null) return walks;
+    return walks.map(([key, all]) => {
+      const work = all.work + keys.names.length * NAME_WORK;
+      const tokens = this.#withoutNames(lexeme, state, open, all.tokens);
+      return [`${key} but for names ${open.join()}`, { ...all, tokens, work }];
+    });
   }
 
   /** Finds out all about the lexemes that other grammars have too. */
@@ -54,22 +73,32 @@ export class LexemeWalker {
     }
   }
 
-  /** What is true of the state whichever names are open, and its key: the same for all grammars that have a shared lexeme. */
-  walked(lexeme: number, state: number, open: Uint32Array | null): readonly [string, LexemeTokens] {
+  /**
+   * What is true of the state whichever names are open: its keys are the same for all grammars that have a shared lexeme. Where states
+   * are alike, one of them stands for all with those tokens that cannot tell them apart.
+   */
+  walked(lexeme: number, state: number, open: Uint32Array | null): readonly Walk[] {
+    const { alike } = this.#lexer.lexeme(lexeme).lexeme;
+    if (alike === null) return [this.#known(lexeme, state, open, ALL)];
+    return [this.#known(lexeme, alike[state]!, open, SHORT), this.#known(lexeme, state, open, LONG)];
+  }
+
+  #known(lexeme: number, state: number, open: Uint32Array | null, lengths: Lengths): Walk {
     const { sharedName, keys } = this.#lexer.lexeme(lexeme).lexeme;
     const labels = keys === null || open === null ? null : withAllNames(open, keys);
-    const key = `${sharedName ?? `#${lexeme}`}/${state}/${labels?.join() ?? ''}`;
+    const which = `${lengths.min}-${lengths.max}`;
+    const key = `${sharedName ?? `#${lexeme}`}/${state}/${labels?.join() ?? ''}/${which}`;
     const { shared, own } = this.#vocabulary;
     const known = own.get(this.#name + key) ?? shared.get(key);
     if (known !== undefined) return [key, known];
-    const made = this.#walk(lexeme, state, labels);
+    const made = this.#walk(lexeme, state, labels, lengths);
     if (sharedName === null) own.set(this.#name + key, made);
     else shared.set(key, made);
     return [key, made];
   }
 
-  #walk(index: number, state: number, open: Uint32Array | null): LexemeTokens {
-    const { byte, depth, end, below, firstToken, tokensInOrder } = this.#vocabulary.trie;
+  #walk(index: number, state: number, open: Uint32Array | null, { min, max }: Lengths): LexemeTokens {
+    const { byte, depth, end, below, longest, firstToken, tokensInOrder } = this.#vocabulary.trie;
     const lexeme = this.#lexer.lexeme(index);
     const { classes, numClasses, next, labels } = lexeme.lexeme.dfa;
     const path = this.#path;
@@ -81,13 +110,22 @@ export class LexemeWalker {
     let numVisited = tokens.length;
     for (let node = 1; node < byte.length; ) {
       numVisited += 1;
+      if (longest[node]! < min) {
+        node = end[node]!;
+        continue;
+      }
       const level = depth[node]!;
       const to = next[path[level - 1]! * numClasses + classes[byte[node]!]!]!;
       if (to < 0 || (open !== null && !lexeme.isAlive(to, open))) {
         node = end[node]!;
         continue;
       }
-      const staysBelow = (below[node]! & ~lexeme.kindsKeeping(to)) === 0;
+      path[level] = to;
+      if (level < min) {
+        node += 1;
+        continue;
+      }
+      const staysBelow = longest[node]! <= max && (below[node]! & ~lexeme.kindsKeeping(to)) === 0;
       const last = staysBelow ? end[node]! : node + 1;
       for (let i = firstToken[node]!; i < firstToken[last]!; i += 1) {
         const token = tokensInOrder[i]!;
@@ -102,20 +140,18 @@ export class LexemeWalker {
           numExits += 1;
         }
       }
-      path[level] = to;
-      node = last;
+      node = level === max ? end[node]! : last;
     }
     this.numVisited += numVisited;
     return {
       tokens: toTokenSet(tokens),
-      exits: exits.slice(0, numExits),
-      labels: exitLabels.slice(0, numExits),
+      exits: byLabel(exits.subarray(0, numExits), exitLabels.subarray(0, numExits)),
       work: numVisited,
     };
   }
 
   /** Of a quoted text whose characters are counted: those tokens of the free one that have few and many enough. */
-  #counted(lexeme: CompiledLexeme, state: number, quoted: QuotedText): LexemeTokens {
+  #counted(lexeme: CompiledLexeme, state: number, quoted: QuotedText): Walk {
     const { inChar, left, missing } = lexeme.counts(state);
     const walked = this.#walkedCounting(quoted, inChar);
     // Where no token is long enough for a bound, it does not matter what it is.
@@ -123,16 +159,16 @@ export class LexemeWalker {
     const least = Math.min(Math.max(missing, 0), walked.mostChars + 1);
     const key = `counted ${quoted.name}/${inChar}/${least}/${most}`;
     const known = this.#vocabulary.own.get(key);
-    if (known !== undefined) return known;
+    if (known !== undefined) return [key, known];
     const fits = (chars: number): boolean => chars >= least && chars <= most;
     this.#scratch.set(walked.upTo[Math.min(most, MOST_SHORT)]!);
     for (const { token, needed } of walked.long) if (needed <= most) setBit(this.#scratch, token);
     for (const { token, chars } of walked.ending) if (fits(chars)) setBit(this.#scratch, token);
-    const exits = walked.exits.filter((_, i) => fits(walked.exitChars[i]!));
+    const nodes = walked.exits.filter((_, i) => fits(walked.exitChars[i]!));
     const work = walked.exits.length + walked.ending.length;
-    const made = { tokens: toTokenSet(this.#scratch), exits, labels: new Int32Array(exits.length), work };
+    const made = { tokens: toTokenSet(this.#scratch), exits: [{ label: 0, nodes }], work };
     this.#vocabulary.own.set(key, made);
-    return made;
+    return [key, made];
   }
 
   #walkedCounting(quoted: QuotedText, state: number): CountedTokens {
@@ -232,6 +268,13 @@ export class LexemeWalker {
       return;
     }
   }
+}
+
+function byLabel(nodes: Int32Array, labels: Int32Array): Exits[] {
+  const [first] = labels;
+  if (first === undefined) return [];
+  if (labels.every((label) => label === first)) return [{ label: first, nodes: nodes.slice() }];
+  return [...new Set(labels)].map((label) => ({ label, nodes: nodes.filter((_, i) => labels[i] === label) }));
 }
 
 /** The same labels, and all names; null where those are all that there are. */

@@ -40,6 +40,10 @@ export class Budget {
     this.limits = limits;
   }
 
+  get left(): number {
+    return this.limits.maxWork - this.#work;
+  }
+
   spend(work: number): void {
     this.#work += work;
     if (this.#work > this.limits.maxWork)

@@ -76,11 +76,16 @@ export class Matcher {
     const automaton = this.#automaton;
     this.#asked.add(state);
     let due = automaton.writingCost(state);
+    const counted = new Set<unknown>();
     return state.configurations.flatMap((configuration) => {
       const isPaid = this.#credit.hasPaid(configuration);
       const left = isPaid ? Number.POSITIVE_INFINITY : this.#credit.left - due;
       const { within, leaving } = automaton.tokensAt(configuration, state, left);
-      if (!isPaid) due += automaton.costOf(configuration)!;
+      for (const { thing, steps } of isPaid ? [] : automaton.chargesOf(configuration)!) {
+        if (counted.has(thing) || this.#credit.hasPaid(thing)) continue;
+        counted.add(thing);
+        due += steps;
+      }
       if (due > this.#credit.left) throw new TooCostlyError('the mask costs more than its sequence has left');
       return [within, leaving];
     });
@@ -109,8 +114,8 @@ export class Matcher {
     const automaton = this.#automaton;
     this.#credit.spend(automaton.writingCost(state));
     for (const configuration of state.configurations) {
-      const cost = automaton.costOf(configuration) ?? Number.POSITIVE_INFINITY;
-      this.#credit.pay(configuration, cost);
+      const unknown = [{ thing: configuration, steps: Number.POSITIVE_INFINITY }];
+      for (const charge of automaton.chargesOf(configuration) ?? unknown) this.#credit.pay(charge);
     }
   }
 

@@ -147,6 +147,12 @@ export class Meter {
   }
 }
 
+/** What is to be paid once for a thing. */
+export interface Charge {
+  readonly thing: unknown;
+  readonly steps: number;
+}
+
 /** A point to which a credit may be set back. */
 export interface CreditMark {
   readonly left: number;
@@ -158,9 +164,9 @@ export interface CreditMark {
 export class Credit {
   #left = MOST_CREDIT;
   #spent = 0;
-  readonly #paid = new Set<object>();
+  readonly #paid = new Set<unknown>();
   /** In order. */
-  readonly #receipts: object[] = [];
+  readonly #receipts: unknown[] = [];
 
   get left(): number {
     return this.#left;
@@ -175,7 +181,7 @@ export class Credit {
     return this.#spent;
   }
 
-  hasPaid(thing: object): boolean {
+  hasPaid(thing: unknown): boolean {
     return this.#paid.has(thing);
   }
 
@@ -187,7 +193,7 @@ export class Credit {
   }
 
   /** Once for each thing. */
-  pay(thing: object, steps: number): void {
+  pay({ thing, steps }: Charge): void {
     if (this.#paid.has(thing)) return;
     this.spend(steps);
     this.#paid.add(thing);
@@ -196,7 +202,7 @@ export class Credit {
 
   payPart(part: Part): void {
     if (this.#paid.has(part)) return;
-    this.pay(part, part.steps);
+    this.pay({ thing: part, steps: part.steps });
     for (const each of part.parts) this.payPart(each);
   }
 

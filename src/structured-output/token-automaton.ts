@@ -6,9 +6,10 @@
 
 import { ByteAutomaton, isOpen, type State } from './byte-automaton.ts';
 import type { Grammar } from './grammar.ts';
-import { LexemeWalker } from './lexeme-tokens.ts';
+import { LexemeWalker, type Walk } from './lexeme-tokens.ts';
+import type { Charge } from './meter.ts';
 import type { Configuration, Frame } from './stack.ts';
-import { tokenSetOf } from './token-set.ts';
+import { tokenSetOf, unionOf } from './token-set.ts';
 import type { KnownTokens, LexemeTokens, PointTokens, Vocabulary } from './vocabulary.ts';
 
 /** Of a word of a mask that is copied, and of a node of the trie that is followed: in the steps of a meter. */
@@ -20,7 +21,7 @@ export class TokenAutomaton {
   readonly vocabulary: Vocabulary;
   readonly bytes: ByteAutomaton;
   readonly #walker: LexemeWalker;
-  readonly #costs = new WeakMap<Configuration, number>();
+  readonly #charges = new WeakMap<Configuration, readonly Charge[]>();
 
   /** @param known what has been found out about the grammar already */
   constructor(grammar: Grammar, vocabulary: Vocabulary, known: KnownTokens = []) {
@@ -45,8 +46,8 @@ export class TokenAutomaton {
   }
 
   /** What finding out the tokens of a point costs, with nothing known; undefined where nobody has. */
-  costOf(configuration: Configuration): number | undefined {
-    return this.#costs.get(configuration);
+  chargesOf(configuration: Configuration): readonly Charge[] | undefined {
+    return this.#charges.get(configuration);
   }
 
   /**
@@ -57,36 +58,38 @@ export class TokenAutomaton {
     const known = this.vocabulary.masks.get(configuration);
     if (known !== undefined) return known;
     const { value, numNeeded } = this.bytes.meter.measure(most, () => this.#find(configuration, state));
-    this.#costs.set(configuration, numNeeded);
-    this.vocabulary.masks.set(configuration, value);
-    return value;
+    const walks = value.walks.map(([key, { work }]) => ({ thing: key, steps: work }));
+    this.#charges.set(configuration, [{ thing: configuration, steps: numNeeded }, ...walks]);
+    this.vocabulary.masks.set(configuration, value.tokens);
+    return value.tokens;
   }
 
-  #find({ lexeme, state, stack }: Configuration, { home }: State): PointTokens {
+  /** @returns the walks, too, for which a sequence pays once whatever is around the lexeme. */
+  #find(
+    { lexeme, state, stack }: Configuration,
+    { home }: State,
+  ): { tokens: PointTokens; walks: readonly Walk[] } {
     const { meter, machine } = this.bytes;
+    const { maskWords } = this.vocabulary;
     const open = machine.openKeys(lexeme, stack);
-    const walked = this.#walker.tokensAt(lexeme, state, open);
-    meter.spend(this.vocabulary.maskWords + walked.work + walked.exits.length);
-    const leaving = this.#leaving(stack, walked, open, home);
-    return { within: walked.tokens, leaving: tokenSetOf(leaving, this.vocabulary.maskWords) };
+    const walks = this.#walker.tokensAt(lexeme, state, open);
+    meter.spend(maskWords);
+    const leaving = walks.flatMap(([, walked]) => this.#leaving(stack, walked, open, home));
+    const within = unionOf(
+      walks.map(([, { tokens }]) => tokens),
+      maskWords,
+    );
+    return { tokens: { within, leaving: tokenSetOf(leaving, maskWords) }, walks };
   }
 
   /** The tokens that leave the lexeme before their end, some of them more than once. */
-  #leaving(
-    stack: Frame,
-    { exits, labels }: LexemeTokens,
-    open: Uint32Array | null,
-    home: State['home'],
-  ): number[] {
+  #leaving(stack: Frame, { exits }: LexemeTokens, open: Uint32Array | null, home: State['home']): number[] {
     const found: number[] = [];
-    let label = -1;
-    let after: State | null = null;
-    for (let i = 0; i < exits.length; i += 1) {
-      if (labels[i] !== label) {
-        label = labels[i]!;
-        after = isOpen(open, label) ? this.#after(stack, label, home) : null;
-      }
-      if (after !== null) this.#addBelow(exits[i]!, after, found);
+    for (const { label, nodes } of exits) {
+      const after = isOpen(open, label) ? this.#after(stack, label, home) : null;
+      if (after === null) continue;
+      this.bytes.meter.spend(nodes.length);
+      for (const node of nodes) this.#addBelow(node, after, found);
     }
     return found;
   }

@@ -30,6 +30,14 @@ export function tokenSetOf(ids: readonly number[], maskWords: number): TokenSet 
   return { ids: null, bits };
 }
 
+export function unionOf(sets: readonly TokenSet[], maskWords: number): TokenSet {
+  const [only, ...others] = sets;
+  if (only !== undefined && others.length === 0) return only;
+  const bits = new Uint32Array(maskWords);
+  fillWith(bits, sets);
+  return sets.some((set) => set.bits !== null) ? { ids: null, bits } : toTokenSet(bits);
+}
+
 export function bytesOfSet({ ids, bits }: TokenSet): number {
   return (ids ?? bits)!.byteLength;
 }

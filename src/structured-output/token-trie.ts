@@ -13,6 +13,8 @@ export interface TokenTrie extends TokenTexts {
   readonly end: Int32Array;
   /** [nodes] the kinds of bytes (`byte-kinds.ts`) below a node. */
   readonly below: Uint32Array;
+  /** [nodes] bytes of the longest token that begins like this. */
+  readonly longest: Int32Array;
   /** [nodes + 1] where the tokens of a node begin among those in order. */
   readonly firstToken: Int32Array;
   /** Token ids in the order of their nodes. */
@@ -28,6 +30,7 @@ export function buildTokenTrie(texts: TokenTexts): TokenTrie {
     ...texts,
     ...nodes,
     below: kindsBelow(nodes),
+    longest: longestBelow(nodes),
     tokensInOrder,
     longestToken: tokensInOrder.reduce(
       (longest, id) => Math.max(longest, texts.starts[id + 1]! - texts.starts[id]!),
@@ -127,4 +130,13 @@ function kindsBelow({ byte, depth, end, firstToken }: Nodes): Uint32Array {
     if (place[node] !== 0 && end[node]! > node + 1) below[node]! |= BROKEN;
   }
   return below;
+}
+
+/** Every leaf is the end of a token. */
+function longestBelow({ depth, end }: Nodes): Int32Array {
+  const longest = depth.slice();
+  for (let node = depth.length - 1; node >= 0; node -= 1)
+    for (let child = node + 1; child < end[node]!; child = end[child]!)
+      longest[node] = Math.max(longest[node]!, longest[child]!);
+  return longest;
 }

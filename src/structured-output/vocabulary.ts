@@ -17,12 +17,16 @@ const ENTRY_BYTES = 400;
 export interface LexemeTokens {
   /** Tokens that stay within the lexeme to their end. */
   readonly tokens: TokenSet;
-  /** Nodes of the trie at which the lexeme may have ended and tokens go on. */
-  readonly exits: Int32Array;
-  /** [exits] the label of the text that ended. */
-  readonly labels: Int32Array;
+  /** Where the lexeme may have ended and tokens go on, by the label of the text that ended. */
+  readonly exits: readonly Exits[];
   /** What finding this out costs, in nodes of the trie that are looked at. */
   readonly work: number;
+}
+
+export interface Exits {
+  readonly label: number;
+  /** Of the trie. */
+  readonly nodes: Int32Array;
 }
 
 /** What a vocabulary can do from a point in a quoted text on, with the characters that it takes. */
@@ -58,8 +62,8 @@ export class LexemeTokensCache extends LruCache<string, LexemeTokens> {
   }
 }
 
-export function bytesOfTokens({ tokens, exits, labels }: LexemeTokens): number {
-  return ENTRY_BYTES + bytesOfSet(tokens) + exits.byteLength + labels.byteLength;
+export function bytesOfTokens({ tokens, exits }: LexemeTokens): number {
+  return exits.reduce((sum, { nodes }) => sum + nodes.byteLength, ENTRY_BYTES + bytesOfSet(tokens));
 }
 
 /** A vocabulary as plain data: its trie, and what was found out beforehand. */

@@ -94,7 +94,7 @@ function forgetAll({ bytes, vocabulary }: TokenAutomaton): void {
   const [configuration] = bytes.start().configurations;
   vocabulary.masks.set(configuration!, { within: large, leaving: large });
   for (const cache of [vocabulary.own, vocabulary.shared]) {
-    cache.set('large', { tokens: large, exits: TOO_LARGE, labels: TOO_LARGE, work: 0 });
+    cache.set('large', { tokens: large, exits: [], work: 0 });
   }
 }
 

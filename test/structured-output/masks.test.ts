@@ -92,6 +92,26 @@ describe('the mask over a vocabulary', () => {
   });
 });
 
+describe('a pattern that counts characters', () => {
+  it('is not too costly over a large vocabulary', () => {
+    const random = seededRandom(8);
+    const letter = (): number => 0x61 + Math.floor(random() * 26);
+    const words = Array.from({ length: 60_000 }, () =>
+      Uint8Array.from({ length: 2 + Math.floor(random() * 8) }, letter),
+    );
+    const texts = tokenTexts([Uint8Array.of(0), Uint8Array.of(letter()), ...words], [0]);
+    const vocabulary = new Vocabulary(prepareVocabulary(texts));
+    const matcher = new Matcher(
+      new TokenAutomaton(compile({ kind: 'regex', pattern: '.{1,500}' }), vocabulary),
+    );
+    const mask = new Uint32Array(vocabulary.maskWords);
+    for (let count = 1; count <= 200; count += 1) {
+      matcher.fillMask(mask);
+      expect(matcher.accept(1), `token ${count}`).toBe(true);
+    }
+  });
+});
+
 describe('a grammar that can be read in very many ways', () => {
   it('uses up what its sequence has, soon, and is of no cost to others', () => {
     const vocabulary = new Vocabulary(smallVocabulary(6));

@@ -63,6 +63,9 @@ export const CONSTRAINTS: Readonly<Record<string, Constraint>> = {
     style: { compact: true, quote: '":' },
   },
   'a pattern': { kind: 'regex', pattern: '(a|b{2,4}|é)+,\\d{1,3}' },
+  'counted characters of a pattern': { kind: 'regex', pattern: '[ab01 .é]{40,120}x?' },
+  'characters that are counted or not': { kind: 'regex', pattern: '[.][a-f0-9 ]*|x[a-f0-9 ]{0,50}' },
+  'strings of counted characters': json({ items: { pattern: '^[ab01 .,é]{40,90}$' }, type: 'array' }),
   'free text': { kind: 'regex', pattern: '(\\w+ |[^"é])*.*' },
   'a choice': { kind: 'choice', options: ['a', 'ab', 'abc', 'é'].map((text) => ({ kind: 'literal', text })) },
   'a grammar': { kind: 'grammar', ebnf: 'root ::= "a" root "b" | "(" [0-9]* ")" | "é"+' },
@@ -101,6 +104,10 @@ export function smallVocabulary(seed: number): PreparedVocabulary {
     // Tokens end within characters as well.
     tokens.push(new Uint8Array(random() < 0.2 ? bytes.subarray(0, bytes.length - 1) : bytes));
   }
+  // As long as few are.
+  for (const text of ['ab', '01 ', 'a.b', 'é', ' '])
+    for (const length of [23, 24, 25, 26, 40])
+      tokens.push(new Uint8Array(Buffer.from(text.repeat(length)).subarray(0, length)));
   const all = [new Uint8Array(Buffer.from('</s>')), null, ...tokens];
   return structuredClone(prepareVocabulary(tokenTexts(all, [END])));
 }

@@ -156,7 +156,7 @@ function mergeRows(
     const alike = byHash.get(hash) ?? [];
     const known = alike.find((id) => {
       const at = kept[id]! * width;
-      return labels[kept[id]!] === label && row.every((target, i) => target === next[at + i]);
+      return labels[kept[id]!] === label && isSame(row, next.subarray(at, at + width));
     });
     merged[state] = known ?? kept.length;
     if (known !== undefined) continue;
@@ -164,6 +164,31 @@ function mergeRows(
     kept.push(state);
   }
   return { merged, kept };
+}
+
+/** A loop: it is asked for each state that is merged. */
+function isSame(row: Int32Array, other: Int32Array): boolean {
+  for (let i = 0; i < row.length; i += 1) if (row[i] !== other[i]) return false;
+  return true;
+}
+
+/**
+ * [states] the first state that is the same as far as texts of `numBytes` bytes can tell, their labels among it; null where no two
+ * states are.
+ */
+export function alikeOver({ next, labels, numClasses }: Dfa, numBytes: number): Int32Array | null {
+  // Over no bytes, before labels are looked at.
+  let merged: Int32Array = new Int32Array(labels.length);
+  const rows = new Int32Array(next.length);
+  let kept: readonly number[] = [0];
+  for (let bytes = 0; bytes <= numBytes; bytes += 1) {
+    const numBefore = kept.length;
+    for (let i = 0; i < rows.length; i += 1) rows[i] = next[i]! < 0 ? -1 : merged[next[i]!]!;
+    ({ merged, kept } = mergeRows(rows, labels, numClasses));
+    if (kept.length === labels.length) return null;
+    if (bytes > 0 && kept.length === numBefore) break;
+  }
+  return Int32Array.from(merged, (id) => kept[id]!);
 }
 
 /** Fewer columns: those that are alike become one. */
