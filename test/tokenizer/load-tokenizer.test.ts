@@ -155,7 +155,7 @@ describe('tokens that only tokenizer_config.json names', () => {
   it('must have a text', async () => {
     await write('tokenizer_config.json', { added_tokens_decoder: { 259: { special: true } } });
     expect(await refusal()).toMatch(
-      /tokenizer_config\.json: added_tokens_decoder\.259\.content must be a string/,
+      /tokenizer_config\.json: added_tokens_decoder\.259\.content is missing: it must be a string/,
     );
   });
 });
