@@ -114,7 +114,7 @@ inline TokenTile tileAt(const AttentionJob& job, const AttentionTask& task, int 
 }
 
 inline void fetchLines(const char* memory, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(memory + at);
+  for (size_t at = 0; at < bytes; at += 64) fetchLine<true>(memory + at);
 }
 
 /// The tile of tokens [begin, end). Of the next one, what is used where the cache has it is fetched line by line beside the same
@@ -220,7 +220,7 @@ void addValues(const KvTile& tile, size_t rowBytes, const WeightWords<Dot>& weig
     const char* row = tile.values[t] + vector * kStepBytes;
     const ptrdiff_t ahead = tile.nextValues[t] - tile.values[t];
     for (int step = 0; step < kSteps; ++step, row += rowBytes) {
-      for (int p = 0; p < P; ++p) __builtin_prefetch(row + p * kStepBytes + ahead);
+      for (int p = 0; p < P; ++p) fetchLine<true>(row + p * kStepBytes + ahead);
       for (int part = 0; part < Dot::kParts; ++part) {
         typename Dot::Weight w[P];
         for (int p = 0; p < P; ++p) w[p] = Dot::weight(row + p * kStepBytes, part);
@@ -255,7 +255,7 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   const char* queries = reinterpret_cast<const char*>(scratch.queries) + row * queryBytes;
   alignas(64) float scores[kAttendRows * kKvTile];
   alignas(64) Weight weights[kAttendRows * kKvTile];
-  sumPanels<Dot>(rows, queries, queryBytes, tile.keys, tile.nextKeys, tile.count, kv.keySteps, false, scores);
+  sumPanels<Dot, Lie::Pieces>(rows, queries, queryBytes, tile.keys, tile.nextKeys, tile.count, kv.keySteps, false, scores);
   // Two passes: each row's largest score is the end of a long chain of instructions that rows can overlap.
   float largest[kAttendRows], corrections[kAttendRows];
   for (int r = 0; r < rows; ++r) {

@@ -17,6 +17,16 @@ constexpr int kMostPanels = 2;
 /// Words of a row that are split at a time.
 constexpr int kSplitSteps = 32;
 
+/// How memory that panels are read from lies.
+enum class Lie { Runs, Pieces };
+
+/// Brings a line nearer that is used soon. What reads nothing but one long run is fastest from the first-level cache. The second-level
+/// cache has room for more reads at a time: where there are sums in between, or pieces that the processor does not see coming, it waits less.
+template <bool usesSecondLevel>
+inline void fetchLine(const char* at) {
+  __builtin_prefetch(at, 0, usesSecondLevel ? 2 : 3);
+}
+
 /// Words of up to kRows rows as a dot takes them: as they are, or split, where a dot takes the parts of a word one after the other,
 /// so that no step of a sum has to.
 template <class Dot, int kRows, int kSteps>
@@ -47,7 +57,7 @@ class RowWords {
 
 /// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels; with each step of
 /// panels[p] that of fetched[p] is prefetched, so that memory works while the sums do.
-template <class Dot, int R, int P>
+template <class Dot, int R, int P, Lie lie = Lie::Runs>
 __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, const char* const* fetched,
                                        int steps, bool resume, typename Dot::Lane* sums) {
   using Lane = typename Dot::Lane;
@@ -72,7 +82,7 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
     const int count = smaller(stepsAtOnce, steps - begin);
     const RowWords<Dot, R, kSplitSteps> words(x + begin * kInputBytes, xStride, R, count);
     for (int step = 0; step < count; ++step) {
-      for (int p = 0; p < P; ++p) __builtin_prefetch(panel[p] + ahead[p]);
+      for (int p = 0; p < P; ++p) fetchLine<lie == Lie::Pieces || (R > 1)>(panel[p] + ahead[p]);
       for (int part = 0; part < Dot::kParts * Dot::kWords; ++part) {
         typename Dot::Weight w[P];
         for (int p = 0; p < P; ++p) w[p] = Dot::weight(panel[p], part);
@@ -97,21 +107,21 @@ template <class Dot>
 using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, const char* const* fetched, int steps,
                          bool resume, typename Dot::Lane* sums);
 
-template <class Dot, int P, int... R>
+template <class Dot, Lie lie, int P, int... R>
 constexpr SumTile<Dot> chooseTile(int rows, std::integer_sequence<int, R...>) {
-  constexpr SumTile<Dot> tiles[] = {&sumTile<Dot, R + 1, P>...};
+  constexpr SumTile<Dot> tiles[] = {&sumTile<Dot, R + 1, P, lie>...};
   return tiles[rows - 1];
 }
 
 /// As `sumTile` for any number of panels, and of rows up to `kRowsOf1`.
-template <class Dot>
+template <class Dot, Lie lie = Lie::Runs>
 inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, const char* const* fetched, int count,
                       int steps, bool resume, typename Dot::Lane* sums) {
   while (count > 0) {
     const bool isPair = count > 1 && rows > 1 && rows <= kRowsOf2;
     const int taken = isPair ? 2 : 1;
-    const SumTile<Dot> tile = isPair ? chooseTile<Dot, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
-                                : chooseTile<Dot, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
+    const SumTile<Dot> tile = isPair ? chooseTile<Dot, lie, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
+                                : chooseTile<Dot, lie, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
     tile(x, xStride, panels, fetched, steps, resume, sums);
     count -= taken;
     panels += taken;
