@@ -39,7 +39,7 @@ function quantization(): Kind<Quantization> {
   const kind = choice(QUANTIZATIONS);
   return {
     ...kind,
-    expected: `${kind.expected} (not for what is published quantised, as by AWQ or GPTQ: that is known from its files)`,
+    expected: `${kind.expected} (what is published quantised, as by AWQ or GPTQ, needs none: that is known from its files)`,
   };
 }
 
@@ -189,7 +189,9 @@ export const SERVE_OPTIONS = new OptionTable({
       },
     ),
     quantization: optional(quantization(), {
-      help: 'quantise the weights while they are read: int8 and fp8 take half the memory of bfloat16, int4 a third',
+      help:
+        'quantise the weights while they are read: int8 and fp8 take half the memory of bfloat16, int4 a third. What is published ' +
+        'quantised may become int8, in which prompts and many sequences take less time',
       aliases: ['-q'],
       defaultText: 'none',
     }),

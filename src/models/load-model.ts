@@ -26,6 +26,12 @@ import { hasOwnHead, ownHeadNote } from './weights/own-head.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
 import { WeightReader } from './weights/weight-reader.ts';
 
+export interface PublishedSize {
+  readonly bytes: number;
+  /** Of weights, however many bits each has. */
+  readonly numbers: number;
+}
+
 export interface LoadOptions {
   readonly dtype: DTypeOption;
   /** What weights are turned into while they are read; null or absent keeps them in the format to compute in. */
@@ -44,8 +50,8 @@ export interface LoadOptions {
   readonly layers?: LayerRange;
   /** What it is to be served as; absent is what its files say. */
   readonly choice?: PoolingChoice;
-  /** Called before a weight is read, with the bytes of all that is published; what it throws ends the load. */
-  readonly onOpen?: (model: ModelShape, publishedBytes: number) => void;
+  /** Called before a weight is read, with the size of all that is published; what it throws ends the load. */
+  readonly onOpen?: (model: ModelShape, published: PublishedSize) => void;
   /** Gets what a person should know of a model that can be served all the same. */
   readonly onWarning?: (message: string) => void;
   /** Called with a rising share of the work and the name of what was just read. */
@@ -85,7 +91,7 @@ async function loadFrom(
   const isHeadItsOwn = hasOwnHead(checkpoint, published, names);
   const config = isHeadItsOwn ? { ...published, tieWordEmbeddings: false } : published;
   expectItsLayers(checkpoint, config, names);
-  expectOneQuantization(source, config, options);
+  expectPossibleQuantization(source, config, options);
   const dtype = chooseDType(config, checkpoint, names, options, ops.half);
   const kvDType = chooseKvDType(dtype, options);
   const shape: ModelShape = {
@@ -94,7 +100,7 @@ async function loadFrom(
     kvDType,
     kvCacheShape: (size) => kvCacheShape(config, kvDType, size, share),
   };
-  options.onOpen?.(shape, checkpoint.byteLength);
+  options.onOpen?.(shape, { bytes: checkpoint.byteLength, numbers: checkpoint.numNumbers });
   const layers = options.layers ?? allLayers(config);
   const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({
@@ -203,16 +209,20 @@ function stretchNote(path: string, { maxPositionEmbeddings }: ModelConfig, lengt
   );
 }
 
-/** @throws ConfigError where weights that are quantised already are to be quantised, or to be computed with in float32. */
-function expectOneQuantization(
+/**
+ * What is quantised already may become int8, whose products take the least time; other formats would only cost quality.
+ * @throws ConfigError where it is to become one of these, or to be computed with in float32.
+ */
+function expectPossibleQuantization(
   { path }: ModelSource,
   { quantization: published }: ModelConfig,
   { quantization = null, dtype }: LoadOptions,
 ): void {
   if (published === null) return;
-  if (quantization !== null) {
+  if (quantization !== null && quantization !== 'int8') {
     throw new ConfigError(
-      `the weights of ${path} are quantised already (${published.method}): leave out --quantization`,
+      `the weights of ${path} are quantised already (${published.method}): leave out --quantization, or give int8, in which ` +
+        'long prompts and many sequences take less time, and a number takes 8 bits',
       { param: 'quantization' },
     );
   }

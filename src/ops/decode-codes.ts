@@ -4,25 +4,37 @@ import { ModelLoadError } from '../errors.ts';
 import { bitsOf, type CodeKind, groupsOf } from './dtype.ts';
 import { unpackE4m3 } from './float-formats.ts';
 import { readBytes } from './read-tensor.ts';
-import { AWQ_PLACES, type StoredCodes } from './stored-codes.ts';
+import { AWQ_PLACES, readStoredCodes, type StoredCodes } from './stored-codes.ts';
 import type { CodesWeightSource } from './weights.ts';
 
-/** Writes the numbers [n, k] that the codes of `source` encode to `into`. */
-export function decodeCodes(source: CodesWeightSource, stored: StoredCodes, into: Float32Array): void {
+/** The numbers [n, k] that the codes of `source` encode; `stored` is what is published beside them. */
+export function decodeCodes(
+  source: CodesWeightSource,
+  stored: StoredCodes = readStoredCodes(source),
+  into: Float32Array = new Float32Array(source.shape[0] * source.shape[1]),
+): Float32Array {
   const { format, shape } = source;
   const [n, k] = shape;
+  const { scales, zeros, columns } = stored;
   const [groups, groupSize] = [groupsOf(format, k), format.groupSize ?? k];
-  const codeAt = codesOf(source);
+  const readRow = rowReader(source);
   const meanings = meaningsOf(format.kind);
+  const codes = new Uint8Array(k);
   for (let row = 0; row < n; row += 1) {
-    for (let place = 0; place < k; place += 1) {
-      const at = row * groups + Math.floor(place / groupSize);
-      const column = stored.columns?.[place] ?? place;
-      const number = meanings[codeAt(row, column)]!;
-      if (Number.isNaN(number)) throw notANumber(source, row, column);
-      into[row * k + column] = (number - (stored.zeros?.[at] ?? 0)) * stored.scales[at]!;
+    readRow(row, codes);
+    for (let group = 0; group < groups; group += 1) {
+      const at = row * groups + group;
+      const [scale, zero] = [scales[at]!, zeros === null ? 0 : zeros[at]!];
+      const end = Math.min((group + 1) * groupSize, k);
+      for (let place = group * groupSize; place < end; place += 1) {
+        const column = columns === null ? place : columns[place]!;
+        const number = meanings[codes[column]!]!;
+        if (Number.isNaN(number)) throw notANumber(source, row, column);
+        into[row * k + column] = (number - zero) * scale;
+      }
     }
   }
+  return into;
 }
 
 function notANumber(
@@ -35,27 +47,33 @@ function notANumber(
   );
 }
 
-function codesOf({
-  tensor,
-  order,
-  format,
-  shape,
-}: CodesWeightSource): (row: number, column: number) => number {
+/** Writes the codes of a row, in the order of the inputs. */
+type RowReader = (row: number, codes: Uint8Array) => void;
+
+function rowReader({ tensor, order, format, shape }: CodesWeightSource): RowReader {
   const bytes = readBytes(tensor);
   const bits = bitsOf(format.kind);
   const [n] = shape;
   const [range, perWord, perByte] = [2 ** bits, 32 / bits, 8 / bits];
   // Whole numbers of 8 bits in words have 128 in the place of 0.
   const offset = format.kind === 'int8' && tensor.dtype === 'i32' ? 128 : 0;
-  const rowBytes = bytes.length / n;
   const codeIn = (byte: number, place: number): number =>
     ((bytes[byte + Math.floor(place / perByte)]! >> ((place % perByte) * bits)) + offset) % range;
-  if (order === 'rows') return (row, column) => codeIn(row * rowBytes, column);
-  if (order === 'columns') {
-    return (row, column) => codeIn((Math.floor(column / perWord) * n + row) * 4, column % perWord);
+  if (order === 'awq') {
+    return (row, codes) => {
+      const [block, place] = [Math.floor(row / perWord), AWQ_PLACES[row % perWord]!];
+      for (let column = 0; column < codes.length; column += 1) {
+        codes[column] = codeIn(((column * n) / perWord + block) * 4, place);
+      }
+    };
   }
-  return (row, column) =>
-    codeIn(((column * n) / perWord + Math.floor(row / perWord)) * 4, AWQ_PLACES[row % 8]!);
+  const [rowBytes, wordBytes] = order === 'rows' ? [bytes.length / n, 4] : [4, 4 * n];
+  return (row, codes) => {
+    for (let column = 0; column < codes.length; column += 1) {
+      const word = Math.floor(column / perWord);
+      codes[column] = codeIn(row * rowBytes + word * wordBytes, column % perWord);
+    }
+  };
 }
 
 const FP4 = [0, 0.5, 1, 1.5, 2, 3, 4, 6] as const;

@@ -111,16 +111,17 @@ function expectFloats(op: string, { name, dtype }: TensorSource, format: WeightF
   if (!canQuantize) throw new ShapeError(op, `${name} in codes of ${formatName(format)}`, dtype);
 }
 
+/** Codes and blocks are packed as they are, or their numbers as int8. */
 function expectFormat(
   op: string,
   { tensor, format: own }: CodesWeightSource | BlocksWeightSource,
   format: WeightFormat,
 ): void {
   const [expected, got] = [formatName(own), formatName(format)];
-  if (expected !== got) throw new ShapeError(op, `${tensor.name} to be kept as ${expected}`, got);
+  if (got === 'int8' || got === expected) return;
+  throw new ShapeError(op, `${tensor.name} to be kept as ${expected} or int8`, got);
 }
 
-/** Codes are packed in their own format. */
 function expectCodes(op: string, source: CodesWeightSource, format: WeightFormat): void {
   const { tensor, order, shape, scales, zeros, inputGroups } = source;
   expectFormat(op, source, format);

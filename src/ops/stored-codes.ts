@@ -2,7 +2,7 @@
 // output, and the order of the inputs. They are checked here, once.
 
 import { ModelLoadError } from '../errors.ts';
-import { bitsOf, type CodeKind, groupsOf } from './dtype.ts';
+import { bitsOf, type CodeKind, groupsOf, type WeightFormat } from './dtype.ts';
 import { unpackE4m3 } from './float-formats.ts';
 import { readBytes, readTensor } from './read-tensor.ts';
 import type { CodesWeightSource, LinearPart, StoredScales, TensorSource } from './weights.ts';
@@ -35,10 +35,11 @@ export function readStoredCodes(source: CodesWeightSource): StoredCodes {
 }
 
 /**
- * The numbers beside the codes of each part, null for parts without codes.
+ * The numbers beside the codes of each part that is kept in them, null for parts without codes.
  * @throws ModelLoadError where parts that take one input order it differently, and where `readStoredCodes` does.
  */
-export function readCodesOfParts(parts: readonly LinearPart[]): (StoredCodes | null)[] {
+export function readCodesOfParts(parts: readonly LinearPart[], format: WeightFormat): (StoredCodes | null)[] {
+  if (format === 'int8') return parts.map(() => null);
   const codes = parts.map(({ weight }) => (weight.kind === 'codes' ? readStoredCodes(weight) : null));
   const orders = codes.map((stored) => stored?.columns?.join() ?? null);
   const other = orders.findIndex((order) => order !== orders[0]);

@@ -71,7 +71,7 @@ export interface Int8WeightSource {
   readonly scales: TensorSource;
 }
 
-/** Codes of 4 or 8 bits, see CodeFormat; they are packed as they are published. */
+/** Codes of 4 or 8 bits, see CodeFormat; they are packed as they are published, or as int8 the numbers that they encode. */
 export interface CodesWeightSource {
   readonly kind: 'codes';
   readonly format: CodeFormat;
@@ -91,7 +91,7 @@ export interface CodesWeightSource {
   readonly inputGroups: TensorSource | null;
 }
 
-/** A tensor of blocks, which is packed as the codes that they hold. */
+/** A tensor of blocks, which is packed as the codes that they hold, or as int8 their numbers. */
 export interface BlocksWeightSource {
   readonly kind: 'blocks';
   readonly format: BlockDType;

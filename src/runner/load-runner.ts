@@ -156,9 +156,9 @@ async function loadTarget(
       servedLength: config.maxModelLen === 'auto' ? (shape) => agree(() => plan.maxModelLen(shape)) : null,
       choice: config,
       // What does not fit now will not fit beside the weights.
-      onOpen: (shape, publishedBytes) => {
+      onOpen: (shape, published) => {
         plan.numBlocks(shape, plan.maxModelLen(shape));
-        const notice = weightsNotice(shape.config, publishedBytes, config.quantization, ops);
+        const notice = weightsNotice(shape.config, published, config.quantization, ops);
         if (notice !== null) onWarning(notice);
       },
       onWarning,

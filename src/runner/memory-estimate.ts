@@ -5,6 +5,7 @@ import { QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
 import { longestSequence } from '../kv-cache/block-groups.ts';
 import { kvCacheShape } from '../models/decoder.ts';
 import { groupLayers } from '../models/layer-groups.ts';
+import type { PublishedSize } from '../models/load-model.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { BYTES_PER_ELEMENT, type KvDType } from '../ops/dtype.ts';
 import { bytes as shown } from '../util/bytes.ts';
@@ -53,13 +54,10 @@ export function estimateLoads(
   }));
 }
 
-/**
- * What a person should know before weights are read that the memory may not hold; null where it does, or where they are a device's.
- * @param publishedBytes of all tensors
- */
+/** What a person should know before weights are read that the memory may not hold; null where it does, or where they are a device's. */
 export function weightsNotice(
   config: ModelConfig,
-  publishedBytes: number,
+  published: PublishedSize,
   quantization: Quantization | null,
   ops: MemoryOps,
 ): string | null {
@@ -67,8 +65,8 @@ export function weightsNotice(
   const isQuantized = config.quantization !== null;
   const bytesIn = (format: Quantization | null): number =>
     format === null
-      ? publishedWeightBytes(config, publishedBytes, isQuantized)
-      : quantizedBytes(config, numbersIn(config, publishedBytes), format);
+      ? publishedWeightBytes(config, published.bytes, isQuantized)
+      : quantizedBytes(config, published.numbers, format);
   const [wanted, free] = [bytesIn(quantization), ops.freeMemory()];
   if (wanted <= free) return null;
   const other = isQuantized ? undefined : QUANTIZATIONS.find((format) => bytesIn(format) <= free);

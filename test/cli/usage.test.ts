@@ -99,7 +99,7 @@ describe('svc serve', () => {
     ],
     [
       ['--quantization', 'awq'],
-      'error: --quantization: expected one of int8, int4, fp8 (not for what is published quantised, as by AWQ or GPTQ: that is known from its files), got "awq"\n',
+      'error: --quantization: expected one of int8, int4, fp8 (what is published quantised, as by AWQ or GPTQ, needs none: that is known from its files), got "awq"\n',
     ],
     [
       ['--tensor-parallel-size', '2', '--device', 'reference'],

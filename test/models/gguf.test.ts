@@ -439,21 +439,37 @@ describe('a GGUF file', () => {
     expect(print(folder)).not.toBe(first);
   });
 
-  it('is not quantised again where it is, and may be where it is not', async () => {
+  it('becomes int8 as the folder with its numbers does, in floats and in blocks of several formats', async () => {
+    const [floats, numbers] = [tinyModel(), tinyModel(K)];
+    const random = new Random(7);
+    const formats: Partial<Record<string, BlockDType>> = { v_proj: 'q6_k', up_proj: 'q5_k', o_proj: 'q8_0' };
+    const blocks = blockFolder(
+      numbers,
+      (name) => formats[name.split('.').at(-2)!] ?? 'q4_k',
+      () => random.next(),
+    );
+    for (const [folder, options] of [
+      [floats, {}],
+      [numbers, { blocks }],
+    ] as const) {
+      const expected = await answers(folder, backend, { quantization: 'int8' });
+      const got = await answers(ggufOf(folder, options), backend, { quantization: 'int8' });
+      expect(got).toEqual(expected);
+      expect(got).toMatchObject({ format: 'int8', warnings: [] });
+    }
+  });
+
+  it('in blocks is quantised to nothing else', async () => {
     const folder = tinyModel();
     const random = new Random(7);
-    const plain = ggufOf(folder);
-    const int8 = await answers(plain, backend, { quantization: 'int8' });
-    expect(int8.format).toBe('int8');
-    expect(int8.logits).toEqual((await answers(folder, backend, { quantization: 'int8' })).logits);
     const blocks = blockFolder(
       folder,
       () => 'q8_0',
       () => random.next(),
     );
-    const loading = answers(ggufOf(folder, { blocks }), backend, { quantization: 'int8' });
+    const loading = answers(ggufOf(folder, { blocks }), backend, { quantization: 'fp8' });
     await expect(loading).rejects.toThrow(
-      /model\.gguf are quantised already \(gguf\): leave out --quantization/,
+      /model\.gguf are quantised already \(gguf\): leave out --quantization, or give int8/,
     );
   });
 });

@@ -5,7 +5,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, ModelLoadError } from '../../src/errors.ts';
-import { loadModel } from '../../src/models/load-model.ts';
+import { type LoadOptions, loadModel } from '../../src/models/load-model.ts';
 import type { Model } from '../../src/models/model.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import type { Ops } from '../../src/ops/ops.ts';
@@ -197,6 +197,26 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
     const ops = openRoundingBackend(backend);
     const { quantized, plain } = publish(scheme, { isFused: true });
     const [actual, expected] = [await load(quantized, ops), await load(plain, ops)];
+    expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
+    ops.close();
+  });
+
+  it.each<[string, Scheme]>([
+    ...SCHEMES.map(([name, scheme]) => [name, scheme] as [string, Scheme]),
+    ...PERMUTED,
+  ])('in %s becomes int8 as its numbers do', async (_, scheme) => {
+    const ops = openBackend(backend);
+    const { quantized, plain } = publish(scheme);
+    const numbers: number[] = [];
+    const onOpen: LoadOptions['onOpen'] = (_, published) => numbers.push(published.numbers);
+    const [actual, expected] = [
+      await load(quantized, ops, { quantization: 'int8', onOpen }),
+      await load(plain, ops, { quantization: 'int8', onOpen }),
+    ];
+    // Scales and zeros are among them, and words may hold half as many codes.
+    expect(numbers[0]! / numbers[1]!).toBeGreaterThanOrEqual(1);
+    expect(numbers[0]! / numbers[1]!).toBeLessThan(scheme.bits === 8 ? 2.1 : 1.2);
+    expect([actual.weightFormat, actual.weightBytes]).toEqual(['int8', expected.weightBytes]);
     expect(logitsOf(ops, actual)).toEqual(logitsOf(ops, expected));
     ops.close();
   });
@@ -503,11 +523,13 @@ describe('quantization_config', () => {
     expect((await load(plain, ops)).weightFormat).toBe('bf16');
   });
 
-  it('is not quantised again', async () => {
+  it('is quantised to nothing but int8', async () => {
     const { quantized } = publish(AWQ);
     const loading = load(quantized, ops, { quantization: 'int4' });
     await expect(loading).rejects.toThrow(ConfigError);
-    await expect(loading).rejects.toThrow(/quantised already \(awq\): leave out --quantization/);
+    await expect(loading).rejects.toThrow(
+      /quantised already \(awq\): leave out --quantization, or give int8/,
+    );
   });
 
   it('gives a projection the scheme of the group that names it, and no other the one for all', async () => {

@@ -3,7 +3,6 @@
 import { decodeCodes } from '../../src/ops/decode-codes.ts';
 import type { CodeFormat, HalfDType } from '../../src/ops/dtype.ts';
 import { roundTo, roundToBf16 } from '../../src/ops/float-formats.ts';
-import { readStoredCodes } from '../../src/ops/stored-codes.ts';
 import { type CodesWeightSource, type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import type { WeightFolder } from '../helpers/weight-file.ts';
 import type { Random } from './native-backends.ts';
@@ -58,10 +57,7 @@ export function randomCodes(
 
 /** The numbers [n, k] that the codes encode, before they are rounded. */
 export function encoded(source: CodesWeightSource): Float32Array {
-  const [n, k] = source.shape;
-  const numbers = new Float32Array(n * k);
-  decodeCodes(source, readStoredCodes(source), numbers);
-  return numbers;
+  return decodeCodes(source);
 }
 
 /** The weight of those numbers, rounded to halves. */

@@ -21,8 +21,9 @@ const bytesOf = (folder: string) => statSync(join(folder, 'model.safetensors')).
 describe('before weights are read', () => {
   const config = readModelConfig(openModelSource(bundled));
   const ranks = new ReferenceOps().ranks;
+  const size = { bytes: bytesOf(bundled), numbers: bytesOf(bundled) / 2 };
   const noticeWith = (freeBytes: number, device: DeviceMemory | null = null) =>
-    weightsNotice(config, bytesOf(bundled), null, {
+    weightsNotice(config, size, null, {
       freeMemory: () => freeBytes,
       deviceMemory: () => device,
       ranks,

@@ -58,6 +58,11 @@ export class Checkpoint {
     return [...this.#tensors.values()].reduce((sum, { byteLength }) => sum + byteLength, 0);
   }
 
+  /** The same in numbers of weights, as far as dtypes tell: words and bytes of codes may hold codes of 4 or of 8 bits, and count as of 4. */
+  get numNumbers(): number {
+    return [...this.#tensors.values()].reduce((sum, stored) => sum + numbersOf(stored), 0);
+  }
+
   /** What each file was when its header was read: other bytes, other states. */
   get fileStates(): string[] {
     return [...this.#states.values()];
@@ -187,6 +192,12 @@ function stateOf(path: string): string {
   return status === undefined
     ? 'missing'
     : `${status.dev} ${status.ino} ${status.size} ${status.mtimeNs} ${status.ctimeNs}`;
+}
+
+function numbersOf(stored: StoredTensor): number {
+  const dtype = dtypeOf(stored);
+  if (dtype === 'i32' || dtype === 'u8') return 2 * stored.byteLength;
+  return stored.shape.reduce((product, size) => product * size, 1);
 }
 
 /** Null for formats that svc cannot load. Blocks are a matter of GGUF files: in others nobody has checked their sizes. */

@@ -8,7 +8,6 @@ import type { Expert, Experts, Routing } from '../../ops/experts.ts';
 import { roundTo } from '../../ops/float-formats.ts';
 import type { Ops } from '../../ops/ops.ts';
 import { readTensor } from '../../ops/read-tensor.ts';
-import { readStoredCodes } from '../../ops/stored-codes.ts';
 import {
   type GateUpWeight,
   type LinearPart,
@@ -118,6 +117,11 @@ export class WeightReader {
     this.#published = published;
   }
 
+  /** Whether products are brought to one format, whatever they are published in: no other than int8 gains by it. */
+  get #requantizes(): boolean {
+    return this.#products === 'int8';
+  }
+
   /** Those of the layers' products, joined by + where there are several. */
   get formatName(): string {
     return [...this.#formats].sort().join('+');
@@ -142,7 +146,7 @@ export class WeightReader {
   columns(projections: readonly Projection[], k: number): ColumnParallelLinears {
     const own = projections.flatMap((projection) => this.#ownRows(projection));
     const parts = this.#parts(own, k);
-    const starts = startsOfFormats(parts);
+    const starts = this.#requantizes ? [0] : startsOfFormats(parts);
     const products = starts.map((first, run) => {
       const end = starts[run + 1];
       return this.#column(own.slice(first, end), parts.slice(first, end), k);
@@ -378,7 +382,8 @@ export class WeightReader {
   /** [vocab, hidden], which a step reads whole; it may be the embeddings as well. */
   head(projection: Projection, hidden: number): LinearWeight {
     const parts = this.#parts(this.#ownRows(projection), hidden);
-    return this.#count(this.#ops.loadLinear(parts, this.#formatOf(parts, this.#head)));
+    const format = this.#requantizes ? this.#head : this.#formatOf(parts, this.#head);
+    return this.#count(this.#ops.loadLinear(parts, format));
   }
 
   /** The rows of a projection that are this rank's, of each range that ranks share by itself. */
@@ -419,7 +424,8 @@ export class WeightReader {
 
   #gateUp(gate: LinearPart, up: LinearPart): GateUpWeight {
     const parts = [gate, up];
-    const [first, second] = hasMixedBlocks(parts) ? parts.map((part) => this.#widened.widen(part)) : parts;
+    const isMixed = !this.#requantizes && hasMixedBlocks(parts);
+    const [first, second] = isMixed ? parts.map((part) => this.#widened.widen(part)) : parts;
     return this.#count(this.#ops.loadGateUp(first!, second!, this.#formatOfLayer([first!, second!])));
   }
 
@@ -435,7 +441,7 @@ export class WeightReader {
 
   /** What parts of one product of a layer are kept in. */
   #formatOfLayer(parts: readonly LinearPart[]): WeightFormat {
-    const format = this.#formatOf(parts, this.#products);
+    const format = this.#requantizes ? this.#products : this.#formatOf(parts, this.#products);
     this.#formats.add(formatName(format));
     return format;
   }
@@ -483,8 +489,7 @@ export class WeightReader {
       );
     }
     if (weight.kind !== 'codes') return weight.tensor;
-    const numbers = new Float32Array(projection.n * k);
-    decodeCodes(weight, readStoredCodes(weight), numbers);
+    const numbers = decodeCodes(weight);
     roundTo(this.dtype, numbers);
     const file = { name, path, byteOffset: 0, byteLength: numbers.byteLength };
     return { ...wholeTensor({ ...file, dtype: 'f32', shape: [projection.n, k] }), numbers };

@@ -9,6 +9,7 @@ import {
 } from '../../errors.ts';
 import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
 import type { GatedActivation } from '../activation.ts';
+import { decodeCodes } from '../decode-codes.ts';
 import {
   type ComputeDType,
   formatName,
@@ -23,7 +24,14 @@ import { type ExpertRange, type Experts, expectExperts, type Routing } from '../
 import type { KvCache, KvCacheShape } from '../ops.ts';
 import { readTensor, readTransposed } from '../read-tensor.ts';
 import { readCodesOfParts, type StoredCodes } from '../stored-codes.ts';
-import type { GateUpWeight, LinearPart, LinearWeight, TensorSource, Vector } from '../weights.ts';
+import type {
+  GateUpWeight,
+  LinearPart,
+  LinearWeight,
+  LinearWeightSource,
+  TensorSource,
+  Vector,
+} from '../weights.ts';
 import { asOpsError } from './native-errors.ts';
 import type { NativePackedWeights } from './native-packed-weights.ts';
 
@@ -70,7 +78,7 @@ export class NativeLinear extends Weight implements LinearWeight {
   ): NativeLinear {
     const { k, sizes } = expectParts('loadLinear', parts, format);
     const index = packed.load(nameOf('linear', parts, format), () => {
-      const codes = readCodesOfParts(parts);
+      const codes = readCodesOfParts(parts, format);
       const nativeParts = parts.map((part, i) => partOf('loadLinear', part, sizes[i]!, format, codes[i]!));
       return loading(parts, () => native.loadLinear(nativeParts, k, formatOf(format, k), splitsK));
     });
@@ -90,7 +98,7 @@ export class NativeGateUp extends Weight implements GateUpWeight {
     const { k, sizes } = expectParts('loadGateUp', [gate, up], format);
     const n = sizes[0]!;
     const index = packed.load(nameOf('gate and up', [gate, up], format), () => {
-      const codes = readCodesOfParts([gate, up]);
+      const codes = readCodesOfParts([gate, up], format);
       const parts = [
         partOf('loadGateUp', gate, n, format, codes[0]!),
         partOf('loadGateUp', up, n, format, codes[1]!),
@@ -227,15 +235,10 @@ function partOf(
 ): NativePart {
   const { weight } = part;
   const bias = part.bias && vectorOf(op, part.bias);
-  if (weight.kind === 'transposed') {
-    const numbers = readTransposed(weight, typeof format === 'string' && isHalf(format) ? format : 'f32');
-    return {
-      weight: readSource(weight.tensor, numbers, weight.shape[1]),
-      n,
-      scales: null,
-      codes: null,
-      bias,
-    };
+  const numbers = computedNumbers(weight, format);
+  if (numbers !== null) {
+    const source = readSource(weight.tensor, numbers, numbers.length / n);
+    return { weight: source, n, scales: null, codes: null, bias };
   }
   if (weight.kind !== 'codes') {
     const scales = weight.kind === 'int8' ? vectorOf(op, weight.scales) : null;
@@ -245,6 +248,13 @@ function partOf(
   // Whole numbers of 8 bits in words have 128 in the place of 0.
   const offset = weight.format.kind === 'int8' && tensor.dtype === 'i32' ? 128 : 0;
   return { weight: bytesOf(op, tensor), n, scales: null, codes: { order, offset, ...codes! }, bias };
+}
+
+/** The numbers [n, k] of a weight that is published in an order, or in codes, which the addon does not make numbers of; else null. */
+function computedNumbers(weight: LinearWeightSource, format: WeightFormat): Float32Array | null {
+  if (weight.kind === 'codes') return format === 'int8' ? decodeCodes(weight) : null;
+  if (weight.kind !== 'transposed') return null;
+  return readTransposed(weight, typeof format === 'string' && isHalf(format) ? format : 'f32');
 }
 
 /** A vector, which may be a column. */

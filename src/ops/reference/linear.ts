@@ -35,7 +35,7 @@ export class RefLinear implements LinearWeight {
     this.scales = format === 'int8' ? new Float32Array(this.n) : null;
     this.bias = parts.some((part) => part.bias !== null) ? new Float32Array(this.n) : null;
     let start = 0;
-    const codes = readCodesOfParts(parts);
+    const codes = readCodesOfParts(parts, format);
     for (const [i, part] of parts.entries()) {
       const end = start + sizes[i]!;
       readWeight(
@@ -65,23 +65,22 @@ function readWeight(
   into: { readonly values: Float32Array; readonly scales: Float32Array | null },
 ): void {
   const { values, scales } = into;
-  if (weight.kind === 'codes') {
-    decodeCodes(weight, codes!, values);
-    roundTo(half, values);
-    return;
-  }
-  if (weight.kind === 'blocks') {
-    readTensor(weight.tensor, half, values);
-    return;
-  }
-  const dtype = typeof format === 'string' && isHalf(format) ? format : 'f32';
-  if (weight.kind === 'transposed') readTransposed(weight, dtype, values);
+  const dtype = roundingOf(weight, format, half);
+  if (weight.kind === 'codes') roundTo(dtype, decodeCodes(weight, codes ?? undefined, values));
+  else if (weight.kind === 'transposed') readTransposed(weight, dtype, values);
   else if (weight.kind === 'int8') readWholeNumbers(weight.tensor, values);
   else readTensor(weight.tensor, dtype, values);
-  if (typeof format !== 'string') quantizeToCodes(format, half, values, k);
+  if (typeof format !== 'string' && weight.kind !== 'codes') quantizeToCodes(format, half, values, k);
   if (scales === null) return;
   if (weight.kind === 'int8') readScales(weight.scales, scales);
   else quantizeRows(values, scales);
+}
+
+/** What numbers are rounded to before they are quantised, or used. */
+function roundingOf({ kind }: LinearWeightSource, format: WeightFormat, half: HalfDType): ComputeDType {
+  if (typeof format === 'string' && isHalf(format)) return format;
+  const areKept = (kind === 'codes' || kind === 'blocks') && format !== 'int8';
+  return areKept ? half : 'f32';
 }
 
 /** Rows of values [scales.length, k], each by itself, in place. */
@@ -109,7 +108,7 @@ export class RefGateUp implements GateUpWeight {
   constructor(gate: LinearPart, up: LinearPart, format: WeightFormat, half: HalfDType) {
     expectGateUp(gate, up);
     // Both together, to have the order of their inputs compared.
-    readCodesOfParts([gate, up]);
+    readCodesOfParts([gate, up], format);
     this.gate = new RefLinear([gate], format, half);
     this.up = new RefLinear([up], format, half);
   }
