@@ -17,24 +17,45 @@ export function decodeCodes(
   const [n, k] = shape;
   const { scales, zeros, columns } = stored;
   const [groups, groupSize] = [groupsOf(format, k), format.groupSize ?? k];
-  const readRow = rowReader(source);
+  const bytes = readBytes(source.tensor);
+  const codes = new Uint8Array(Math.ceil(k / 8) * 8);
+  const inGroup = new Float32Array(2 ** bitsOf(format.kind));
   const meanings = meaningsOf(format.kind);
-  const codes = new Uint8Array(k);
+  const meaningless = [...meanings.keys()].filter((code) => Number.isNaN(meanings[code]));
   for (let row = 0; row < n; row += 1) {
-    readRow(row, codes);
+    readRow(source, bytes, row, codes);
+    for (const code of meaningless) {
+      const column = codes.indexOf(code);
+      if (column >= 0 && column < k) throw notANumber(source, row, column);
+    }
+    const numbers = into.subarray(row * k, (row + 1) * k);
     for (let group = 0; group < groups; group += 1) {
       const at = row * groups + group;
-      const [scale, zero] = [scales[at]!, zeros === null ? 0 : zeros[at]!];
+      tabulate(meanings, zeros === null ? 0 : zeros[at]!, scales[at]!, inGroup);
       const end = Math.min((group + 1) * groupSize, k);
-      for (let place = group * groupSize; place < end; place += 1) {
-        const column = columns === null ? place : columns[place]!;
-        const number = meanings[codes[column]!]!;
-        if (Number.isNaN(number)) throw notANumber(source, row, column);
-        into[row * k + column] = (number - zero) * scale;
-      }
+      if (columns === null) lookUp(inGroup, codes, group * groupSize, end, numbers);
+      else lookUpAt(inGroup, codes, columns.subarray(group * groupSize, end), numbers);
     }
   }
   return into;
+}
+
+function tabulate(meanings: Float32Array, zero: number, scale: number, into: Float32Array): void {
+  for (let code = 0; code < into.length; code += 1) into[code] = (meanings[code]! - zero) * scale;
+}
+
+function lookUp(
+  table: Float32Array,
+  codes: Uint8Array,
+  begin: number,
+  end: number,
+  numbers: Float32Array,
+): void {
+  for (let column = begin; column < end; column += 1) numbers[column] = table[codes[column]!]!;
+}
+
+function lookUpAt(table: Float32Array, codes: Uint8Array, columns: Int32Array, numbers: Float32Array): void {
+  for (const column of columns) numbers[column] = table[codes[column]!]!;
 }
 
 function notANumber(
@@ -47,33 +68,57 @@ function notANumber(
   );
 }
 
-/** Writes the codes of a row, in the order of the inputs. */
-type RowReader = (row: number, codes: Uint8Array) => void;
-
-function rowReader({ tensor, order, format, shape }: CodesWeightSource): RowReader {
-  const bytes = readBytes(tensor);
+/** Writes the codes of a row in the order of its inputs, and what pads them. */
+function readRow(
+  { tensor, order, format, shape }: CodesWeightSource,
+  bytes: Uint8Array,
+  row: number,
+  codes: Uint8Array,
+): void {
+  const [n, k] = shape;
   const bits = bitsOf(format.kind);
-  const [n] = shape;
-  const [range, perWord, perByte] = [2 ** bits, 32 / bits, 8 / bits];
+  if (order === 'awq') {
+    const [block, place] = [Math.floor(row / 8), AWQ_PLACES[row % 8]!];
+    readNibbles(bytes, block * 4 + (place >> 1), n / 2, (place & 1) * 4, codes.subarray(0, k));
+    return;
+  }
+  const [first, stride] = order === 'rows' ? [(bytes.length / n) * row, 4] : [4 * row, 4 * n];
   // Whole numbers of 8 bits in words have 128 in the place of 0.
   const offset = format.kind === 'int8' && tensor.dtype === 'i32' ? 128 : 0;
-  const codeIn = (byte: number, place: number): number =>
-    ((bytes[byte + Math.floor(place / perByte)]! >> ((place % perByte) * bits)) + offset) % range;
-  if (order === 'awq') {
-    return (row, codes) => {
-      const [block, place] = [Math.floor(row / perWord), AWQ_PLACES[row % perWord]!];
-      for (let column = 0; column < codes.length; column += 1) {
-        codes[column] = codeIn(((column * n) / perWord + block) * 4, place);
-      }
-    };
-  }
-  const [rowBytes, wordBytes] = order === 'rows' ? [bytes.length / n, 4] : [4, 4 * n];
-  return (row, codes) => {
-    for (let column = 0; column < codes.length; column += 1) {
-      const word = Math.floor(column / perWord);
-      codes[column] = codeIn(row * rowBytes + word * wordBytes, column % perWord);
+  if (bits === 4) readWordsOfNibbles(bytes, first, stride, codes);
+  else readWordsOfBytes(bytes, first, stride, offset, codes);
+}
+
+/** A code a byte, `shift` bits up, each so many bytes behind the one before it. */
+function readNibbles(
+  bytes: Uint8Array,
+  first: number,
+  stride: number,
+  shift: number,
+  codes: Uint8Array,
+): void {
+  for (let i = 0, at = first; i < codes.length; i += 1, at += stride) codes[i] = (bytes[at]! >> shift) & 15;
+}
+
+function readWordsOfNibbles(bytes: Uint8Array, first: number, stride: number, codes: Uint8Array): void {
+  for (let i = 0, at = first; i < codes.length; i += 8, at += stride) {
+    for (let byte = 0; byte < 4; byte += 1) {
+      codes[i + 2 * byte] = bytes[at + byte]! & 15;
+      codes[i + 2 * byte + 1] = bytes[at + byte]! >> 4;
     }
-  };
+  }
+}
+
+function readWordsOfBytes(
+  bytes: Uint8Array,
+  first: number,
+  stride: number,
+  offset: number,
+  codes: Uint8Array,
+): void {
+  for (let i = 0, at = first; i < codes.length; i += 4, at += stride) {
+    for (let byte = 0; byte < 4; byte += 1) codes[i + byte] = bytes[at + byte]! + offset;
+  }
 }
 
 const FP4 = [0, 0.5, 1, 1.5, 2, 3, 4, 6] as const;

@@ -47,7 +47,7 @@ export function readCodesOfParts(parts: readonly LinearPart[], format: WeightFor
   const [first, second] = [parts[0]!, parts[other]!].map(({ weight }) => weight.tensor);
   throw new ModelLoadError(
     `${first!.path}: ${first!.name} and ${second!.name} are multiplied together, and their groups (g_idx) order the inputs differently; ` +
-      'use a release of the model that was quantised with desc_act false (actorder null)',
+      'use a release of the model that was quantised with desc_act false (actorder null), or --quantization int8',
   );
 }
 

@@ -372,15 +372,6 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
       /^\/\S+: model\.layers\.0\.\S+ \[\d+, \d+\]: groups of 96 \(quantization_config in config\.json\) must divide/,
     ],
     [
-      'whose parts of one product order their inputs differently',
-      gptqScheme({ isPermuted: true }),
-      changed('mlp.up_proj.g_idx', (tensor) => {
-        const groups = new Int32Array(tensor.bytes.slice().buffer).reverse();
-        return { ...tensor, bytes: new Uint8Array(groups.buffer) };
-      }),
-      /^\S+\.safetensors: \S+gate_proj\.qweight and .*up_proj\.qweight are multiplied together, .* desc_act false/,
-    ],
-    [
       'with zero points missing',
       AWQ,
       changed('mlp.up_proj.qzeros', () => null),
@@ -392,12 +383,30 @@ describe.each(availableBackends)('a published checkpoint on %s', (backend) => {
       changed('mlp.up_proj.qweight', (tensor) => ({ ...tensor, dtype: 'f32' })),
       /mlp\.up_proj\.qweight \[16, 256\] must be I32, it is F32/,
     ],
-  ])('is refused %s', async (_, scheme, damage, message) => {
+  ])('is refused %s, as it is and as int8', async (_, scheme, damage, message) => {
     const ops = openBackend(backend);
     const { quantized } = publish(scheme, { damage });
+    for (const quantization of [null, 'int8'] as const) {
+      const loading = load(quantized, ops, { quantization });
+      await expect(loading).rejects.toThrow(ModelLoadError);
+      await expect(loading).rejects.toThrow(message);
+    }
+    ops.close();
+  });
+
+  it('whose parts of one product order their inputs differently is refused in codes, and becomes int8', async () => {
+    const ops = openBackend(backend);
+    const damage = changed('mlp.up_proj.g_idx', (tensor) => {
+      const groups = new Int32Array(tensor.bytes.slice().buffer).reverse();
+      return { ...tensor, bytes: new Uint8Array(groups.buffer) };
+    });
+    const { quantized } = publish(gptqScheme({ isPermuted: true }), { damage });
     const loading = load(quantized, ops);
     await expect(loading).rejects.toThrow(ModelLoadError);
-    await expect(loading).rejects.toThrow(message);
+    await expect(loading).rejects.toThrow(
+      /^\S+\.safetensors: \S+gate_proj\.qweight and .*up_proj\.qweight are multiplied together, .* desc_act false .*, or --quantization int8/,
+    );
+    expect((await load(quantized, ops, { quantization: 'int8' })).weightFormat).toBe('int8');
     ops.close();
   });
 });

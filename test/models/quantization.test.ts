@@ -155,16 +155,25 @@ describe.each(availableBackends)('int8 on %s', (backend) => {
 describe('a checkpoint that is quantised', () => {
   const ops = new ReferenceOps();
 
-  it('is not quantised again, nor computed with in float32', async () => {
+  it('is quantised to no other format, nor computed with in float32', async () => {
     const folder = tinyModel();
     compressModel(folder, everything);
     for (const [options, message] of [
-      [{ quantization: 'int8' }, /quantised already \(compressed-tensors\): leave out --quantization/],
+      [{ quantization: 'fp8' }, /quantised already \(compressed-tensors\): leave out --quantization/],
       [{ dtype: 'float32' }, /computed with in bfloat16 or float16: leave out --dtype/],
     ] as const) {
       await expect(load(folder, ops, options)).rejects.toThrow(ConfigError);
       await expect(load(folder, ops, options)).rejects.toThrow(message);
     }
+  });
+
+  it('stays as it is where it is to become the int8 that it is', async () => {
+    const folder = tinyModel();
+    compressModel(folder, everything);
+    const [published, int8] = [await load(folder, ops), await load(folder, ops, { quantization: 'int8' })];
+    expect([int8.weightFormat, int8.weightBytes]).toEqual(['int8', published.weightBytes]);
+    const [a, b] = [published, int8].map((model) => new ModelSession(ops, model, 40).run(PROMPT, 1));
+    expect(b).toEqual(a);
   });
 
   const weights = W8A8.config_groups.group_0.weights;

@@ -17,7 +17,7 @@ import { BLOCK_DTYPES, blocksAndNumbers, randomBlocks } from '../helpers/random-
 import { WeightFolder } from '../helpers/weight-file.ts';
 import { attend, type Heads, makeSequences, storeTokens } from './attention-cases.ts';
 import { codeFormats, expectClose, kvDTypes, Random, sumTolerance } from './native-backends.ts';
-import { CODE_FORMATS, decoded, randomCodes } from './random-codes.ts';
+import { CODE_FORMATS, decoded, encoded, randomCodes } from './random-codes.ts';
 
 const folder = new WeightFolder();
 const launched = new LaunchedKernels();
@@ -167,6 +167,20 @@ describeCuda('the CUDA backend', () => {
       expect(actual!.slice(0, 2)).toEqual(expected!.slice(0, 2));
       expectClose(actual![2]!, expected![2]!, { absolute: 1e-5, relative: 2 ** -8 });
       expect(rowsOf(cuda, part, 'int8')).toEqual(rowsOf(reference, part, 'int8'));
+    }
+  });
+
+  it('makes int8 of codes and of blocks as of the numbers that they encode', () => {
+    const random = new Random(7);
+    const [n, k] = [37, 512];
+    const codes = randomCodes(folder, random, { kind: 'int4', groupSize: 128, hasZeros: true }, n, k);
+    const { blocks, numbers } = blocksAndNumbers(folder, random, 'q4_k', n, k);
+    const pairs: [LinearPart, LinearPart][] = [
+      [{ weight: codes, bias: null }, plainPart(folder.write([n, k], encoded(codes)))],
+      [blocks, numbers],
+    ];
+    for (const [part, plain] of pairs) {
+      expect(rowsOf(cuda, part, 'int8')).toEqual(rowsOf(reference, plain, 'int8'));
     }
   });
 
