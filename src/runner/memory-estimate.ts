@@ -33,25 +33,29 @@ interface Memory {
 /** Bits a number that a weight takes, its scales included: one of 32 bits for 32 numbers (int4), or for a row of them. */
 const BITS: Readonly<Record<Quantization, number>> = { int8: 8, int4: 5, fp8: 8 };
 
-/** @param publishedBytes of all weight files */
+/** @param numbers of all weights; null where nobody knows, so that nothing is told of other formats than the published one. */
 export function estimateLoads(
   config: ModelConfig,
-  publishedBytes: number,
-  isQuantized: boolean,
+  { bytes, numbers }: { readonly bytes: number; readonly numbers: number | null },
   memory: Memory,
 ): LoadEstimate[] {
-  const published = publishedWeightBytes(config, publishedBytes, isQuantized);
-  const plain = [{ quantization: null, weightBytes: published }];
-  const quantized = isQuantized
-    ? []
-    : QUANTIZATIONS.map((quantization) => ({
-        quantization,
-        weightBytes: quantizedBytes(config, numbersIn(config, publishedBytes), quantization),
-      }));
+  const plain = [{ quantization: null, weightBytes: publishedWeightBytes(config, bytes) }];
+  const quantized =
+    numbers === null
+      ? []
+      : possibleQuantizations(config).map((quantization) => ({
+          quantization,
+          weightBytes: quantizedBytes(config, numbers, quantization),
+        }));
   return [...plain, ...quantized].map((load) => ({
     ...load,
-    cacheTokens: cacheTokens(config, load.weightBytes, memory, load.quantization !== null || isQuantized),
+    cacheTokens: cacheTokens(config, load, memory),
   }));
+}
+
+/** What weights can be brought to while they are read. */
+function possibleQuantizations({ quantization: published }: ModelConfig): readonly Quantization[] {
+  return published === null ? QUANTIZATIONS : ['int8'];
 }
 
 /** What a person should know before weights are read that the memory may not hold; null where it does, or where they are a device's. */
@@ -62,14 +66,13 @@ export function weightsNotice(
   ops: MemoryOps,
 ): string | null {
   if (ops.deviceMemory() !== null || ops.ranks.rank > 0) return null;
-  const isQuantized = config.quantization !== null;
   const bytesIn = (format: Quantization | null): number =>
     format === null
-      ? publishedWeightBytes(config, published.bytes, isQuantized)
+      ? publishedWeightBytes(config, published.bytes)
       : quantizedBytes(config, published.numbers, format);
   const [wanted, free] = [bytesIn(quantization), ops.freeMemory()];
   if (wanted <= free) return null;
-  const other = isQuantized ? undefined : QUANTIZATIONS.find((format) => bytesIn(format) <= free);
+  const other = possibleQuantizations(config).find((format) => bytesIn(format) <= free);
   const advice =
     other === undefined
       ? 'take a smaller model'
@@ -81,8 +84,8 @@ export function weightsNotice(
 }
 
 /** Float16 is computed in bfloat16; what is quantised already stays as it is. */
-function publishedWeightBytes(config: ModelConfig, publishedBytes: number, isQuantized: boolean): number {
-  if (isQuantized) return publishedBytes;
+function publishedWeightBytes(config: ModelConfig, publishedBytes: number): number {
+  if (config.quantization !== null) return publishedBytes;
   const computed = config.checkpointDType === 'f32' ? 'f32' : 'bf16';
   return numbersIn(config, publishedBytes) * BYTES_PER_ELEMENT[computed];
 }
@@ -102,10 +105,10 @@ function quantizedBytes(config: ModelConfig, numbers: number, quantization: Quan
 
 function cacheTokens(
   config: ModelConfig,
-  weightBytes: number,
+  { weightBytes, quantization }: Pick<LoadEstimate, 'weightBytes' | 'quantization'>,
   { freeBytes, share, maxStepTokens }: Memory,
-  isQuantized: boolean,
 ): LoadEstimate['cacheTokens'] {
+  const isQuantized = quantization !== null || config.quantization !== null;
   const bytes = Math.max(0, freeBytes - weightBytes) * share;
   const computed = config.checkpointDType === 'f32' && !isQuantized ? 'f32' : 'bf16';
   const formats: readonly KvDType[] = computed === 'f32' ? ['f32'] : ['bf16', 'int8', 'fp8'];

@@ -113,14 +113,14 @@ describe('svc models inspect', () => {
   it('tells what a model is, that it runs here, and what it takes at each quantisation', async () => {
     const { code, stdout } = await runCli(['models', 'inspect', BUNDLED]);
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^architecture +LlamaForCausalLM, 3\.2M parameters, 4 layers of width 256$/m);
+    expect(stdout).toMatch(/^architecture +LlamaForCausalLM, 3\.1M parameters, 4 layers of width 256$/m);
     expect(stdout).toMatch(/^context +1,024 tokens of a vocabulary of 3,072$/m);
     expect(stdout).toMatch(/^runs here +yes$/m);
     const rows = stdout.split('\n').filter((line) => /^(none|int8|int4|fp8) /.test(line));
     expect(rows.map((row) => row.split(/ {2,}/)[1])).toEqual(['6.0 MiB', '3.0 MiB', '2.2 MiB', '3.0 MiB']);
   });
 
-  it('tells of a GGUF file in floats what each quantisation takes, of one in blocks what it takes as it is', async () => {
+  it('tells of a GGUF file in floats what each quantisation takes, of one in blocks what it takes as it is and in int8', async () => {
     const folder = join(home, 'files');
     await mkdir(folder);
     writeTinyModel(folder, { dtype: 'f16' });
@@ -137,11 +137,12 @@ describe('svc models inspect', () => {
     const reports = await Promise.all([plain, quantized].map((path) => runCli(['models', 'inspect', path])));
     const seen = reports.map(({ stdout }) => [
       /^weights .* in (\w+), /m.exec(stdout)?.[1],
+      / ([\d.]+M) parameters, /.exec(stdout)?.[1],
       stdout.match(/^(none|int8|int4|fp8)(?= )/gm),
     ]);
     expect(seen).toEqual([
-      ['f16', ['none', 'int8', 'int4', 'fp8']],
-      ['gguf', ['none']],
+      ['f16', '0.1M', ['none', 'int8', 'int4', 'fp8']],
+      ['gguf', '0.1M', ['none', 'int8']],
     ]);
   });
 

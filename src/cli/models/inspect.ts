@@ -51,37 +51,44 @@ async function reportOf(
 ): Promise<Report> {
   const freeMemoryBytes = freeHostMemory();
   const about = { model: name, path, isDownloaded, publishedBytes: weightBytes, freeMemoryBytes };
-  const config = readConfig(path, isDownloaded);
-  if (typeof config === 'string') {
-    return { ...about, shape: null, runsHere: false, reason: config, loads: [] };
+  const contents = readContents(path, isDownloaded, weightBytes);
+  if (typeof contents === 'string') {
+    return { ...about, shape: null, runsHere: false, reason: contents, loads: [] };
   }
-  const isQuantized = config.quantization !== null;
+  const { config, numbers } = contents;
   const engine = engineConfig(path, mergeOptions());
   const { gpuMemoryUtilization: share, maxNumBatchedTokens: maxStepTokens } = engine;
   const loadedBytes = isGgufPath(path)
     ? new GgufSource(path).loadedBytes(keepsCodeBits(engine))
     : weightBytes;
-  const loads = estimateLoads(config, loadedBytes, isQuantized, {
-    freeBytes: freeMemoryBytes,
-    share,
-    maxStepTokens,
-  });
+  const memory = { freeBytes: freeMemoryBytes, share, maxStepTokens };
+  const loads = estimateLoads(config, { bytes: loadedBytes, numbers }, memory);
   const obstacle = isDownloaded ? await reasonAgainst(() => readModelText(engine)) : null;
   return {
     ...about,
-    shape: shapeOf(config, weightBytes, isQuantized),
+    shape: shapeOf(config, numbers),
     runsHere: obstacle === null && loads.some(hasRoom),
     reason: obstacle ?? verdict(loads, config),
     loads,
   };
 }
 
+interface Contents {
+  readonly config: ModelConfig;
+  /** Of weights; null where these are quantised and not here, or in words of codes, of which one may hold four or eight. */
+  readonly numbers: number | null;
+}
+
 /** The reason why it cannot be read, where it cannot. */
-function readConfig(path: string, isDownloaded: boolean): ModelConfig | string {
+function readContents(path: string, isDownloaded: boolean, weightBytes: number): Contents | string {
   try {
     const source = openModelSource(path);
     const config = readModelConfig(source);
-    return isDownloaded ? withWeights(config, source.openCheckpoint()) : config;
+    const isPlain = config.quantization === null;
+    if (!isDownloaded) return { config, numbers: isPlain ? numbersIn(config, weightBytes) : null };
+    const checkpoint = source.openCheckpoint();
+    const isTold = isPlain || isGgufPath(path);
+    return { config: withWeights(config, checkpoint), numbers: isTold ? checkpoint.numNumbers : null };
   } catch (error) {
     if (error instanceof ModelLoadError) return error.message;
     throw error;
@@ -116,11 +123,11 @@ function withWeights(config: ModelConfig, checkpoint: Checkpoint): ModelConfig {
   return { ...config, checkpointDType: stored ?? 'bf16' };
 }
 
-function shapeOf(config: ModelConfig, weightBytes: number, isQuantized: boolean) {
+function shapeOf(config: ModelConfig, numbers: number | null) {
   const { architecture, numLayers, hiddenSize, numHeads, numKvHeads, headDim } = config;
   return {
     architecture,
-    parameters: isQuantized ? null : numbersIn(config, weightBytes),
+    parameters: numbers,
     format: config.quantization?.method ?? config.checkpointDType ?? 'bf16',
     numLayers,
     hiddenSize,
