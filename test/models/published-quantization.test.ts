@@ -158,9 +158,13 @@ it.each(SCHEMES)(
   'a published checkpoint in %s has the bits of one over two ranks',
   needsNative,
   async (_, scheme) => {
-    for (const isFused of [false, true]) {
+    for (const [isFused, quantization] of [
+      [false, null],
+      [true, null],
+      [true, 'int8'],
+    ] as const) {
       const { quantized } = publish(scheme, { isFused });
-      const models = [1, 2].map((size) => SharedModel.load(quantized, size, { dtype: 'auto' }));
+      const models = [1, 2].map((size) => SharedModel.load(quantized, size, { dtype: 'auto', quantization }));
       const [expected, actual] = (await Promise.all(models)).map((model) => {
         const session = model.session(PROMPT.length + 1);
         const logits = [session.run(PROMPT, 1), session.run([3], 1)];
