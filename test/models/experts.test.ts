@@ -46,6 +46,16 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
     }
   });
 
+  it('experts in MXFP4 become int8, as the rest of the model does, near the logits of their numbers', async () => {
+    const { folder, cases } = goldenInCodes('mxfp4');
+    const options = { dtype: 'auto', maxModelLen: null, quantization: 'int8' } as const;
+    const model = await loadModel(openModelSource(folder), ops, options);
+    expect(model.weightFormat).toBe('int8');
+    for (const { ids, rows, logits } of cases) {
+      expect(cosine(new ModelSession(ops, model, ids.length).run(ids, rows), logits)).toBeGreaterThan(0.99);
+    }
+  });
+
   it.each([1, 2] as const)(
     'experts in one tensor of 8-bit floats, scales %i, have the bits of their numbers',
     async (parts) => {
@@ -69,6 +79,13 @@ describe.each(availableBackends)('on the %s backend', (backend) => {
         new ModelSession(rounding, expected!, 20).run(ids, 20),
       );
       expect(warnings).toEqual([]);
+      const int8 = await loadModel(openModelSource(folders.quantized), rounding, {
+        ...options,
+        quantization: 'int8',
+      });
+      expect(int8.weightFormat).toBe('int8');
+      const near = new ModelSession(rounding, int8, 20).run(ids, 20);
+      expect(cosine(near, new ModelSession(rounding, expected!, 20).run(ids, 20))).toBeGreaterThan(0.99);
       rounding.close();
     },
   );
