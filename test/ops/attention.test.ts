@@ -1,6 +1,7 @@
 // Paged attention of the native backend against its definition.
 
 import { afterAll, describe, expect, it } from 'vitest';
+import { unpackE4m3 } from '../../src/ops/float-formats.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { attend, type Heads, makeSequences, type SequenceSize, storeTokens } from './attention-cases.ts';
@@ -294,6 +295,39 @@ describeEachIsa('attention', (isa) => {
       expect(cpu.makeKvCache(shape).layerBlockBytes).toBe(2 * 2 * 16 * bytes);
       expect(reference.makeKvCache(shape).layerBlockBytes).toBe(2 * 2 * 16 * bytes);
     });
+  });
+});
+
+describeEachIsa('attention over an fp8 cache', (isa) => {
+  const cpu = openCpu(isa);
+  afterAll(() => cpu.close());
+
+  it('reads each number of e4m3 as it is, and what is none as none', () => {
+    const heads: Heads = { headDim: 128, kvHeads: 2, group: 1, blockSize: 16, window: null };
+    const numbers = new Float32Array(256);
+    unpackE4m3(
+      Uint8Array.from(numbers, (_, code) => code),
+      numbers,
+    );
+    expect(numbers.filter(Number.isNaN)).toHaveLength(2);
+    const sequence = { k: numbers, v: numbers, q: new Float32Array(256), blocks: Int32Array.of(0) };
+    const read = cpu.scope(() => {
+      const cache = cpu.makeKvCache({
+        layers: 1,
+        blocks: 1,
+        blockSize: 16,
+        kvHeads: 2,
+        headDim: 128,
+        dtype: 'fp8',
+      });
+      // A key that is no number would leave no weight.
+      const keys = numbers.map((value) => (Number.isNaN(value) ? 0 : value));
+      const one = { ...sequence, k: keys, context: 1, queries: 1 };
+      storeTokens(cpu, cache, 0, one, 0, 1);
+      return attend(cpu, cache, 0, heads, [one]);
+    });
+    // Sums have no negative zero.
+    expect(read).toEqual(numbers.map((value) => value + 0));
   });
 });
 

@@ -1,34 +1,13 @@
-// Keys and values of 8 bits -> bf16, which attention computes with. Included inside an instruction set's namespace. Plain
-// loops over 32 numbers, which the compiler turns into vectors: the numbers are the same on every instruction set.
+// Keys and values of 8 bits -> bf16, which attention computes with. Included inside an instruction set's namespace, after its simd header,
+// which expands fp8. The numbers are the same on every instruction set.
 
 /// Numbers of one row of a key tile, and of 16 dimensions of a pair of tokens.
 constexpr int kPacked = 32;
 
-inline uint16_t nearestBf16(float value) {
-  const uint32_t bits = __builtin_bit_cast(uint32_t, value);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
 /// Whole numbers times their scales, rounded to bf16.
 inline void expandInt8(const char* from, const float* scales, char* to) {
-  uint16_t out[kPacked];
-  for (int i = 0; i < kPacked; ++i) out[i] = nearestBf16(static_cast<float>(static_cast<signed char>(from[i])) * scales[i]);
-  __builtin_memcpy(to, out, sizeof out);
-}
-
-/// e4m3: exact. Below 2^-6 it has whole multiples of 2^-9, which are no denormals of a wider float.
-inline void expandFp8(const char* from, char* to) {
-  uint16_t out[kPacked];
-  for (int i = 0; i < kPacked; ++i) {
-    const uint32_t code = static_cast<unsigned char>(from[i]);
-    const uint32_t size = code & 0x7f;
-    const uint32_t large = (size << 20) + (120u << 23);
-    const uint32_t small = __builtin_bit_cast(uint32_t, static_cast<float>(static_cast<int32_t>(size)) * 0x1p-9f);
-    const uint32_t finite = size < 8 ? small : large;
-    const uint32_t bits = size == 0x7f ? 0x7fc00000u : finite;
-    out[i] = static_cast<uint16_t>((bits >> 16) | (code & 0x80) << 8);
-  }
-  __builtin_memcpy(to, out, sizeof out);
+  const auto out = reinterpret_cast<uint16_t*>(to);
+  for (int i = 0; i < kPacked; i += kLanes) storeBf16(out + i, loadInt8(from + i) * load(scales + i));
 }
 
 inline bool isPacked(const KvLayout& kv) { return kv.format == KvFormat::Fp8 || kv.format == KvFormat::Int8; }

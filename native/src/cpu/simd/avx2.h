@@ -186,6 +186,24 @@ inline V16 wideFp8(__m256i wide) {
   return {_mm256_cvtph_ps(_mm256_castsi256_si128(bits)), _mm256_cvtph_ps(_mm256_extracti128_si256(bits, 1))};
 }
 
+/// 32 numbers of e4m3 -> bf16, which has all of them. Those below 2^-6 are whole multiples of 2^-9.
+inline void expandFp8(const char* from, char* to) {
+  const __m256i small = _mm256_broadcastsi128_si256(_mm_setr_epi16(0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
+  for (int half = 0; half < 2; ++half) {
+    const __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + half));
+    const __m256i size = _mm256_and_si256(codes, _mm256_set1_epi16(0x7f));
+    const __m256i large = _mm256_add_epi16(_mm256_slli_epi16(size, 4), _mm256_set1_epi16(120 << 7));
+    // Bytes 2s and 2s + 1 of the table.
+    const __m256i places = _mm256_add_epi16(_mm256_mullo_epi16(size, _mm256_set1_epi16(0x0202)), _mm256_set1_epi16(0x0100));
+    const __m256i isSmall = _mm256_cmpgt_epi16(_mm256_set1_epi16(8), size);
+    const __m256i finite = _mm256_blendv_epi8(large, _mm256_shuffle_epi8(small, places), isSmall);
+    const __m256i isNan = _mm256_cmpeq_epi16(size, _mm256_set1_epi16(0x7f));
+    const __m256i bits = _mm256_blendv_epi8(finite, _mm256_set1_epi16(0x7fc0), isNan);
+    const __m256i sign = _mm256_and_si256(codes, _mm256_set1_epi16(static_cast<short>(0x8000)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to) + half, _mm256_or_si256(bits, sign));
+  }
+}
+
 inline int wordAt(const char* p) {
   int word;
   __builtin_memcpy(&word, p, 4);

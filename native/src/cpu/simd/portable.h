@@ -282,6 +282,19 @@ inline V16 loadFp8(const char* p) {
   return r;
 }
 
+/// 32 numbers of e4m3 -> bf16, which has all of them. Those below 2^-6 are whole multiples of 2^-9.
+inline void expandFp8(const char* from, char* to) {
+  uint16_t out[32];
+  for (int i = 0; i < 32; ++i) {
+    const uint32_t code = static_cast<unsigned char>(from[i]), size = code & 0x7f;
+    const uint32_t large = (size << 20) + (120u << 23);
+    const uint32_t small = __builtin_bit_cast(uint32_t, static_cast<float>(static_cast<int32_t>(size)) * 0x1p-9f);
+    const uint32_t bits = size == 0x7f ? 0x7fc00000u : size < 8 ? small : large;
+    out[i] = static_cast<uint16_t>((bits >> 16) | (code & 0x80) << 8);
+  }
+  __builtin_memcpy(to, out, sizeof out);
+}
+
 /// One step of a sum: 16 columns of a panel times one 32-bit word of x.
 struct F32Dot {
   static constexpr int kPerWord = 1, kWords = 1, kParts = 1, kStepBytes = 64;
