@@ -1,6 +1,7 @@
 // Speed of paged attention by itself: decode of 16 long sequences against memory reads of their keys and values,
 // prefill of a long prompt against the matrix unit.
 
+import { type KvDType, kvHeadBytes } from '../../src/ops/dtype.ts';
 import type { AttentionBatch, KvCache, Ops } from '../../src/ops/ops.ts';
 import { LimitProbe } from '../beside.ts';
 import { openOps } from '../machine.ts';
@@ -19,6 +20,8 @@ const SHAPES: readonly Shape[] = [
   { name: 'llama-3.2-1b', heads: 32, kvHeads: 8, headDim: 64 },
   { name: 'llama-3.1-8b', heads: 32, kvHeads: 8, headDim: 128 },
 ];
+/** Formats of 8 bits, which are expanded where they are used. */
+const PACKED = ['fp8', 'int8'] as const;
 const BLOCK_SIZE = 16;
 const DECODE_SEQUENCES = 16;
 const DECODE_CONTEXT = 4096;
@@ -29,36 +32,43 @@ const RUNS = 4;
 
 export function attentionSection(): Section {
   const probe = new LimitProbe();
-  const measured = (measure: typeof decode, shape: Shape): Figure => {
+  const measured = (measure: (ops: Ops, probe: LimitProbe) => Figure): Figure => {
     const ops = openOps();
     try {
-      return measure(ops, shape, probe);
+      return measure(ops, probe);
     } finally {
       ops.close();
     }
   };
   try {
-    const figures = SHAPES.flatMap((shape) => [measured(decode, shape), measured(prefill, shape)]);
-    return { title: 'Paged attention, bf16', figures };
+    const figures = SHAPES.flatMap((shape) => [
+      measured((...args) => decode(...args, shape, 'bf16')),
+      measured((...args) => prefill(...args, shape)),
+    ]);
+    const ofBytes = PACKED.map((dtype) => measured((...args) => decode(...args, SHAPES.at(-1)!, dtype)));
+    return { title: 'Paged attention', figures: [...figures, ...ofBytes] };
   } finally {
     probe.close();
   }
 }
 
-function decode(ops: Ops, shape: Shape, probe: LimitProbe): Figure {
-  const seconds = prepare(ops, shape, new Array<number>(DECODE_SEQUENCES).fill(DECODE_CONTEXT), 1);
-  const bytes = DECODE_SEQUENCES * DECODE_CONTEXT * shape.kvHeads * shape.headDim * 2 * 2;
+function decode(ops: Ops, probe: LimitProbe, shape: Shape, dtype: KvDType): Figure {
+  const contexts = new Array<number>(DECODE_SEQUENCES).fill(DECODE_CONTEXT);
+  const seconds = prepare(ops, { ...shape, dtype }, contexts, 1);
+  const bytes = DECODE_SEQUENCES * DECODE_CONTEXT * tokenBytes(shape, dtype);
   const held = probe.hold(
     'bf16',
     () => bytes / seconds() / 1e9,
     (limits) => limits.readBytesPerSecond / 1e9,
   );
-  const name = `${shape.name}: one token each of ${DECODE_SEQUENCES} sequences of ${DECODE_CONTEXT}`;
-  return { name, ...held, unit: 'GB/s', goal: '>= 70 %' };
+  const isHalf = dtype === 'bf16';
+  const kept = isHalf ? '' : `, kept in ${dtype}`;
+  const name = `${shape.name}${kept}: one token each of ${DECODE_SEQUENCES} sequences of ${DECODE_CONTEXT}`;
+  return { name, ...held, unit: 'GB/s', goal: isHalf ? '>= 70 %' : null };
 }
 
-function prefill(ops: Ops, shape: Shape, probe: LimitProbe): Figure {
-  const seconds = prepare(ops, shape, [PREFILL_TOKENS], PREFILL_TOKENS);
+function prefill(ops: Ops, probe: LimitProbe, shape: Shape): Figure {
+  const seconds = prepare(ops, { ...shape, dtype: 'bf16' }, [PREFILL_TOKENS], PREFILL_TOKENS);
   // Half of all pairs of tokens are visible; two products a pair.
   const operations = (PREFILL_TOKENS * (PREFILL_TOKENS + 1) * shape.heads * shape.headDim * 4) / 2;
   const held = probe.hold(
@@ -69,14 +79,23 @@ function prefill(ops: Ops, shape: Shape, probe: LimitProbe): Figure {
   return { name: `${shape.name}: prompt of ${PREFILL_TOKENS}`, ...held, unit: 'GFLOP/s', goal: '>= 75 %' };
 }
 
+function tokenBytes({ kvHeads, headDim }: Shape, dtype: KvDType): number {
+  return 2 * kvHeads * kvHeadBytes(dtype, headDim);
+}
+
 /** Prepares attention over sequences of these lengths. @returns what measures its median seconds, in layers that take turns. */
-function prepare(ops: Ops, shape: Shape, contexts: readonly number[], queries: number): () => number {
-  const { heads, kvHeads, headDim } = shape;
+function prepare(
+  ops: Ops,
+  shape: Shape & { readonly dtype: KvDType },
+  contexts: readonly number[],
+  queries: number,
+): () => number {
+  const { heads, kvHeads, headDim, dtype } = shape;
   const maxBlocks = Math.max(...contexts) / BLOCK_SIZE;
   const blocks = maxBlocks * contexts.length;
-  const layerBytes = blocks * BLOCK_SIZE * kvHeads * headDim * 4;
+  const layerBytes = blocks * BLOCK_SIZE * tokenBytes(shape, dtype);
   const layers = queries === 1 ? Math.ceil(ROTATED_BYTES / layerBytes) : 1;
-  const cache = ops.makeKvCache({ layers, blocks, blockSize: BLOCK_SIZE, kvHeads, headDim, dtype: 'bf16' });
+  const cache = ops.makeKvCache({ layers, blocks, blockSize: BLOCK_SIZE, kvHeads, headDim, dtype });
   for (let layer = 0; layer < layers; layer += 1) fill(ops, cache, layer);
   const batch: AttentionBatch = {
     numSequences: contexts.length,
