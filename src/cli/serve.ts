@@ -116,6 +116,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
       keepsStates: engine.info.stateBlocks > 0,
       load: () => loadOf(engine),
       warn: (message) => logger.warn(message),
+      inform: (message) => logger.info(message),
     });
     if (logger.isLevelEnabled('info')) {
       process.stderr.write(startReport(config, engine, server.port, process.uptime()));
