@@ -16,6 +16,11 @@ const [numProducers, numConsumers] = [Number(words[0] ?? 1), Number(words[1] ?? 
 const model = words[2];
 const processes: ChildProcess[] = [];
 
+if (![numProducers, numConsumers].every((count) => Number.isInteger(count) && count >= 0)) {
+  console.error('expected: run.ts [prefill instances] [decode instances] [model] [--keep]');
+  process.exit(2);
+}
+
 try {
   const [port, discoveryPort] = [await freePort(), await freePort()];
   const url = `http://127.0.0.1:${port}`;

@@ -17,6 +17,7 @@ import { type EngineThread, spawnEngineThread } from '../engine/spawn-engine.ts'
 import { expectFreeAddress } from '../http/listen.ts';
 import { readTls } from '../http/tls.ts';
 import { downloadProgress } from '../hub/download-progress.ts';
+import { expectFreeControlAddress } from '../kv-transfer/p2p/control-address.ts';
 import { withFolders } from '../models/model-folder.ts';
 import { startLoadProgress } from '../observability/load-progress.ts';
 import { createLogger } from '../observability/log.ts';
@@ -78,6 +79,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
   const tls = tlsFiles && (await readTls(tlsFiles));
   // Fail on a busy port at once, not after many gigabytes have been loaded.
   await expectFreeAddress({ host, port: http.port });
+  if (config.engine.kvTransfer !== null) await expectFreeControlAddress(config.engine.kvTransfer);
   const starting = startEngine(config, logger, thread);
   // Ignore: told below, once there is a server to close.
   starting.catch(() => {});
@@ -116,6 +118,7 @@ export async function serve(config: ServeConfig, thread = spawnEngineThread()): 
       keepsStates: engine.info.stateBlocks > 0,
       load: () => loadOf(engine),
       warn: (message) => logger.warn(message),
+      inform: (message) => logger.info(message),
     });
     if (logger.isLevelEnabled('info')) {
       process.stderr.write(startReport(config, engine, server.port, process.uptime()));

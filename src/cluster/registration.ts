@@ -8,7 +8,7 @@ import type { KvTransferConfig } from '../config/kv-transfer-config.ts';
 import { wholeCharacters } from '../util/whole-characters.ts';
 import { formatAddress } from './address.ts';
 import { encodeRegistration, type InstanceLoad, type RegistrationMessage } from './discovery-message.ts';
-import { clientOptions, curveKeys } from './zmq.ts';
+import { type CurveKeys, clientOptions, curveKeys } from './zmq.ts';
 
 const HEARTBEAT_MS = 3000;
 const RECONNECT_MS = 250;
@@ -25,49 +25,35 @@ export interface Registered {
   /** Whether layers of the model keep states. */
   readonly keepsStates?: boolean;
   readonly warn?: (message: string) => void;
+  /** Told when the proxy has let this instance in. */
+  readonly inform?: (message: string) => void;
 }
 
+type Proxy = NonNullable<KvTransferConfig['proxy']>;
+
 export class Registration {
-  readonly #socket: Dealer;
+  readonly #proxy: Proxy;
+  readonly #keys: CurveKeys | null;
   readonly #about: Registered;
   readonly #message: RegistrationMessage;
   readonly #timer: NodeJS.Timeout;
+  #socket: Dealer;
   #load: InstanceLoad | null = null;
   #state: 'ready' | 'draining' | 'gone' = 'ready';
+  #isConnected = false;
+  /** ZeroMQ gives a connection up for good where the other end keeps to another protocol, as without the secret. */
+  #isGivenUp = false;
+  /** Of the proxy that is not there, or lets nobody in; once until it is back. */
   #hasWarned = false;
 
-  private constructor(
-    config: KvTransferConfig,
-    proxy: NonNullable<KvTransferConfig['proxy']>,
-    about: Registered,
-  ) {
+  private constructor(config: KvTransferConfig, proxy: Proxy, about: Registered) {
+    this.#proxy = proxy;
+    this.#keys = curveKeys(config.secret);
     this.#about = about;
     this.#message = registrationOf(config, about);
     this.#refreshLoad();
-    this.#socket = new Dealer({
-      routingId: this.#message.zmq_address,
-      ipv6: !isIPv4(proxy.ip),
-      linger: GOODBYE_MS,
-      // Nothing is queued for a proxy that is not there: it is told the news when it comes.
-      immediate: true,
-      sendTimeout: 0,
-      reconnectInterval: RECONNECT_MS,
-      reconnectMaxInterval: HEARTBEAT_MS,
-      // A connection whose other end has silently vanished is made anew.
-      heartbeatInterval: HEARTBEAT_MS,
-      heartbeatTimeout: 2 * HEARTBEAT_MS,
-      ...clientOptions(curveKeys(config.secret)),
-    });
-    this.#socket.events.on('handshake', () => this.#beat());
-    for (const event of [
-      'handshake:error:protocol',
-      'handshake:error:auth',
-      'handshake:error:other',
-    ] as const) {
-      this.#socket.events.on(event, () => this.#refused(formatAddress(proxy)));
-    }
-    this.#socket.connect(`tcp://${formatAddress(proxy)}`);
-    this.#timer = setInterval(() => this.#beat(), HEARTBEAT_MS).unref();
+    this.#socket = this.#connect();
+    this.#timer = setInterval(() => this.#tick(), HEARTBEAT_MS).unref();
   }
 
   /** Null where the configuration names no proxy. */
@@ -91,9 +77,44 @@ export class Registration {
     this.#socket.close();
   }
 
+  #connect(): Dealer {
+    const socket = new Dealer({
+      routingId: this.#message.zmq_address,
+      ipv6: !isIPv4(this.#proxy.ip),
+      linger: GOODBYE_MS,
+      // Nothing is queued for a proxy that is not there: it is told the news when it comes.
+      immediate: true,
+      sendTimeout: 0,
+      reconnectInterval: RECONNECT_MS,
+      reconnectMaxInterval: HEARTBEAT_MS,
+      // A connection whose other end has silently vanished is made anew.
+      heartbeatInterval: HEARTBEAT_MS,
+      heartbeatTimeout: 2 * HEARTBEAT_MS,
+      ...clientOptions(this.#keys),
+    });
+    socket.events.on('handshake', () => this.#connected());
+    socket.events.on('disconnect', () => this.#disconnected());
+    for (const event of ['handshake:error:protocol', 'handshake:error:auth'] as const) {
+      socket.events.on(event, () => this.#refused({ isForGood: true }));
+    }
+    socket.events.on('handshake:error:other', () => this.#refused({ isForGood: false }));
+    socket.connect(`tcp://${formatAddress(this.#proxy)}`);
+    return socket;
+  }
+
+  #tick(): void {
+    if (this.#isGivenUp) {
+      this.#isGivenUp = false;
+      this.#socket.close();
+      this.#socket = this.#connect();
+    } else if (!this.#isConnected) {
+      const fields = 'proxy_ip and proxy_port must be --discovery-host and --discovery-port of svc proxy';
+      this.#warnOnce(`no proxy answers yet at ${formatAddress(this.#proxy)}: looking for it (${fields})`);
+    }
+    this.#beat();
+  }
+
   #beat(): void {
-    // What ZeroMQ tells of the connection may be heard after the goodbye.
-    if (this.#socket.closed) return;
     const message = {
       ...this.#message,
       state: this.#state,
@@ -115,12 +136,33 @@ export class Registration {
     );
   }
 
-  #refused(address: string): void {
-    if (this.#hasWarned) return;
-    this.#hasWarned = true;
-    this.#about.warn?.(
-      `the discovery port ${address} of the proxy does not let this instance in: is --kv-transfer-secret the same at both?`,
+  #connected(): void {
+    // What ZeroMQ tells of the connection may be heard after the goodbye.
+    if (this.#state === 'gone') return;
+    this.#isConnected = true;
+    this.#hasWarned = false;
+    this.#about.inform?.(`registered with the proxy at ${formatAddress(this.#proxy)}`);
+    this.#beat();
+  }
+
+  #disconnected(): void {
+    if (!this.#isConnected || this.#state === 'gone') return;
+    this.#isConnected = false;
+    this.#warnOnce(`the proxy at ${formatAddress(this.#proxy)} has gone: looking for it`);
+  }
+
+  #refused({ isForGood }: { readonly isForGood: boolean }): void {
+    this.#isGivenUp ||= isForGood;
+    this.#warnOnce(
+      `the discovery port ${formatAddress(this.#proxy)} of the proxy does not let this instance in: is it the --discovery-port ` +
+        'of svc proxy, and is --kv-transfer-secret the same at both?',
     );
+  }
+
+  #warnOnce(message: string): void {
+    if (this.#hasWarned || this.#state === 'gone') return;
+    this.#hasWarned = true;
+    this.#about.warn?.(message);
   }
 }
 

@@ -2,9 +2,9 @@
 // name the option to change.
 
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer, isIPv6 } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, messageOf } from '../errors.ts';
 import { urlHost } from '../util/url-host.ts';
 
 /** Errors of a machine without IPv6. */
@@ -82,17 +82,31 @@ export function urlOf(app: FastifyInstance, host: string): string {
 
 function bindError(cause: unknown, { host, port }: Address): ConfigError {
   const code = codeOf(cause);
+  const isPort = code === 'EADDRINUSE' || code === 'EACCES';
+  const reason = isBracketed(host)
+    ? `the host name ${host} is not known: write an IPv6 address without brackets, --host ${host.slice(1, -1)}`
+    : (reasonOf(code, host, port) ??
+      `${urlHost(host)}:${port} cannot be bound: choose another --host (${messageOf(cause)})`);
+  return new ConfigError(reason, { param: isPort ? 'port' : 'host', cause });
+}
+
+function reasonOf(code: string, host: string, port: number): string | undefined {
   const reasons: Readonly<Record<string, string>> = {
     EADDRINUSE: `port ${port} is already in use on ${host}: stop the other program or choose another --port`,
     EACCES: `port ${port} on ${host} needs more rights: choose a --port above 1023`,
     EADDRNOTAVAIL: `this machine has no address ${host}: choose another --host`,
     ENOTFOUND: `the host name ${host} is not known: choose another --host`,
   };
-  const reason = reasons[code] ?? `${host}:${port} cannot be bound: ${String(cause)}`;
-  return new ConfigError(reason, {
-    param: code === 'EADDRINUSE' || code === 'EACCES' ? 'port' : 'host',
-    cause,
-  });
+  // Of an address of one link it is not known which link is meant.
+  if (code === 'EINVAL' && /^fe80:/i.test(host) && !host.includes('%')) {
+    return `the address ${host} is that of a link: name its interface behind it, as in --host ${host}%eth0`;
+  }
+  return reasons[code];
+}
+
+/** As URLs write it. */
+function isBracketed(host: string): boolean {
+  return host.startsWith('[') && isIPv6(host.slice(1, -1));
 }
 
 function codeOf(error: unknown): string {

@@ -51,11 +51,7 @@ export class Discovery {
       await socket.bind(`tcp://${urlHost(host)}:${port === 0 ? '*' : port}`);
     } catch (cause) {
       socket.close();
-      throw new ConfigError(
-        `the discovery port ${port} cannot be bound on ${host}: stop the program that uses it or choose another ` +
-          `--discovery-port (${messageOf(cause)})`,
-        { param: 'discovery-port', cause },
-      );
+      throw bindError(options, cause);
     }
     return new Discovery(socket, options);
   }
@@ -88,6 +84,24 @@ export class Discovery {
       refused(messageOf(error));
     }
   }
+}
+
+function bindError({ host, port }: DiscoveryOptions, cause: unknown): ConfigError {
+  const code = cause instanceof Error && 'code' in cause ? cause.code : null;
+  if (code === 'EADDRNOTAVAIL') {
+    return new ConfigError(`this machine has no address ${host}: choose another --discovery-host`, {
+      param: 'discovery-host',
+      cause,
+    });
+  }
+  const fix =
+    code === 'EACCES'
+      ? 'choose a --discovery-port above 1023'
+      : 'stop the program that uses it or choose another --discovery-port';
+  return new ConfigError(
+    `the discovery port ${port} cannot be bound on ${host}: ${fix} (${messageOf(cause)})`,
+    { param: 'discovery-port', cause },
+  );
 }
 
 function readFrames(frames: readonly Buffer[]): ReturnType<typeof readRegistration> {

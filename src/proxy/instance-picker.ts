@@ -53,10 +53,7 @@ export class InstancePicker {
     if (numTokens < this.#threshold) return null;
     const known = this.#forDecode.knownTokens?.(decode, body.prompt) ?? 0;
     if (numTokens - known < this.#threshold) return null;
-    const able = this.#instances.ready(
-      ({ type, model }) =>
-        type === 'P' && (model === null || decode.model === null || model === decode.model),
-    );
+    const able = this.#instances.ready((instance) => instance.type === 'P' && instance.sharesModel(decode));
     const again = able.find(
       (instance) => instance === before && !instance.isSuspect && !attempts.has(instance),
     );

@@ -102,6 +102,11 @@ export class Instance {
     return this.type === 'D' || this.registration.role === 'kv_both';
   }
 
+  /** Whether both announce one model, as far as they say: prompts of one are computed by the other. */
+  sharesModel({ model }: Instance): boolean {
+    return this.model === null || model === null || this.model === model;
+  }
+
   /** Whether the same run of the same instance says this. */
   isSameRun(message: RegistrationMessage): boolean {
     const { type, zmq_address, epoch } = this.registration;

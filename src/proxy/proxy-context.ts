@@ -12,6 +12,7 @@ import { BodyReader } from './body-reader.ts';
 import { CancelNotifier } from './cancel-notifier.ts';
 import { PROXY_DEADLINES, type ProxyDeadlines } from './deadlines.ts';
 import { Forwarder } from './forwarder.ts';
+import type { Instance } from './instance.ts';
 import { InstanceKey } from './instance-key.ts';
 import { InstancePicker } from './instance-picker.ts';
 import { Instances } from './instances.ts';
@@ -53,11 +54,14 @@ export class ProxyContext {
     this.version = version ?? '';
     this.deadlines = deadlines ?? PROXY_DEADLINES;
     this.instances = new Instances(this.deadlines, {
-      changed: ({ type, httpAddress, model, isMissed }, state) =>
+      changed: (instance, state) => {
+        const { type, httpAddress, model, isMissed } = instance;
         logger?.[isMissed ? 'warn' : 'info'](
           { type, address: httpAddress, ...(model !== null && { model }) },
           `instance is ${state}${isMissed ? ', and has not said goodbye' : ''}`,
-        ),
+        );
+        if (state === 'ready') this.#warnOfNames(instance, logger);
+      },
       failed: ({ httpAddress: instance }, why, isNews) => {
         this.metrics.failures.inc({ instance });
         // Whoever is gone fails all of its requests at once.
@@ -79,6 +83,21 @@ export class ProxyContext {
       deadlines: this.deadlines,
     });
     this.#apiKeys = new ApiKeys(config.apiKey);
+  }
+
+  /** Nothing else would tell: requests are answered all the same, each by a decode instance alone. */
+  #warnOfNames(instance: Instance, logger: Logger | undefined): void {
+    const others = this.instances.ready(({ type }) => type !== instance.type);
+    if (others.length === 0 || others.some((other) => other.sharesModel(instance))) return;
+    logger?.warn(
+      {
+        address: instance.httpAddress,
+        model: instance.model,
+        others: [...new Set(others.map(({ model }) => model))],
+      },
+      `no ${instance.type === 'P' ? 'D' : 'P'} instance has a model of this name, so that no prompt is computed for another ` +
+        'instance: give all the same --served-model-name',
+    );
   }
 
   /** @throws ShuttingDownError while the proxy drains. */

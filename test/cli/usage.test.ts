@@ -171,6 +171,18 @@ describe('svc serve', () => {
     );
   });
 
+  it('tells that the port for peers is taken before the model is loaded', async () => {
+    const other = createServer().listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const address = other.address();
+    const port = typeof address === 'object' ? String(address?.port) : '';
+    const transfer = `{"kv_connector": "P2pNcclConnector", "kv_role": "kv_producer", "kv_port": ${port}}`;
+    const { code, stderr } = await runCli(['serve', '--port', '0', '--kv-transfer-config', transfer]);
+    other.close();
+    expect(code).toBe(1);
+    expect(stderr).toBe(`error: kv_port ${port} of 127.0.0.1 is taken: give this instance another kv_port\n`);
+  });
+
   it('tells of a variable that is nearly one of its own', async () => {
     const { stderr } = await runCli(['serve', './no/such/model', '--port', '0'], { SVC_API_KEYS: 'secret' });
     expect(stderr).toMatch(

@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Router } from 'zeromq';
 import { type RegistrationMessage, readRegistration } from '../../src/cluster/discovery-message.ts';
-import { Registration } from '../../src/cluster/registration.ts';
+import { type Registered, Registration } from '../../src/cluster/registration.ts';
 import { curveKeys, serverOptions } from '../../src/cluster/zmq.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import { closedAfterwards } from '../helpers/closed-afterwards.ts';
@@ -32,9 +32,11 @@ async function listen(port: number, secret: string | null = null) {
   return { heard, router };
 }
 
-function register(config: KvTransferConfig, warn?: (message: string) => void): Registration {
-  const told = { model: 'small', proxyToken: 'a token', keepsStates: true };
-  const about = { ...told, load: async () => LOAD, ...(warn && { warn }) };
+type Told = Pick<Registered, 'warn' | 'inform'>;
+
+function register(config: KvTransferConfig, told: Told = {}): Registration {
+  const model = { model: 'small', proxyToken: 'a token', keepsStates: true };
+  const about = { ...model, load: async () => LOAD, ...told };
   const registration = Registration.start(config, about);
   if (registration === null) throw new Error('no proxy is named');
   return opened(registration);
@@ -107,13 +109,55 @@ describe('an instance', () => {
     const port = await freePort();
     const { heard } = await listen(port, SECRET);
     const warnings: string[] = [];
-    register(await behind(port, { secret: 'a secret of theirs' }), (message) => warnings.push(message));
+    register(await behind(port, { secret: 'a secret of theirs' }), { warn: (text) => warnings.push(text) });
     await expect
       .poll(() => warnings)
       .toEqual([expect.stringContaining('is --kv-transfer-secret the same at both?')]);
     expect(heard).toEqual([]);
     register(await behind(port, { secret: SECRET }));
     await expect.poll(() => heard.length).toBe(1);
+  });
+
+  it.each([
+    ['another secret', 'a secret of theirs'],
+    ['none', null],
+  ])('is let in by the proxy with its secret that follows one with %s', async (_, theirs) => {
+    const port = await freePort();
+    const warnings: string[] = [];
+    register(await behind(port, { secret: SECRET }), { warn: (text) => warnings.push(text) });
+    const first = await listen(port, theirs);
+    await expect
+      .poll(() => warnings.some((text) => text.includes('does not let this instance in')))
+      .toBe(true);
+    first.router.close();
+    const second = await vi.waitFor(() => listen(port, SECRET));
+    await expect.poll(() => second.heard.length, { timeout: 8000 }).toBeGreaterThan(0);
+  });
+
+  it('without a secret is let in once its proxy wants none any more', async () => {
+    const port = await freePort();
+    const first = await listen(port, SECRET);
+    const warnings: string[] = [];
+    register(await behind(port), { warn: (text) => warnings.push(text) });
+    await expect.poll(() => warnings).toEqual([expect.stringContaining('does not let this instance in')]);
+    first.router.close();
+    const second = await vi.waitFor(() => listen(port));
+    await expect.poll(() => second.heard.length, { timeout: 8000 }).toBeGreaterThan(0);
+  });
+
+  it('says that no proxy is there, when one has let it in, and that it has gone, each once', async () => {
+    const port = await freePort();
+    const log: string[] = [];
+    const say = (text: string) => void log.push(text);
+    register(await behind(port), { warn: say, inform: say });
+    const isMissing = `no proxy answers yet at 127.0.0.1:${port}: looking for it (proxy_ip and proxy_port must be --discovery-host and --discovery-port of svc proxy)`;
+    await expect.poll(() => log, { timeout: 5000 }).toEqual([isMissing]);
+    const { router } = await listen(port);
+    const isIn = `registered with the proxy at 127.0.0.1:${port}`;
+    await expect.poll(() => log, { timeout: 5000 }).toEqual([isMissing, isIn]);
+    router.close();
+    const hasGone = `the proxy at 127.0.0.1:${port} has gone: looking for it`;
+    await expect.poll(() => log).toEqual([isMissing, isIn, hasGone]);
   });
 
   it('that goes while its proxy lets it in says goodbye, and nothing after it', async () => {

@@ -46,6 +46,13 @@ describe('examples', () => {
     ]);
   });
 
+  it('disaggregated/run.ts says what it expects', async () => {
+    await expect(runExample('disaggregated/run.ts', '--help')).rejects.toMatchObject({
+      code: 2,
+      stderr: 'expected: run.ts [prefill instances] [decode instances] [model] [--keep]\n',
+    });
+  });
+
   it('disaggregated/run.ts asks through 1 prefill and 2 decode instances', needsNative, async () => {
     const lines = (await runExample('disaggregated/run.ts', '1', '2')).split('\n');
     expect(lines[0]).toMatch(/^1 prefill and 2 decode instances behind http:/);

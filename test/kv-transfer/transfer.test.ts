@@ -271,6 +271,10 @@ describe('without room at D', needsNative, () => {
 
   it.each(['PUT', 'PUT_ASYNC'] as const)('at all, %s answers and nothing is kept', async (sendType) => {
     const { p, d } = await startPair({ bufferBytes: 0, poolBytes: 0, sendType });
+    expect(p.warnings).toEqual([]);
+    expect(d.warnings).toEqual([
+      `kv_buffer_size 0 and mem_pool_size_gb have no room for one block of ${SLOT_BYTES} bytes: this instance receives nothing, and computes all prompts itself`,
+    ]);
     const id = makeRequestId(p.address, d.address);
     await prefill(p, id, PROMPT);
     expect(d.open(id, PROMPT)).toBeNull();

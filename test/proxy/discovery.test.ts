@@ -1,4 +1,4 @@
-import { expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { Dealer } from 'zeromq';
 import { encodeRegistration } from '../../src/cluster/discovery-message.ts';
 import { Discovery } from '../../src/proxy/discovery.ts';
@@ -29,5 +29,25 @@ it('hears the registration after one that cannot be taken', async () => {
   expect({ registered, refused }).toEqual({
     registered: ['10.0.0.1:2'],
     refused: ['no such instance can be'],
+  });
+});
+
+describe('tells what to change', () => {
+  const open = (host: string, port: number) =>
+    Discovery.open({ host, port, secret: null, registered: () => {}, refused: () => {} });
+
+  it('where the port is taken', async () => {
+    const first = await open('127.0.0.1', 0);
+    onTestFinished(() => first.close());
+    const port = Number(first.address.split(':')[1]);
+    await expect(open('127.0.0.1', port)).rejects.toThrow(
+      `the discovery port ${port} cannot be bound on 127.0.0.1: stop the program that uses it or choose another --discovery-port`,
+    );
+  });
+
+  it('where the address is not of this machine', async () => {
+    await expect(open('198.51.100.7', 0)).rejects.toThrow(
+      'this machine has no address 198.51.100.7: choose another --discovery-host',
+    );
   });
 });

@@ -63,6 +63,24 @@ describe('an instance', () => {
     expect([d1?.requests.length, d2?.requests.length]).toEqual([6, 2]);
   });
 
+  it('whose model no instance of the other kind has by that name is named in the log', async () => {
+    const lines: string[] = [];
+    const logger = createLogger('warn', (line) => lines.push(line));
+    const proxy = await TestProxy.start({ logger });
+    await proxy.join('P', { about: { model: './fake' } });
+    const [d1] = await proxy.join('D');
+    await proxy.client.completions.create(BODY);
+    expect(await proxy.metric('prefill_skipped_total')).toBe(1);
+    await proxy.join('DP');
+    expect(lines).toEqual([
+      expect.stringMatching(
+        /no P instance has a model of this name, .*give all the same --served-model-name/,
+      ),
+      expect.stringContaining('no P instance'),
+    ]);
+    expect(lines[0]).toContain(`address=${d1?.httpAddress} model=fake others=["./fake"]`);
+  });
+
   it('that drains finishes what it has and gets nothing new', async () => {
     const proxy = await TestProxy.start();
     const [d1] = await proxy.join('D', { tokenMs: 30 });

@@ -5,7 +5,8 @@ import { isIPv6 } from 'node:net';
 import { Dealer, Router } from 'zeromq';
 import { formatAddress } from '../../cluster/address.ts';
 import { type CurveKeys, clientOptions, serverOptions } from '../../cluster/zmq.ts';
-import { ConfigError, messageOf } from '../../errors.ts';
+import { messageOf } from '../../errors.ts';
+import { controlAddressError } from './control-address.ts';
 import {
   type Answer,
   decodeMessage,
@@ -94,7 +95,7 @@ export class ControlChannel {
     } catch (error) {
       this.#isClosed = true;
       this.#router.close();
-      throw bindError(this.#options, error);
+      throw controlAddressError(this.#options, error);
     }
     this.#router.events.on('disconnect', () => this.#disconnected());
     void this.#readRouter();
@@ -243,21 +244,4 @@ function socketOptions(address: string) {
     receiveHighWaterMark: MAX_QUEUED,
     maxMessageSize: MAX_MESSAGE_BYTES,
   };
-}
-
-function bindError({ ip, port }: ChannelOptions, error: unknown): ConfigError {
-  const code = error instanceof Error && 'code' in error ? error.code : String(error);
-  const param = 'kv-transfer-config';
-  if (code === 'EADDRINUSE') {
-    return new ConfigError(`kv_port ${port} of ${ip} is taken: give this instance another kv_port`, {
-      param,
-    });
-  }
-  if (code === 'EADDRNOTAVAIL') {
-    return new ConfigError(`kv_ip ${ip} is no address of this machine: give one that it has`, { param });
-  }
-  return new ConfigError(`kv_ip ${ip} and kv_port ${port} cannot be listened on: ${code}`, {
-    param,
-    cause: error,
-  });
 }

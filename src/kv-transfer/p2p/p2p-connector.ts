@@ -53,6 +53,12 @@ export class P2pConnector {
     const slotBytes = numKvRows(compatibility) * layerBlockBytes;
     const receives = config.role !== 'kv_producer';
     const slots = new SlotPool(receives ? bufferBytes : 0, receives ? config.poolBytes : 0, slotBytes);
+    if (receives && !slots.couldHold(1)) {
+      warn(
+        `kv_buffer_size ${bufferBytes} and mem_pool_size_gb have no room for one block of ${slotBytes} bytes: this instance ` +
+          'receives nothing, and computes all prompts itself',
+      );
+    }
     this.#config = config;
     this.#groups = compatibility;
     this.#address = formatAddress(config);
