@@ -52,6 +52,10 @@ describe('jsonPieces', () => {
     expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThan(20_000);
   });
 
+  it('makes one piece of what cannot be cut, and none behind it', () => {
+    expect([...jsonPieces({ text: 'x'.repeat(20_000) })]).toHaveLength(1);
+  });
+
   it('cuts lists of many short elements, too', () => {
     const pieces = [...jsonPieces({ list: lazyList(new Array(5000).fill(1), (one) => one) })];
     expect(Math.max(...pieces.map((piece) => piece.split(',').length))).toBeLessThan(1000);
