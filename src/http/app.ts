@@ -103,7 +103,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     genReqId: requestId,
     clientErrorHandler: (error, socket) => refuseBytes(error, socket, options.logger),
     rewriteUrl: ({ url = '/' }) => withoutRoot(url, options.rootPath ?? ''),
-    frameworkErrors: (error, request, reply) => sendError(nameLimit(error, bodyLimit), request, reply),
+    frameworkErrors: sendError,
     ...(options.logger && { loggerInstance: options.logger, logController: accessLog }),
   });
   app.setErrorHandler<FastifyError>((error, request, reply) =>

@@ -73,6 +73,19 @@ describe('a path', () => {
     });
   });
 
+  it('may name one thing by 512 characters, and is wrong with more', async () => {
+    const { listeningOrigin } = await start();
+    const answers = [512, 513].map((length) => fetch(`${listeningOrigin}/items/${'x'.repeat(length)}`));
+    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 400]);
+  });
+
+  it('that cannot be read is refused in the shape of all errors', async () => {
+    const { listeningOrigin } = await start();
+    const answer = await fetch(`${listeningOrigin}/items/%zz`);
+    const message = 'The path of the request is no valid URL';
+    expect(await answer.json()).toEqual({ error: { message, type: 'Bad Request', param: null, code: 400 } });
+  });
+
   it.each(['/items', '/items/', '/items/1/2', '/files', '/echo/', '/echo/1', '/'])(
     'that is none (%s) is answered with those that there are',
     async (path) => {
