@@ -18,8 +18,6 @@ export class AccessLog extends LogController {
   }
 
   override incomingRequest(): void {}
-  override defaultErrorLog(): void {}
-  override routeNotFound(): void {}
 
   /** Of those with an error `observe` tells. */
   override requestCompleted(
@@ -33,8 +31,12 @@ export class AccessLog extends LogController {
   /** Tells as well of requests to `app` whose connection ends before the answer does, of which fastify says nothing. */
   observe(app: FastifyInstance): void {
     app.addHook('onRequest', async (request, reply) => {
+      let isComplete = false;
+      reply.raw.once('finish', () => {
+        isComplete = true;
+      });
       reply.raw.once('close', () => {
-        if (!reply.raw.writableFinished) log('client left before the answer was complete', request, reply);
+        if (!isComplete) log('client left before the answer was complete', request, reply);
       });
     });
   }

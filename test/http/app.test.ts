@@ -17,13 +17,25 @@ import { until } from '../helpers/until.ts';
 const opened = closedAfterwards();
 const JSON_TYPE = { 'content-type': 'application/json' };
 
+/** Requests for what is not answered while their client is there. */
+let numWaiting = 0;
+
 async function start(options: HttpAppOptions = {}): Promise<FastifyInstance> {
   const app = createHttpApp(options);
   app.post('/echo', async ({ body }) => ({ body: body ?? null }));
   app.get('/items/:id', async () => ({}));
   app.get('/files/*', async () => ({}));
   app.get('/health', async () => ({}));
-  app.get('/never', () => new Promise(() => {}));
+  numWaiting = 0;
+  app.get('/never', () => {
+    numWaiting += 1;
+    return new Promise(() => {});
+  });
+  app.get('/late-fault', async ({ raw }) => {
+    numWaiting += 1;
+    await new Promise((resolve) => raw.socket.once('close', resolve));
+    throw new TypeError('secret is not a function');
+  });
   app.get('/early', async () => {
     throw new NotReadyError('not yet', { retryAfter: 1 });
   });
@@ -92,7 +104,7 @@ describe('a path', () => {
       const { listeningOrigin } = await start();
       const answer = await fetch(listeningOrigin + path, { method: 'PUT' });
       expect(answer.status).toBe(404);
-      const routes = '/echo, /items/:id, /files/*, /health, /never, /early, /fault';
+      const routes = '/echo, /items/:id, /files/*, /health, /never, /late-fault, /early, /fault';
       expect(await answer.json()).toMatchObject({
         error: { message: `There is nothing at ${path}; this server has ${routes}` },
       });
@@ -180,6 +192,14 @@ describe('the log', () => {
     ]);
   });
 
+  it('says why a request was refused, once', async () => {
+    const { app, lines } = await startLogged();
+    await fetch(`${app.listeningOrigin}/items`);
+    await until(() => lines.length === 2);
+    const reason = expect.stringContaining('There is nothing at /items');
+    expect(lines).toMatchObject([{ msg: 'request refused', status: 404, reason }, { msg: 'request' }]);
+  });
+
   it('has none of what machines ask', async () => {
     const { app, lines } = await startLogged();
     await fetch(`${app.listeningOrigin}/health`);
@@ -193,12 +213,24 @@ describe('the log', () => {
     async (logsAccess) => {
       const { app, lines } = await startLogged({ logsAccess });
       const client = new RawClient(portOf(app), 'GET /never HTTP/1.1\r\nHost: a\r\n\r\n');
-      await until(async () => (await numConnections(app)) === 1);
+      await until(() => numWaiting === 1);
       client.leave();
       await until(() => lines.length > 0);
       expect(lines).toMatchObject([{ msg: 'client left before the answer was complete', url: '/never' }]);
     },
   );
+
+  it('has a fault of the server as one, though nobody waits for the answer any more', async () => {
+    const { app, lines } = await startLogged();
+    const client = new RawClient(portOf(app), 'GET /late-fault HTTP/1.1\r\nHost: a\r\n\r\n');
+    await until(() => numWaiting === 1);
+    client.leave();
+    await until(() => lines.length === 2);
+    expect(lines.map(({ msg }) => msg).sort()).toEqual([
+      'client left before the answer was complete',
+      'request failed',
+    ]);
+  });
 
   it('calls a fault of the server an error, and neither an error nor a refusal what is only early', async () => {
     const { app, lines } = await startLogged();
