@@ -31,6 +31,11 @@ async function start(options: HttpAppOptions = {}): Promise<FastifyInstance> {
     numWaiting += 1;
     return new Promise(() => {});
   });
+  app.get('/too-late', async ({ raw }) => {
+    numWaiting += 1;
+    await new Promise((resolve) => raw.socket.once('error', resolve));
+    return {};
+  });
   app.get('/late-fault', async ({ raw }) => {
     numWaiting += 1;
     await new Promise((resolve) => raw.socket.once('close', resolve));
@@ -104,7 +109,7 @@ describe('a path', () => {
       const { listeningOrigin } = await start();
       const answer = await fetch(listeningOrigin + path, { method: 'PUT' });
       expect(answer.status).toBe(404);
-      const routes = '/echo, /items/:id, /files/*, /health, /never, /late-fault, /early, /fault';
+      const routes = '/echo, /items/:id, /files/*, /health, /never, /too-late, /late-fault, /early, /fault';
       expect(await answer.json()).toMatchObject({
         error: { message: `There is nothing at ${path}; this server has ${routes}` },
       });
@@ -208,17 +213,18 @@ describe('the log', () => {
     expect(lines.map(({ url }) => url)).toEqual(['/items/1']);
   });
 
-  it.each([true, false])(
-    'tells of a client that left before its answer, whether it has others: %s',
-    async (logsAccess) => {
-      const { app, lines } = await startLogged({ logsAccess });
-      const client = new RawClient(portOf(app), 'GET /never HTTP/1.1\r\nHost: a\r\n\r\n');
-      await until(() => numWaiting === 1);
-      client.leave();
-      await until(() => lines.length > 0);
-      expect(lines).toMatchObject([{ msg: 'client left before the answer was complete', url: '/never' }]);
-    },
-  );
+  it.each([
+    ['there is no answer yet', '/never', true],
+    ['there is no answer yet, and of no other request', '/never', false],
+    ['the answer is written in vain', '/too-late', true],
+  ])('tells of a client that leaves while %s', async (_, url, logsAccess) => {
+    const { app, lines } = await startLogged({ logsAccess });
+    const client = new RawClient(portOf(app), `GET ${url} HTTP/1.1\r\nHost: a\r\n\r\n`);
+    await until(() => numWaiting === 1);
+    client.leave();
+    await until(() => lines.length > 0);
+    expect(lines).toMatchObject([{ msg: 'client left before the answer was complete', url }]);
+  });
 
   it('has a fault of the server as one, though nobody waits for the answer any more', async () => {
     const { app, lines } = await startLogged();
