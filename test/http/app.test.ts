@@ -142,19 +142,44 @@ describe('a body', () => {
 });
 
 describe('a refusal', () => {
-  it('comes whole, with its length, before the body that it refuses, and the connection lasts as long', async () => {
+  const refusedHead = (...more: string[]): string =>
+    ['POST /echo HTTP/1.1', 'Host: a', 'Expect: é', ...more, '', ''].join('\r\n');
+
+  it.each([
+    ['Content-Length: 5', '12345'],
+    ['Transfer-Encoding: chunked', '5\r\n12345\r\n0\r\n\r\n'],
+  ])(
+    'comes whole, with its length, before the body that it refuses, and the connection lasts as long (%s)',
+    async (header, body) => {
+      const app = await start();
+      const client = new RawClient(portOf(app), refusedHead('Connection: close', header));
+      await until(() => client.received.endsWith('}'));
+      expect(client.answer.head).toContain('HTTP/1.1 417');
+      expect(client.answer.head).toMatch(/connection: close/i);
+      expect(client.answer.head).toContain(`content-length: ${Buffer.byteLength(client.answer.body)}`);
+      expect(JSON.parse(client.answer.body)).toMatchObject({ error: { code: 417 } });
+      expect(client.isClosed).toBe(false);
+      client.socket.write(body);
+      await until(() => client.isClosed);
+    },
+  );
+
+  it('of a whole request ends its connection at once, where that is to end', async () => {
     const app = await start();
-    const head =
-      'POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: é\r\nContent-Length: 5\r\n\r\n';
-    const client = new RawClient(portOf(app), head);
+    const head = `Connection: close\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n`;
+    const client = new RawClient(portOf(app), `POST /echo HTTP/1.1\r\nHost: a\r\n${head}{`);
+    // Far less than the time that the rest of a request would have.
+    await until(() => client.isClosed, 15_000);
+    expect(client.answer.status).toBe(400);
+  });
+
+  it('leaves a connection that is to last to the next request', async () => {
+    const app = await start();
+    const client = new RawClient(portOf(app), refusedHead('Content-Length: 5'));
     await until(() => client.received.endsWith('}'));
-    expect(client.answer.head).toContain('HTTP/1.1 417');
-    expect(client.answer.head).toMatch(/connection: close/i);
-    expect(client.answer.head).toContain(`content-length: ${Buffer.byteLength(client.answer.body)}`);
-    expect(JSON.parse(client.answer.body)).toMatchObject({ error: { code: 417 } });
-    expect(client.isClosed).toBe(false);
-    client.socket.write('12345');
-    await until(() => client.isClosed);
+    client.socket.write('12345GET /items/1 HTTP/1.1\r\nHost: a\r\n\r\n');
+    await until(() => client.received.includes('HTTP/1.1 200'));
+    client.leave();
   });
 
   it('of what is no request ends a connection that its client would keep', async () => {

@@ -35,6 +35,20 @@ it('a request is cancelled by the id that its proxy has made, which nobody else 
   await directEnd;
 });
 
+it('blocks that are kept for a request are given up with it', needsNative, async () => {
+  const kvTransfer = kvTransferConfig({ role: 'kv_producer', port: await freePort(), sendType: 'GET' });
+  const svc = opened(
+    await startTestServer({ engine: { device: 'cpu', kvTransfer }, server: { exchangesKv: true } }),
+  );
+  const kept = async () => (await svc.engine.stats()).kvTransfer?.send;
+  const id = makeRequestId(`127.0.0.1:${kvTransfer.port}`, '127.0.0.1:1');
+  const body = { model: MODEL, prompt: 'Hello there', max_tokens: 1 };
+  expect((await svc.post('/v1/completions', body, { 'x-request-id': id })).status).toBe(200);
+  expect(await kept()).toMatchObject({ holding: 1, cancelled: 0 });
+  expect((await svc.post('/kv_transfer/cancel', { request_id: id })).status).toBe(200);
+  await expect.poll(kept).toMatchObject({ holding: 0, cancelled: 1 });
+});
+
 it(
   'blocks are asked for, but not where the logprobs of the prompt are to be computed',
   needsNative,

@@ -64,6 +64,7 @@ describe('SseStream', () => {
     expect(response.headers).toMatchObject({
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-cache',
+      'x-accel-buffering': 'no',
       'x-mine': 'kept',
     });
     finish();
@@ -131,6 +132,14 @@ describe('SseStream', () => {
       sse.end([LAST]);
     };
     expect(await textOf(await open())).toBe(LAST);
+  });
+
+  it('ends with all that was written in the same turn', async () => {
+    answer = async (sse) => {
+      sse.write(['data: 1\n\n', 'data: 2\n\n']);
+      sse.end(['data: 3\n\n', LAST]);
+    };
+    expect(eventsOf(await textOf(await open()))).toEqual(['1', '2', '3', '[DONE]']);
   });
 
   it('writes nothing behind its end', async () => {
