@@ -173,10 +173,17 @@ describe('a refusal', () => {
     expect(client.answer.status).toBe(400);
   });
 
-  it('leaves a connection that is to last to the next request', async () => {
-    const app = await start();
-    const client = new RawClient(portOf(app), refusedHead('Content-Length: 5'));
+  it.each([
+    ['what is not met', refusedHead('Content-Length: 5')],
+    [
+      'a body that is too large',
+      refusedHead('Content-Length: 5').replace('Expect: é', 'Content-Type: application/json'),
+    ],
+  ])('of %s leaves a connection that is to last to the next request', async (_, head) => {
+    const app = await start({ bodyLimit: 4 });
+    const client = new RawClient(portOf(app), head);
     await until(() => client.received.endsWith('}'));
+    expect(client.answer.status).toBeGreaterThanOrEqual(413);
     client.socket.write('12345GET /items/1 HTTP/1.1\r\nHost: a\r\n\r\n');
     await until(() => client.received.includes('HTTP/1.1 200'));
     client.leave();
