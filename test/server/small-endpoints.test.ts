@@ -129,7 +129,18 @@ describe('/render', () => {
   it('tells the ids and the parameters of each prompt, without an answer', async () => {
     const { tokens } = await bodyOf(await svc.post('/tokenize', { messages: MESSAGES }));
     const chat = await bodyOf(await svc.post('/v1/chat/completions/render', { messages: MESSAGES, seed: 5 }));
-    expect(chat).toMatchObject({ model: MODEL, token_ids: tokens, sampling_params: { seed: 5 } });
+    expect(chat).toEqual({
+      request_id: expect.stringMatching(/^chatcmpl-/),
+      model: MODEL,
+      token_ids: tokens,
+      sampling_params: expect.objectContaining({ seed: 5 }),
+      stream: false,
+      priority: 0,
+    });
+    const streamed = { messages: MESSAGES, stream: true };
+    expect(await bodyOf(await svc.post('/v1/chat/completions/render', streamed))).toMatchObject({
+      stream: true,
+    });
     const list = await bodyOf(await svc.post('/v1/completions/render', { prompt: [[5, 6], [7]] }));
     expect(list.map(({ token_ids }: { token_ids: number[] }) => token_ids)).toEqual([[5, 6], [7]]);
     const { status } = await errorOf(await svc.post('/v1/completions/render', { prompt: 'a', top_p: 2 }));
