@@ -86,7 +86,6 @@ export class Registration {
       immediate: true,
       sendTimeout: 0,
       reconnectInterval: RECONNECT_MS,
-      reconnectMaxInterval: HEARTBEAT_MS,
       // A connection whose other end has silently vanished is made anew.
       heartbeatInterval: HEARTBEAT_MS,
       heartbeatTimeout: 2 * HEARTBEAT_MS,

@@ -1,6 +1,6 @@
 // One line in the log for each request, when it is over.
 
-import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, LogController } from 'fastify';
 import { shortened } from '../util/preview.ts';
 
 /** Characters of a URL that a line repeats. */
@@ -18,25 +18,38 @@ export class AccessLog extends LogController {
   }
 
   override incomingRequest(): void {}
-  override defaultErrorLog(): void {}
-  override routeNotFound(): void {}
 
-  /** `error` is set when the connection ended before the answer did. */
+  /** Of those with an error `observe` tells. */
   override requestCompleted(
     error: Error | null | undefined,
     request: FastifyRequest,
     reply: FastifyReply,
   ): void {
-    if (!this.#logsAll && !error) return;
-    const line = {
-      method: request.method,
-      url: shortened(request.url, MAX_URL),
-      status: reply.raw.statusCode,
-      milliseconds: Math.round(reply.elapsedTime),
-      client: request.ip,
-    };
-    const what = error ? 'client left before the answer was complete' : 'request';
-    if (QUIET_ROUTES.has(request.routeOptions.url ?? '')) request.log.debug(line, what);
-    else request.log.info(line, what);
+    if (this.#logsAll && !error) log('request', request, reply);
   }
+
+  /** Tells as well of requests to `app` whose connection ends before the answer does, of which fastify says nothing. */
+  observe(app: FastifyInstance): void {
+    app.addHook('onRequest', async (request, reply) => {
+      let isComplete = false;
+      reply.raw.once('finish', () => {
+        isComplete = true;
+      });
+      reply.raw.once('close', () => {
+        if (!isComplete) log('client left before the answer was complete', request, reply);
+      });
+    });
+  }
+}
+
+function log(what: string, request: FastifyRequest, reply: FastifyReply): void {
+  const line = {
+    method: request.method,
+    url: shortened(request.url, MAX_URL),
+    status: reply.raw.statusCode,
+    milliseconds: Math.round(reply.elapsedTime),
+    client: request.ip,
+  };
+  if (QUIET_ROUTES.has(request.routeOptions.url ?? '')) request.log.debug(line, what);
+  else request.log.info(line, what);
 }

@@ -90,6 +90,7 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     // It is `checkHeads` that refuses.
     requireHostHeader: false,
   };
+  const accessLog = new AccessLog(options.logsAccess);
   const app: FastifyInstance = fastify({
     ...(options.tls ? { https: { ...options.tls, ...serverOptions } } : { http: serverOptions }),
     bodyLimit,
@@ -102,16 +103,14 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     genReqId: requestId,
     clientErrorHandler: (error, socket) => refuseBytes(error, socket, options.logger),
     rewriteUrl: ({ url = '/' }) => withoutRoot(url, options.rootPath ?? ''),
-    frameworkErrors: (error, request, reply) => sendError(nameLimit(error, bodyLimit), request, reply),
-    ...(options.logger && {
-      loggerInstance: options.logger,
-      logController: new AccessLog(options.logsAccess),
-    }),
+    frameworkErrors: sendError,
+    ...(options.logger && { loggerInstance: options.logger, logController: accessLog }),
   });
   app.setErrorHandler<FastifyError>((error, request, reply) =>
     sendError(nameLimit(error, bodyLimit), request, reply),
   );
   options.metrics?.observe(app);
+  if (options.logger) accessLog.observe(app);
   allowHalfClosed(app.server);
   checkHeads(app);
   app.addHook('onRequest', async (_request, { raw }) => {

@@ -13,7 +13,6 @@ const RESPONSE_CODES: ReadonlyMap<number, string> = new Map([
 ]);
 const MESSAGE_TYPES: ReadonlyMap<number, string> = new Map([
   [401, 'authentication_error'],
-  [403, 'permission_error'],
   [404, 'not_found_error'],
   [413, 'request_too_large'],
   [429, 'rate_limit_error'],

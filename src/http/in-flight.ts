@@ -72,17 +72,16 @@ export class InFlightRequests {
    */
   async drain(deadlineMs: number, reason: Error): Promise<number> {
     this.startDraining();
-    if (await this.#idle(deadlineMs)) return 0;
+    await this.#idle(deadlineMs);
     const numAborted = this.size;
     for (const request of this.#requests.keys()) request.abort(reason);
     await this.#idle(LAST_WORDS_MS);
     return numAborted;
   }
 
-  /** Resolves true when nothing is in flight, false when that takes longer than `deadlineMs`. */
-  async #idle(deadlineMs: number): Promise<boolean> {
-    if (this.size === 0) return true;
-    return within(deadlineMs, new Promise((resolve) => this.#waiting.push(resolve)));
+  /** Resolves when nothing is in flight, or after `deadlineMs`. */
+  async #idle(deadlineMs: number): Promise<void> {
+    if (this.size > 0) await within(deadlineMs, new Promise((resolve) => this.#waiting.push(resolve)));
   }
 }
 

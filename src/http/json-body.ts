@@ -131,10 +131,8 @@ function endOfText(bytes: Buffer, start: number): number {
 
 function packTokenIds(body: unknown): unknown {
   if (!isObject(body)) return body;
-  const lists = TOKEN_IDS.filter(
-    (name) => Object.hasOwn(body, name) && Array.isArray(Reflect.get(body, name)),
-  );
-  const resumed: unknown = Object.hasOwn(body, RESUMED) ? Reflect.get(body, RESUMED) : null;
+  const lists = TOKEN_IDS.filter((name) => Array.isArray(Reflect.get(body, name)));
+  const resumed: unknown = Reflect.get(body, RESUMED);
   const holdsResumed = isObject(resumed) && 'choices' in resumed;
   if (lists.length === 0 && !holdsResumed) return body;
   return {

@@ -23,7 +23,7 @@ export class PacedWriter {
 
   /** False: wait for `drained` before the next bytes. */
   get hasRoom(): boolean {
-    return !this.isOpen || this.#full === null;
+    return this.#full === null;
   }
 
   /** As `hasRoom` afterwards; the headers have left. */

@@ -77,8 +77,7 @@ export class SseStream {
   }
 
   #flush(): void {
-    const held = this.#takeHeld();
-    if (held !== '') this.#writer.write(held);
+    this.#writer.write(this.#takeHeld());
   }
 
   #takeHeld(): string {
@@ -93,7 +92,6 @@ export class SseStream {
   }
 
   #comment(): void {
-    this.#flush();
     this.#writer.write(WAITING);
   }
 }

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Router } from 'zeromq';
 import { type RegistrationMessage, readRegistration } from '../../src/cluster/discovery-message.ts';
@@ -6,6 +7,7 @@ import { curveKeys, serverOptions } from '../../src/cluster/zmq.ts';
 import type { KvTransferConfig } from '../../src/config/kv-transfer-config.ts';
 import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
+import { needsIpv6 } from '../helpers/needs.ts';
 import { freePort } from '../helpers/svc-process.ts';
 
 const SECRET = 'a secret of our own';
@@ -14,15 +16,16 @@ const LOAD = { running: 1, waiting: 2, free_blocks: 3, num_blocks: 4 };
 const opened = closedAfterwards();
 
 /** The discovery port of a proxy: what comes in, by the identity it comes from. */
-async function listen(port: number, secret: string | null = null) {
+async function listen(port: number, secret: string | null = null, host = '127.0.0.1') {
   const heard: { readonly from: string; readonly message: RegistrationMessage }[] = [];
   const router = new Router({
     linger: 0,
     handover: true,
+    ipv6: host !== '127.0.0.1',
     ...serverOptions(curveKeys(secret)),
   });
   opened(router);
-  await router.bind(`tcp://127.0.0.1:${port}`);
+  await router.bind(`tcp://${host}:${port}`);
   void (async () => {
     for await (const [identity, payload] of router) {
       const read = readRegistration(payload!);
@@ -103,6 +106,26 @@ describe('an instance', () => {
     // The port is free a moment later.
     const second = await vi.waitFor(() => listen(port));
     await expect.poll(() => second.heard.length).toBeGreaterThan(0);
+  });
+
+  it('is told within a second by an instance that has waited long, as it is by then', async () => {
+    const port = await freePort();
+    const registration = register(await behind(port));
+    // Long enough for a heartbeat that must not be kept, and for pauses between attempts to have grown.
+    await sleep(4400);
+    registration.drain();
+    const { heard } = await listen(port);
+    const start = performance.now();
+    await expect.poll(() => heard[0]?.message.state).toBe('draining');
+    // Twice as long as it may take, for machines that are busy.
+    expect(performance.now() - start).toBeLessThan(2000);
+  });
+
+  it('finds a proxy that has an IPv6 address', needsIpv6, async () => {
+    const port = await freePort();
+    const { heard } = await listen(port, null, '[::1]');
+    register(await behind(port, { proxy: { ip: '::1', port } }));
+    await expect.poll(() => heard.length).toBe(1);
   });
 
   it('is let in with the secret only, and says so where it is another', async () => {

@@ -157,6 +157,19 @@ describe('OutputProcessor', () => {
     expect(deltas.at(-1)).toMatchObject({ isCallCut });
   });
 
+  it('takes a call for whole that more follows, however its arguments are written', () => {
+    const limits = { maxCalls: 1, isEnforced: false, customNames: new Set<string>() };
+    const answer = answerReader(formatsOf('hermes'), { prompt: '', tools: [{ name: 'f' }], ...limits });
+    const call = '<tool_call>{"name": "f", "arguments": {"city": }}</tool_call>';
+    const deltas = run(`${call} Done. END`, { stop: ['END'] }, answer);
+    const { calls, content } = answerOf(deltas.flatMap(({ parts }) => parts ?? []));
+    expect({ calls, content }).toEqual({
+      calls: [{ name: 'f', arguments: '{"city": }' }],
+      content: ' Done.',
+    });
+    expect(deltas.at(-1)).toMatchObject({ stop_reason: 'END', isCallCut: false });
+  });
+
   it('counts the tokens of a thought, those that begin and end it among them', () => {
     const texts = ['<think>', 'Hm', '.', '</think>', 'Yes'];
     const pieces: Tokenizer = {

@@ -21,6 +21,7 @@ describe('jsonPieces', () => {
     );
     expect(await toJson({ a: undefined, b: [undefined], c: { d: undefined } })).toBe('{"b":[null],"c":{}}');
     expect(await toJson({ a: undefined, b: lazyList([], String), c: {} })).toBe('{"b":[],"c":{}}');
+    expect(await toJson({ a: [undefined].values() })).toBe('{"a":[null]}');
   });
 
   it('writes iterables as lists, whatever is in them', async () => {
@@ -51,9 +52,14 @@ describe('jsonPieces', () => {
     expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThan(20_000);
   });
 
+  it('makes one piece of what cannot be cut, and none behind it', () => {
+    expect([...jsonPieces({ text: 'x'.repeat(20_000) })]).toHaveLength(1);
+  });
+
   it('cuts lists of many short elements, too', () => {
     const pieces = [...jsonPieces({ list: lazyList(new Array(5000).fill(1), (one) => one) })];
     expect(Math.max(...pieces.map((piece) => piece.split(',').length))).toBeLessThan(1000);
+    expect(pieces.length).toBeLessThan(20);
   });
 
   it('makes the elements of a list when they are written, and not before', () => {

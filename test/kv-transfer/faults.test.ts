@@ -1,7 +1,7 @@
 // What happens when something goes wrong between instances: D computes the prompt itself, and nothing stays behind.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
 import type { SendType } from '../../src/config/kv-transfer-config.ts';
 import type { RequestTransfer } from '../../src/kv-transfer/connector.ts';
@@ -28,6 +28,19 @@ const SEND_TYPES = ['PUT_ASYNC', 'PUT', 'GET'] as const;
 const PROMPT = promptOf(41);
 
 closeInstancesAfterEach();
+
+const tap = new Wiretap();
+afterAll(() => tap.close());
+
+/** Two instances whose messages pass the wiretap, and the id of a request that is for both. */
+async function startTapped(sendType: SendType) {
+  const { p, d } = await startPair({ sendType, transport: 'tcp', deadlines: { answer: 200 } });
+  const doors = await freePorts(2);
+  const [toP = '', toD = ''] = await Promise.all(
+    [p, d].map(({ address }, index) => tap.addDoor(doors[index]!, address)),
+  );
+  return { p, d, id: makeRequestId(toP, toD) };
+}
 
 /** A request at P of which the first blocks are computed, and at D where they are sent unasked. */
 async function startPrefill(p: KvInstance, d: KvInstance, id: string): Promise<RequestTransfer> {
@@ -166,19 +179,6 @@ describe('a request that ends early', needsNative, () => {
 });
 
 describe('that a transfer is over', needsNative, () => {
-  const tap = new Wiretap();
-  afterAll(() => tap.close());
-
-  /** Two instances whose messages pass the wiretap, and the id of a request that is for both. */
-  async function startTapped(sendType: SendType) {
-    const { p, d } = await startPair({ sendType, transport: 'tcp', deadlines: { answer: 200 } });
-    const doors = await freePorts(2);
-    const [toP = '', toD = ''] = await Promise.all(
-      [p, d].map(({ address }, index) => tap.addDoor(doors[index]!, address)),
-    );
-    return { p, d, id: makeRequestId(toP, toD) };
-  }
-
   /** Nothing arrives from the first message of this type on, until it has been told in vain. */
   function cutAt(type: string): Promise<void> {
     return new Promise((resolve) => {
@@ -217,6 +217,21 @@ describe('that a transfer is over', needsNative, () => {
       await untilIdle(p, d);
     },
   );
+});
+
+describe('a data link', needsNative, () => {
+  afterEach(() => {
+    tap.fault = 'none';
+  });
+
+  it('that breaks, and cannot be made anew, ends at both what was to go over it', async () => {
+    const { p, d, id } = await startTapped('PUT_ASYNC');
+    const [send = null] = (await startPrefill(p, d, id)).sequences;
+    tap.fault = 'reset';
+    p.computeStep(send, PROMPT, p.takeBlocks(PROMPT), 3, 6);
+    await untilIdle(p, d);
+    expect(p.stats.send.failed).toBe(1);
+  });
 });
 
 describe('a peer', needsNative, () => {

@@ -150,6 +150,12 @@ describe('adapters that come and go', () => {
       200,
       "Success: LoRA adapter 'blue' added successfully.",
     ]);
+    await load({ lora_name: 'grey', lora_path: pathOf('blue'), base_model_name: 'of another name' });
+    const { data } = await svc.client.models.list();
+    const parents = data.map((card) => [card.id, Reflect.get(card, 'parent')]);
+    expect(parents).toContainEqual(['blue', MODEL]);
+    expect(parents).toContainEqual(['grey', 'of another name']);
+    expect((await unload('grey')).status).toBe(200);
     const text = await textOf('blue');
     expect(text).not.toBe(await textOf(MODEL));
     const removed = await unload('blue');

@@ -14,7 +14,16 @@ describe('ApiKeys', () => {
     for (const route of ['/v1/models', '/instances', '/healthy', undefined]) {
       expect(() => keys.check({ ...guarded, route })).toThrow(UnauthorizedError);
     }
-    for (const route of ['/', '/health', '/ping', '/load', '/metrics', '/version']) {
+    for (const route of [
+      '/',
+      '/health',
+      '/ping',
+      '/load',
+      '/metrics',
+      '/version',
+      '/openapi.json',
+      '/docs',
+    ]) {
       expect(() => keys.check({ ...guarded, route })).not.toThrow();
     }
   });

@@ -103,5 +103,6 @@ describe('API keys', () => {
     for (const path of ['/health', '/ping', '/version', '/load']) {
       expect((await fetch(`${svc.url}${path}`)).status).toBe(200);
     }
+    expect((await fetch(`${svc.url}/ping`, { method: 'POST' })).status).toBe(200);
   });
 });

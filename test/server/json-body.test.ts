@@ -28,6 +28,24 @@ describe('parseJsonBody', () => {
     );
     expect(() => parseJsonBody(body('{"\\ud800":1}'))).toThrow('A field name holds half a character');
     expect(parseJsonBody(body('{"a":"\\ud83d\\ude00"}'))).toEqual({ a: '😀' });
+    for (const half of ['d800', 'DBFF', 'Dc00', 'dfFF']) {
+      expect(() => parseJsonBody(body(`{"a":"\\u${half}"}`))).toThrow(`surrogate \\u${half.toLowerCase()}`);
+    }
+  });
+
+  it('shows as much of a long path as tells where it is', () => {
+    const [first, second] = ['a', 'b'].map((letter) => letter.repeat(1000)) as [string, string];
+    const read = (value: string): unknown =>
+      parseJsonBody(Buffer.from(`{"${first}":{"${second}":${value}}}`));
+    const shown = `${'a'.repeat(60)}….${'b'.repeat(60)}…`;
+    expect(() => read('"\\udfff"')).toThrow(
+      expect.objectContaining({
+        message: expect.stringContaining(`${shown} holds half a character`),
+        param: `${'a'.repeat(60)}…`,
+      }),
+    );
+    const deep = (depth: number): string => (depth === 0 ? '"\\udfff"' : `{"c":${deep(depth - 1)}}`);
+    expect(() => read(deep(100))).toThrow(`${shown}${'.c'.repeat(38)}.… holds half a character`);
   });
 
   it('never quotes half a character where a body is not JSON', () => {
@@ -43,9 +61,26 @@ describe('parseJsonBody', () => {
   it('packs the token ids of a prompt, and nothing else', () => {
     const parsed = (body: object): unknown => parseJsonBody(Buffer.from(JSON.stringify(body)));
     expect(parsed({ prompt: [1, 2], other: [1, 2] })).toEqual({ prompt: Int32Array.of(1, 2), other: [1, 2] });
+    expect(parsed({ input: [1, 2] })).toEqual({ input: Int32Array.of(1, 2) });
     expect(parsed({ prompt: [[1], [2, 3]] })).toEqual({ prompt: [Int32Array.of(1), Int32Array.of(2, 3)] });
-    for (const prompt of ['a', ['a'], [], [[]], [1, 'a'], [-1], [1.5], [2 ** 31], [{}], { a: [1] }, null]) {
+    for (const prompt of [
+      'a',
+      ['a'],
+      [],
+      [[]],
+      [1, 'a'],
+      [-1],
+      [1.5],
+      [2 ** 31],
+      [1, [2]],
+      [{}],
+      { a: [1] },
+      null,
+    ]) {
       expect(parsed({ prompt })).toEqual({ prompt });
+    }
+    for (const svc_resume of [{ a: [1] }, { choices: 'a' }, [1], null]) {
+      expect(parsed({ svc_resume })).toStrictEqual({ svc_resume });
     }
   });
 
@@ -67,6 +102,17 @@ describe('parseJsonBody', () => {
       tools: [Object(1)],
     });
     expect(read(`"prompt":[1],"tools":[1.0]`)).toEqual({ seed: 1, prompt: Int32Array.of(1), tools: [1] });
+    expect(read(`"prompt":[[1]],"tools":[1.0]`)).toEqual({ seed: 1, prompt: [Int32Array.of(1)], tools: [1] });
+  });
+
+  it.each([
+    ['1.0', Object(1)],
+    ['1e2', Object(100)],
+    ['1E2', Object(100)],
+    ['9007199254740993', 9007199254740993n],
+  ])('notices that %s is to be kept, whatever else there is', (number, exact) => {
+    const body = Buffer.from(`{"tools":[${number}]}`);
+    expect(parseJsonBody(body, { isForTemplates: true })).toStrictEqual({ tools: [exact] });
   });
 
   it('names the object that has too many fields', () => {
@@ -94,8 +140,8 @@ describe('parseJsonBody', () => {
     );
     expect(() => read(`{"prompt":${list('-7', 300_001)}}`)).toThrow('more than 300000 numbers');
     for (const element of ['""', '{}', '[]']) {
-      expect(read(`{"a":${list(element, 44_990)}}`)).toBeDefined();
-      expect(() => read(`{"a":${list(element, 45_000)}}`)).toThrow('more than 45000 texts, lists, objects');
+      expect(read(`{"a":${list(element, 44_997)}}`)).toBeDefined();
+      expect(() => read(`{"a":${list(element, 44_998)}}`)).toThrow('more than 45000 texts, lists, objects');
     }
   });
 });

@@ -3,6 +3,9 @@
 import { expect, it } from 'vitest';
 import { makeRequestId } from '../../src/cluster/request-id.ts';
 import { closedAfterwards } from '../helpers/closed-afterwards.ts';
+import { kvTransferConfig } from '../helpers/kv-instance.ts';
+import { needsNative } from '../helpers/needs.ts';
+import { freePort } from '../helpers/svc-process.ts';
 import { until } from '../helpers/until.ts';
 import { errorOf, MODEL, startTestServer } from './test-server.ts';
 
@@ -31,6 +34,45 @@ it('a request is cancelled by the id that its proxy has made, which nobody else 
   await svc.server.close();
   await directEnd;
 });
+
+it('blocks that are kept for a request are given up with it', needsNative, async () => {
+  const kvTransfer = kvTransferConfig({ role: 'kv_producer', port: await freePort(), sendType: 'GET' });
+  const svc = opened(
+    await startTestServer({ engine: { device: 'cpu', kvTransfer }, server: { exchangesKv: true } }),
+  );
+  const kept = async () => (await svc.engine.stats()).kvTransfer?.send;
+  const id = makeRequestId(`127.0.0.1:${kvTransfer.port}`, '127.0.0.1:1');
+  const body = { model: MODEL, prompt: 'Hello there', max_tokens: 1 };
+  expect((await svc.post('/v1/completions', body, { 'x-request-id': id })).status).toBe(200);
+  expect(await kept()).toMatchObject({ holding: 1, cancelled: 0 });
+  expect((await svc.post('/kv_transfer/cancel', { request_id: id })).status).toBe(200);
+  await expect.poll(kept).toMatchObject({ holding: 0, cancelled: 1 });
+});
+
+it(
+  'blocks are asked for, but not where the logprobs of the prompt are to be computed',
+  needsNative,
+  async () => {
+    const kvTransfer = kvTransferConfig({ role: 'kv_consumer', port: await freePort() });
+    const svc = opened(
+      await startTestServer({ engine: { device: 'cpu', kvTransfer }, server: { exchangesKv: true } }),
+    );
+    const numAsked = async (): Promise<number> => {
+      const { kvTransfer: stats } = await svc.engine.stats();
+      // Nobody is there to answer.
+      return stats?.receive.recomputed.peer_gone ?? 0;
+    };
+    const ask = (fields: object): Promise<Response> => {
+      const id = makeRequestId('127.0.0.1:1', `127.0.0.1:${kvTransfer.port}`);
+      const body = { model: MODEL, prompt: 'Hello', max_tokens: 1, ...fields };
+      return svc.post('/v1/completions', body, { 'x-request-id': id });
+    };
+    expect((await ask({})).status).toBe(200);
+    expect(await numAsked()).toBe(1);
+    expect((await ask({ prompt_logprobs: 1 })).status).toBe(200);
+    expect(await numAsked()).toBe(1);
+  },
+);
 
 it.each([
   [true, 400],

@@ -67,6 +67,13 @@ describe('POST /v1/embeddings', () => {
     expect(one.data).toEqual([texts.data[0]]);
   });
 
+  it('leaves out the special tokens where it is told to', async () => {
+    const usageOf = async (more: object) =>
+      (await bodyOf(await bert.post('/v1/embeddings', { input, ...more }))).usage.prompt_tokens;
+    // One before and one behind each text.
+    expect(await usageOf({ add_special_tokens: false })).toBe((await usageOf({})) - 2 * input.length);
+  });
+
   it('has no field that the protocol does not have', async () => {
     const body = await bodyOf(await bert.post('/v1/embeddings', { input: 'a', model: MODEL }));
     expect(Object.keys(body).sort()).toEqual(['data', 'model', 'object', 'usage']);

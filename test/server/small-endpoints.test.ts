@@ -32,6 +32,17 @@ describe('/tokenize and /detokenize', () => {
     expect(plain.count).toBeLessThan(answer.count);
     const { prompt } = await bodyOf(await svc.post('/detokenize', { model: MODEL, tokens: plain.tokens }));
     expect(prompt).toBe(TEXT);
+    const whole = await bodyOf(await svc.post('/detokenize', { tokens: answer.tokens }));
+    expect(whole.prompt).toBe(`<s>${TEXT}`);
+  });
+
+  it('have as many ids as the vocabulary', async () => {
+    const { vocabSize } = svc.engine.tokenizer!;
+    expect((await svc.post('/detokenize', { tokens: [vocabSize - 1] })).status).toBe(200);
+    expect(await errorOf(await svc.post('/detokenize', { tokens: [0, vocabSize] }))).toMatchObject({
+      message: `tokens must be ids from 0 to ${vocabSize - 1}, got ${vocabSize} at index 1`,
+      param: 'tokens',
+    });
   });
 
   it('turn a conversation into the ids that a chat of it has', async () => {
@@ -41,6 +52,10 @@ describe('/tokenize and /detokenize', () => {
     expect((await bodyOf(await svc.post('/v1/chat/completions', asked))).prompt_token_ids).toEqual(tokens);
     const open = { messages: MESSAGES, continue_final_message: true };
     expect((await bodyOf(await svc.post('/tokenize', open))).count).toBeLessThan(tokens.length);
+    const more = { ...chat, add_special_tokens: true, return_token_strs: true };
+    const longer = await bodyOf(await svc.post('/tokenize', more));
+    expect(longer.tokens.slice(1)).toEqual(tokens);
+    expect(longer.token_strs).toHaveLength(longer.count);
   });
 
   it('know each field that they document', async () => {
@@ -68,6 +83,7 @@ describe('/tokenize and /detokenize', () => {
     ['/tokenize', { prompt: [5] }, 'prompt', 400],
     ['/tokenize', { prompt: 'a', model: 'other' }, 'model', 404],
     ['/tokenize', { messages: [] }, 'messages', 400],
+    ['/tokenize', { messages: MESSAGES, model: 'other' }, 'model', 404],
     ['/tokenize', { messages: MESSAGES, chat_template: '{{ 1 }}' }, 'chat_template', 400],
     ['/detokenize', { tokens: [99_999] }, 'tokens', 400],
     ['/detokenize', { tokens: [-1] }, 'tokens', 400],
@@ -78,7 +94,10 @@ describe('/tokenize and /detokenize', () => {
   });
 
   it('are refused by a server without a tokenizer', async () => {
-    const bare = await startTestServer({ engine: { skipTokenizerInit: true } });
+    const bare = await startTestServer({
+      engine: { skipTokenizerInit: true },
+      server: { showsTokenizer: true },
+    });
     try {
       for (const [path, body] of [
         ['/tokenize', { prompt: 'a' }],
@@ -87,6 +106,8 @@ describe('/tokenize and /detokenize', () => {
         const { status, message } = await errorOf(await bare.post(path, body));
         expect([status, message]).toEqual([400, expect.stringContaining('--skip-tokenizer-init')]);
       }
+      const { message } = await errorOf(await fetch(`${bare.url}/tokenizer_info`));
+      expect(message).toMatch(/^\/tokenizer_info needs a tokenizer/);
     } finally {
       await bare.close();
     }
@@ -108,7 +129,18 @@ describe('/render', () => {
   it('tells the ids and the parameters of each prompt, without an answer', async () => {
     const { tokens } = await bodyOf(await svc.post('/tokenize', { messages: MESSAGES }));
     const chat = await bodyOf(await svc.post('/v1/chat/completions/render', { messages: MESSAGES, seed: 5 }));
-    expect(chat).toMatchObject({ model: MODEL, token_ids: tokens, sampling_params: { seed: 5 } });
+    expect(chat).toEqual({
+      request_id: expect.stringMatching(/^chatcmpl-/),
+      model: MODEL,
+      token_ids: tokens,
+      sampling_params: expect.objectContaining({ seed: 5 }),
+      stream: false,
+      priority: 0,
+    });
+    const streamed = { messages: MESSAGES, stream: true };
+    expect(await bodyOf(await svc.post('/v1/chat/completions/render', streamed))).toMatchObject({
+      stream: true,
+    });
     const list = await bodyOf(await svc.post('/v1/completions/render', { prompt: [[5, 6], [7]] }));
     expect(list.map(({ token_ids }: { token_ids: number[] }) => token_ids)).toEqual([[5, 6], [7]]);
     const { status } = await errorOf(await svc.post('/v1/completions/render', { prompt: 'a', top_p: 2 }));

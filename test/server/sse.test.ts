@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createHttpApp } from '../../src/http/app.ts';
@@ -64,6 +64,7 @@ describe('SseStream', () => {
     expect(response.headers).toMatchObject({
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-cache',
+      'x-accel-buffering': 'no',
       'x-mine': 'kept',
     });
     finish();
@@ -125,10 +126,34 @@ describe('SseStream', () => {
     answer = async (sse, { raw }) => {
       sse.write(['']);
       new PacedWriter(raw, 1000).write('');
+      // Nothing holds it up.
+      await sse.drained();
       await setImmediate();
       sse.end([LAST]);
     };
     expect(await textOf(await open())).toBe(LAST);
+  });
+
+  it('ends with all that was written in the same turn', async () => {
+    answer = async (sse) => {
+      sse.write(['data: 1\n\n', 'data: 2\n\n']);
+      sse.end(['data: 3\n\n', LAST]);
+    };
+    expect(eventsOf(await textOf(await open()))).toEqual(['1', '2', '3', '[DONE]']);
+  });
+
+  it('writes nothing behind its end', async () => {
+    answer = async (sse) => sse.end([LAST]);
+    const once = await bytesOf('/stream', '1.1', 2);
+    answer = async (sse, { raw }) => {
+      sse.end([LAST]);
+      sse.write([FRAME]);
+      const writer = new PacedWriter(raw, 1000);
+      writer.write(FRAME);
+      writer.end(FRAME);
+      sse.end([FRAME]);
+    };
+    expect(await bytesOf('/stream', '1.1', 2)).toBe(once);
   });
 
   it('keeps the order of answers where a client asks twice without waiting', async () => {
@@ -161,7 +186,13 @@ describe('SseStream', () => {
   it('keeps little in memory for a reader that is slow, and loses nothing', async () => {
     let largest = 0;
     let numWaits = 0;
+    const numListeners = ({ raw }: FastifyReply): (number | undefined)[] => [
+      raw.listenerCount('close'),
+      raw.socket?.listenerCount('drain'),
+    ];
+    let listeners: unknown[] = [];
     answer = async (sse, reply) => {
+      const before = numListeners(reply);
       for (let frame = 0; frame < 3000; frame++) {
         if (!sse.write([FRAME])) {
           numWaits += 1;
@@ -169,12 +200,44 @@ describe('SseStream', () => {
         }
         largest = Math.max(largest, reply.raw.writableLength);
       }
+      await sse.drained();
+      listeners = [numListeners(reply), before];
       sse.end([LAST]);
     };
     const response = await open();
     expect(eventsOf(await textOf(response))).toHaveLength(3001);
     expect(numWaits).toBeGreaterThan(0);
     expect(largest).toBeLessThan(1_000_000);
+    expect(listeners[0]).toEqual(listeners[1]);
+  });
+
+  it('keeps little in memory for a reader whose earlier answer is still being written', async () => {
+    let numAnswers = 0;
+    let numKept = 0;
+    answer = async (sse) => {
+      numAnswers += 1;
+      if (numAnswers === 1) {
+        while (numKept === 0) await setImmediate();
+      } else {
+        let frames = 1;
+        while (sse.write([FRAME]) && frames < 1000) frames += 1;
+        numKept = frames;
+      }
+      sse.end([LAST]);
+    };
+    await bytesOf('/stream', '1.1', 2);
+    expect(numKept).toBeLessThan(100);
+  });
+
+  it('lets a reader take its time again once it has caught up', async () => {
+    answer = async (sse) => {
+      while (sse.write([FRAME]));
+      await sse.drained();
+      // Longer than a reader may take nothing.
+      await sleep(1500);
+      sse.end([LAST]);
+    };
+    expect(eventsOf(await textOf(await open())).at(-1)).toBe('[DONE]');
   });
 
   it('cuts off a reader that takes nothing before the deadline, and ignores what is written after', async () => {

@@ -135,7 +135,6 @@ export class P2pConnector {
 
   /** Says goodbye to the peers and frees everything. */
   async close(): Promise<void> {
-    if (this.#isClosed) return;
     clearInterval(this.#timer);
     this.producer.close();
     this.consumer.close();

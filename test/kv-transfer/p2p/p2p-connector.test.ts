@@ -4,6 +4,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { makeRequestId } from '../../../src/cluster/request-id.ts';
 import { ConfigError } from '../../../src/errors.ts';
+import { promptHash } from '../../../src/kv-transfer/p2p/messages.ts';
+import { closedAfterwards } from '../../helpers/closed-afterwards.ts';
+import { HostilePeer } from '../../helpers/hostile-peer.ts';
 import { COMPATIBILITY } from '../../helpers/kv-instance.ts';
 import {
   closeInstancesAfterEach,
@@ -11,6 +14,7 @@ import {
   promptOf,
   startInstance,
   startPair,
+  untilIdle,
 } from '../../helpers/kv-requests.ts';
 import { needsNative } from '../../helpers/needs.ts';
 import { until } from '../../helpers/until.ts';
@@ -19,6 +23,7 @@ const OTHER = '127.0.0.1:1';
 const PROMPT = promptOf(4 * COMPATIBILITY.blockSize + 1);
 
 closeInstancesAfterEach();
+const opened = closedAfterwards();
 
 /** A sender, a receiver and a loader. */
 const THREADS_OF_AN_INSTANCE = 3;
@@ -55,6 +60,14 @@ describe('the connector', needsNative, () => {
     expect(kindOf(address, OTHER)).toBe(role === 'kv_consumer' ? null : asP);
     expect(kindOf(OTHER, address)).toBe(role === 'kv_producer' ? null : asD);
     expect(kindOf(address, address)).toBe(asBoth);
+  });
+
+  it('that only sends takes no memory for what comes, and listens for none of it', async () => {
+    const tooMuch = 2 ** 50;
+    const p = await startInstance({ role: 'kv_producer', bufferBytes: tooMuch, poolBytes: tooMuch });
+    const s = opened(await HostilePeer.start());
+    const { answer } = await s.sayHello(p);
+    expect(answer).toMatchObject({ type: 'welcome', endpoints: { shm: null, tcp: null } });
   });
 
   it('sends all but the last token of a prompt, and full blocks only where more is written after it', async () => {
@@ -99,6 +112,35 @@ describe('the connector', needsNative, () => {
     expect(open()).toBeNull();
     opened[0]?.end(false);
     await until(() => open() !== null);
+  });
+
+  it('grants no room beyond them', async () => {
+    const d = await startInstance({ role: 'kv_consumer' });
+    const s = opened(await HostilePeer.start());
+    const loads = Array.from({ length: 4096 }, () => d.open(makeRequestId(OTHER, d.address), PROMPT));
+    // None of them needs memory any more, but all are open.
+    const given = () => d.stats.receive.recomputed;
+    await until(() => given().peer_gone + given().no_room === loads.length);
+    const { route } = await s.sayHello(d);
+    const key = `${makeRequestId(s.address, d.address)}#0`;
+    const size = { num_tokens: PROMPT.length - 1, num_blocks: 4 };
+    const reserve = () => s.request(route, { type: 'reserve', key, hash: promptHash(PROMPT, []), ...size });
+    expect(await reserve()).toMatchObject({ type: 'full' });
+    loads[0]?.end(false);
+    await expect.poll(reserve).toMatchObject({ type: 'granted' });
+  });
+
+  it('ends what waits for its prompt where the D that has room for it dies', async () => {
+    const p = await startInstance({ role: 'kv_producer', sendType: 'PUT' });
+    const s = opened(await HostilePeer.start());
+    s.reply = (message) =>
+      message.type === 'reserve' ? { type: 'granted', seq: message.seq, ticket: '0'.repeat(16) } : null;
+    await s.sayHello(p);
+    p.open(makeRequestId(p.address, s.address), PROMPT, { maxTokens: 1 });
+    await until(() => s.heard.some(({ type }) => type === 'reserve'));
+    await s.close();
+    await untilIdle(p);
+    expect(p.stats.send.failed).toBe(1);
   });
 
   it('cancels both halves of a request, and ignores what is no id', async () => {
