@@ -255,7 +255,7 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   const char* queries = reinterpret_cast<const char*>(scratch.queries) + row * queryBytes;
   alignas(64) float scores[kAttendRows * kKvTile];
   alignas(64) Weight weights[kAttendRows * kKvTile];
-  sumPanels<Dot, Lie::Pieces>(rows, queries, queryBytes, tile.keys, tile.nextKeys, tile.count, kv.keySteps, false, scores);
+  sumPanels<Dot, Memory::Pieces>(rows, queries, queryBytes, tile.keys, tile.nextKeys, tile.count, kv.keySteps, false, scores);
   // Two passes: each row's largest score is the end of a long chain of instructions that rows can overlap.
   float largest[kAttendRows], corrections[kAttendRows];
   for (int r = 0; r < rows; ++r) {

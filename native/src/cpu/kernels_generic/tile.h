@@ -17,8 +17,8 @@ constexpr int kMostPanels = 2;
 /// Words of a row that are split at a time.
 constexpr int kSplitSteps = 32;
 
-/// How memory that panels are read from lies.
-enum class Lie { Runs, Pieces };
+/// What panels are read from: one long run after the other, or pieces here and there.
+enum class Memory { Runs, Pieces };
 
 /// Brings a line nearer that is used soon. What reads nothing but one long run is fastest from the first-level cache. The second-level
 /// cache has room for more reads at a time: where there are sums in between, or pieces that the processor does not see coming, it waits less.
@@ -57,7 +57,7 @@ class RowWords {
 
 /// sums [P, R, 16] = (or, to resume, +=) x [R, steps] words, rows xStride bytes apart, times the panels; with each step of
 /// panels[p] that of fetched[p] is prefetched, so that memory works while the sums do.
-template <class Dot, int R, int P, Lie lie = Lie::Runs>
+template <class Dot, int R, int P, Memory memory = Memory::Runs>
 __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char* const* panels, const char* const* fetched,
                                        int steps, bool resume, typename Dot::Lane* sums) {
   using Lane = typename Dot::Lane;
@@ -82,7 +82,7 @@ __attribute__((noinline)) void sumTile(const char* x, size_t xStride, const char
     const int count = smaller(stepsAtOnce, steps - begin);
     const RowWords<Dot, R, kSplitSteps> words(x + begin * kInputBytes, xStride, R, count);
     for (int step = 0; step < count; ++step) {
-      for (int p = 0; p < P; ++p) fetchLine<lie == Lie::Pieces || (R > 1)>(panel[p] + ahead[p]);
+      for (int p = 0; p < P; ++p) fetchLine<memory == Memory::Pieces || (R > 1)>(panel[p] + ahead[p]);
       for (int part = 0; part < Dot::kParts * Dot::kWords; ++part) {
         typename Dot::Weight w[P];
         for (int p = 0; p < P; ++p) w[p] = Dot::weight(panel[p], part);
@@ -107,21 +107,21 @@ template <class Dot>
 using SumTile = void (*)(const char* x, size_t xStride, const char* const* panels, const char* const* fetched, int steps,
                          bool resume, typename Dot::Lane* sums);
 
-template <class Dot, Lie lie, int P, int... R>
+template <class Dot, Memory memory, int P, int... R>
 constexpr SumTile<Dot> chooseTile(int rows, std::integer_sequence<int, R...>) {
-  constexpr SumTile<Dot> tiles[] = {&sumTile<Dot, R + 1, P, lie>...};
+  constexpr SumTile<Dot> tiles[] = {&sumTile<Dot, R + 1, P, memory>...};
   return tiles[rows - 1];
 }
 
 /// As `sumTile` for any number of panels, and of rows up to `kRowsOf1`.
-template <class Dot, Lie lie = Lie::Runs>
+template <class Dot, Memory memory = Memory::Runs>
 inline void sumPanels(int rows, const char* x, size_t xStride, const char* const* panels, const char* const* fetched, int count,
                       int steps, bool resume, typename Dot::Lane* sums) {
   while (count > 0) {
     const bool isPair = count > 1 && rows > 1 && rows <= kRowsOf2;
     const int taken = isPair ? 2 : 1;
-    const SumTile<Dot> tile = isPair ? chooseTile<Dot, lie, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
-                                : chooseTile<Dot, lie, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
+    const SumTile<Dot> tile = isPair ? chooseTile<Dot, memory, 2>(rows, std::make_integer_sequence<int, kRowsOf2>())
+                                : chooseTile<Dot, memory, 1>(rows, std::make_integer_sequence<int, kRowsOf1>());
     tile(x, xStride, panels, fetched, steps, resume, sums);
     count -= taken;
     panels += taken;
