@@ -352,7 +352,7 @@ describe('a deadline', needsNative, () => {
   });
 
   it('frees what D received for nobody', async () => {
-    const { p, d } = await startPair({ deadlines: { unclaimed: 100, sweep: 20 } });
+    const { p, d } = await startPair({ deadlines: { unclaimed: 1000, sweep: 20 } });
     const id = makeRequestId(p.address, d.address);
     await prefill(p, id, PROMPT);
     await expect.poll(() => p.stats.send.delivered).toBe(1);
