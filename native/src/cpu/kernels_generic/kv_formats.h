@@ -1,5 +1,5 @@
 // Keys and values of 8 bits -> bf16, which attention computes with. Included inside an instruction set's namespace, after its simd header,
-// which expands fp8. The numbers are the same on every instruction set.
+// which expands fp8. The numbers are the same on every instruction set, but for those below the normal ones of bf16, which may be 0.
 
 /// Numbers of one row of a key tile, and of 16 dimensions of a pair of tokens.
 constexpr int kPacked = 32;
