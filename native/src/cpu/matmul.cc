@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "cpu/each_row.h"
+#include "threads/shares.h"
 
 namespace svc::cpu {
 namespace {
@@ -45,7 +46,10 @@ void cut(ThreadPool& pool, const KernelSet& set, const PackedWeight& weight, int
   if (rows <= kFewRows) {
     const size_t target = std::clamp(bytes / (pool.threads() * kTasksPerThread), kLeastTaskBytes, kMostTaskBytes);
     const int taskGroups = static_cast<int>(roundUp(std::max<int64_t>(target / groupBytes, 1), groupsAtOnce));
-    pool.run(ceilDiv(groups, taskGroups), [&](int task, int thread) {
+    const int tasks = ceilDiv(groups, taskGroups);
+    Shares shares(tasks, pool.threads());
+    pool.run(tasks, [&](int, int thread) {
+      const int task = shares.take(thread);
       kernel(Range{0, rows}, Range{task * taskGroups, std::min((task + 1) * taskGroups, groups)}, thread);
     });
     return;
@@ -173,29 +177,28 @@ void fetch(const LowRank& lowRank, Range rows, Range panels) {
   }
 }
 
-/// What is added to the rows and panels of a task. What the thread's next task will add is fetched while it multiplies: threads
-/// take tasks about in turn.
-Addends addendsOf(const ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
+/// What is added to the rows and panels of a task. What the next one will add, which the same thread mostly takes, is fetched while it multiplies.
+Addends addendsOf(const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
                   const LowRank& lowRank, Range rows, Range panels, int thread) {
-  const int count = panels.end - panels.begin, ahead = count * pool.threads();
+  const int count = panels.end - panels.begin;
   const size_t stride = static_cast<size_t>(count) * kLanes, bytes = sizeof(float) * stride * (rows.end - rows.begin);
   Pages& pages = memory.addends[thread];
   if (pages.size() < bytes) pages = Pages(bytes);
   const auto numbers = reinterpret_cast<float*>(pages.data());
   set.lowRank[static_cast<int>(lowRank.dtype)](lowRank.adapters.data(), static_cast<int>(lowRank.adapters.size()), rows, panels,
                                                numbers);
-  fetch(lowRank, rows, {std::min(panels.begin + ahead, weight.panels), std::min(panels.end + ahead, weight.panels)});
+  fetch(lowRank, rows, {panels.end, std::min(panels.end + count, weight.panels)});
   return {numbers, stride};
 }
 
 /// Gives the job of a task what adapters add to its rows and panels.
 template <class Job>
-void addLowRank(Job& part, const ThreadPool& pool, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
+void addLowRank(Job& part, const KernelSet& set, ProductMemory& memory, const PackedWeight& weight,
                 const LowRank& lowRank, Range rows, Range panels, int thread) {
   const int count = static_cast<int>(lowRank.adapters.size());
   if (count == 0) return;
   if (set.addsLowRank[static_cast<int>(weight.format)]) part.lowRank = {lowRank.adapters.data(), count, rows.begin, panels.begin};
-  else part.addends = addendsOf(pool, set, memory, weight, lowRank, rows, panels, thread);
+  else part.addends = addendsOf(set, memory, weight, lowRank, rows, panels, thread);
 }
 
 /// The job of a task: its rows and panels are counted from the task's first ones. `job.out` is still that of the whole product.
@@ -237,7 +240,7 @@ void runLinear(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
   const auto kernel = set.linear[static_cast<int>(multiplied)];
   cut(pool, set, weight, x.rows, 1, [&](Range rows, Range panels, int thread) {
     LinearJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);
-    addLowRank(part, pool, set, memory, weight, lowRank, rows, panels, thread);
+    addLowRank(part, set, memory, weight, lowRank, rows, panels, thread);
     part.n -= panels.begin * kLanes;
     part.out += rows.begin * job.outStride + panels.begin * kLanes;
     kernel(part, {0, rows.end - rows.begin}, {0, panels.end - panels.begin});
@@ -266,7 +269,7 @@ void runGateUp(ThreadPool& pool, const KernelSet& set, ProductMemory& memory, co
   cut(pool, set, weight, x.rows, 2, [&](Range rows, Range outPanels, int thread) {
     const Range panels{2 * outPanels.begin, 2 * outPanels.end};
     GateUpJob part = partOf(set, memory, weight, job, rows, panels, expands, thread);
-    addLowRank(part, pool, set, memory, weight, lowRank, rows, panels, thread);
+    addLowRank(part, set, memory, weight, lowRank, rows, panels, thread);
     part.out += rows.begin * job.outStride + outPanels.begin * kLanes * elementBytes(inputDType(weight.format));
     kernel(part, {0, rows.end - rows.begin}, {0, outPanels.end - outPanels.begin});
   });

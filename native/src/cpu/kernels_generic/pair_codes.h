@@ -11,14 +11,14 @@ class CodeStream {
   /// The next kCodeSteps steps.
   void expand(char* out) {
     if (groups_.next(at_)) readScales();
-    fetchAhead<Codes>(at_);
+    fetchAhead(at_, kBlockBytes<Codes>);
     if constexpr (codeBits(Codes::kKind) == 4) {
       expandNibbles(out);
     } else {
 #pragma GCC unroll 16
       for (int step = 0; step < kCodeSteps; ++step) put(out, step, loadBytes(at_ + step * 32), loadBytes(at_ + step * 32 + 16));
     }
-    at_ += kCodeSteps * codeStepBytes(Codes::kKind);
+    at_ += kBlockBytes<Codes>;
   }
 
  private:

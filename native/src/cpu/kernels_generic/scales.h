@@ -55,6 +55,22 @@ inline void withCodesOf(const CodeFormat& codes, const Use& use) {
   }
 }
 
+/// Bytes of the codes of kCodeSteps steps.
+template <class Codes>
+constexpr int kBlockBytes = kCodeSteps * codeStepBytes(Codes::kKind);
+
+/// How far ahead of their use codes are brought to the first-level cache, and to the second-level one, in bytes. The second has room for more
+/// reads at a time, and what came no further would be waited for.
+constexpr int kCodesAhead = 4096, kCodesFarAhead = 3 * kCodesAhead;
+
+/// Begins to bring the bytes from memory that are so far behind those at `at`.
+inline void fetchAhead(const char* at, int bytes) {
+  for (int line = 0; line < bytes; line += 64) {
+    fetchLine<true>(at + kCodesFarAhead + line);
+    fetchLine<false>(at + kCodesAhead + line);
+  }
+}
+
 /// Walks over the headers of a panel.
 template <class Codes>
 class GroupScales {
@@ -92,6 +108,7 @@ class GroupScales {
 
   /// All of the super-block at once: what is multiplied where it is used is waited for.
   void multiplyBytes() {
+    fetchAhead(header_, (kHasOffset ? 2 : 1) * (kStepBytes + kMostGroups * kLanes));
     const char* bytes = header_ + (kHasOffset ? 2 : 1) * kStepBytes;
     for (int group = 0; group < kMostGroups; ++group, bytes += kLanes) {
       store(scales_[group], loadInt8(bytes) * load(floats()));
@@ -111,15 +128,6 @@ class GroupScales {
   alignas(64) float scales_[kMostGroups][kLanes];
   alignas(64) float offsets_[kHasOffset ? kMostGroups : 1][kLanes];
 };
-
-/// How far ahead of their use codes are fetched, in bytes.
-constexpr int kCodesAhead = 4096;
-
-/// Begins to bring the block of codes from memory that is so far behind the one at `at`.
-template <class Codes>
-inline void fetchAhead(const char* at) {
-  for (int line = 0; line < kCodeSteps * codeStepBytes(Codes::kKind); line += 64) __builtin_prefetch(at + kCodesAhead + line);
-}
 
 /// What the codes of 4 bits mean.
 template <CodeKind kind>

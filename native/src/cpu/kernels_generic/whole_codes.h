@@ -159,7 +159,7 @@ class WholeStream {
 
  private:
   void expandBlock(WholeBlock<Codes::kGroups>& out) {
-    fetchAhead<Codes>(at_);
+    fetchAhead(at_, kBlockBytes<Codes>);
     eachStep([&](int step, const I16& pairs) {
       constexpr int kShift = shiftOf(Codes::kKind);
       store(reinterpret_cast<int32_t*>(out.pairs[step]), kShift == 0 ? pairs : lessInHalves(pairs, kShift));
@@ -171,19 +171,25 @@ class WholeStream {
   }
 
   [[gnu::always_inline]] V16 addTo(V16 total, const FixedBlock& block) {
-    I16 sums[Codes::kGroups];
+    // Whole numbers have one sum in any order.
+    constexpr int kChains = Codes::kGroups == 1 ? kPairChains : 1;
+    I16 sums[Codes::kGroups][kChains];
     // Codes are multiplied as they are.
     for (int group = 0; group < Codes::kGroups; ++group) {
-      sums[group] = splat(-shiftOf(Codes::kKind) * static_cast<int32_t>(sumOfGroup<Codes::kGroups>(block, group)));
+      for (I16& chain : sums[group]) chain = splat(int32_t{0});
+      sums[group][0] = splat(-shiftOf(Codes::kKind) * static_cast<int32_t>(sumOfGroup<Codes::kGroups>(block, group)));
     }
-    fetchAhead<Codes>(at_);
+    fetchAhead(at_, kBlockBytes<Codes>);
+    int visited = 0;
     eachStep([&](int step, const I16& pairs) __attribute__((always_inline)) {
-      I16& sum = sums[step * Codes::kGroups / kCodeSteps];
+      I16& sum = sums[step * Codes::kGroups / kCodeSteps][visited++ % kChains];
       sum = PairDot::add(sum, pairs, wordOf(block, step));
     });
     for (int group = 0; group < Codes::kGroups; ++group) {
+      I16 sum = sums[group][0];
+      for (int chain = 1; chain < kChains; ++chain) sum = sum + sums[group][chain];
       const float sumOfX = sumOfGroup<Codes::kGroups>(block, group);
-      total = addedGroup<Codes::kOffset>(total, toFloat(sums[group]), block, sumOfX, scales_[group], offsets_[group]);
+      total = addedGroup<Codes::kOffset>(total, toFloat(sum), block, sumOfX, scales_[group], offsets_[group]);
     }
     return total;
   }
@@ -192,11 +198,10 @@ class WholeStream {
   template <class Visit>
   [[gnu::always_inline]] void eachStep(const Visit& visit) {
     if (groups_.next(at_)) readScales();
-    constexpr int kBytes = kCodeSteps * codeStepBytes(Codes::kKind);
     if constexpr (codeBits(Codes::kKind) == 8) eachOfBytes(visit);
     else if constexpr (codeBits(Codes::kKind) == 4) eachOfFourBits(visit);
     else eachOfPlanes(visit);
-    at_ += kBytes;
+    at_ += kBlockBytes<Codes>;
   }
 
   /// A word of a column has the codes of four steps, four steps apart: those of a step's first number in its lower half.
@@ -221,7 +226,9 @@ class WholeStream {
     else loadBits(at_, lower, kLower);
     loadBits(at_ + lowerPlaneBytes(Codes::kKind), upper, kUpper);
 #pragma GCC unroll 16
-    for (int step = 0; step < kCodeSteps; ++step) {
+    for (int i = 0; i < kCodeSteps; ++i) {
+      // Those of a word one after the other.
+      const int step = kLower == 4 ? i / 4 + i % 4 * 4 : i;
       I16 pairs = kLower == 4 ? fourBitsOf(lower[step % kLower], step / kLower) : withBits<2, 0>(splat(int32_t{0}), lower[step / 8], step % 8);
       if constexpr (kUpper > 0) {
         constexpr int kSteps = stepsOfBits(kUpper);

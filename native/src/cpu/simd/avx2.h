@@ -371,6 +371,8 @@ inline void turnColumns(const char* columns, I16 (&words)[4]) {
 }
 /// Pairs of whole numbers of 16 bits.
 using PairDot = Int8Dot;
+/// Sums of one row that do not wait for each other.
+constexpr int kPairChains = 1;
 
 /// Eight floats: eight sums of them fit in the registers.
 struct V8 {

@@ -57,14 +57,14 @@ class Fp8Stream {
   [[gnu::always_inline]] void eachPart(const Visit& visit) {
     // What wideFp8 leaves out.
     if (groups_.next(at_)) scale_ = load(groups_.scales(0)) * splat(256.0f);
-    fetchAhead<Codes>(at_);
+    fetchAhead(at_, kBlockBytes<Codes>);
 #pragma GCC unroll 4
     for (int step = 0; step < kCodeSteps; ++step) {
       const __m256i pairs = loadEight(at_ + step * 2 * kLanes);
       visit(step, 0, nearestBf16(wideFp8(_mm256_srai_epi16(_mm256_slli_epi16(pairs, 8), 8)) * scale_));
       visit(step, 1, nearestBf16(wideFp8(_mm256_srai_epi16(pairs, 8)) * scale_));
     }
-    at_ += kCodeSteps * codeStepBytes(Codes::kKind);
+    at_ += kBlockBytes<Codes>;
   }
 
   const char* at_;

@@ -259,6 +259,8 @@ struct PairDot {
     return sum;
   }
 };
+/// Sums of one row that do not wait for each other: that instruction takes as long as four others.
+constexpr int kPairChains = 2;
 
 /// What eight sums are kept in.
 using StateVector = V16;

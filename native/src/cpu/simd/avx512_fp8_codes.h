@@ -26,7 +26,7 @@ class Fp8Stream {
   /// The next `count` blocks.
   void expand(Expanded& out, int count) {
     for (int block = 0; block < count; ++block) {
-      fetchAhead<Codes>(at_);
+      fetchAhead(at_, kBlockBytes<Codes>);
       eachStep([&](int step, __m512bh pairs) { out.pairs[block * kCodeSteps + step] = pairs; });
       out.scales[block] = scale_;
     }
@@ -38,7 +38,7 @@ class Fp8Stream {
     for (int begin = 0; begin < blocks; begin += atOnce) {
       V16 sum = splat(0.0f);
       for (int block = begin; block < smaller(begin + atOnce, blocks); ++block, x += kInputBytes) {
-        fetchAhead<Codes>(at_);
+        fetchAhead(at_, kBlockBytes<Codes>);
         eachStep([&](int step, __m512bh pairs) { sum = Bf16Dot::add(sum, pairs, Bf16Dot::value(x + step * 4)); });
       }
       total = fma(sum, scale_, total);
@@ -90,7 +90,7 @@ class Fp8Stream {
     if (groups_.next(at_)) scale_ = load(groups_.scales(0)) * splat(256.0f);
 #pragma GCC unroll 16
     for (int step = 0; step < kCodeSteps; ++step) visit(step, pairsOfFp8(at_ + step * 2 * kLanes));
-    at_ += kCodeSteps * codeStepBytes(Codes::kKind);
+    at_ += kBlockBytes<Codes>;
   }
 
   const char* at_;
