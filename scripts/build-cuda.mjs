@@ -56,12 +56,12 @@ export async function buildCuda(
   output = join(native, 'build', 'cuda-kernels.fatbin'),
   isTraced = false,
 ) {
-  await buildFor('bf16', generations, output, isTraced);
-  if (!isTraced) await buildFor('f16', generations, output.replace(/\.fatbin$/, '-f16.fatbin'), false);
+  await buildHalf('bf16', generations, output, isTraced);
+  if (!isTraced) await buildHalf('f16', generations, output.replace(/\.fatbin$/, '-f16.fatbin'), false);
 }
 
-/** @param half the format of the kernels' halves */
-async function buildFor(half, generations, output, isTraced) {
+/** Builds those of one format of halves, bf16 or f16; without a generation, PTX alone. */
+export async function buildHalf(half, generations, output, isTraced) {
   const ptx = output.replace(/\.fatbin$/, '.ptx');
   const outputs = isTraced ? [output] : [output, ptx];
   if (outputs.every(isNewest)) return;
@@ -71,7 +71,9 @@ async function buildFor(half, generations, output, isTraced) {
   try {
     await compileInto(intermediate, half, generations, isTraced);
     if (!isTraced) {
-      const text = readFileSync(join(intermediate, `kernels.${PTX}.ptx`), 'utf8');
+      // The compiler names it after its target where there are others.
+      const name = generations.length > 0 ? `kernels.${PTX}.ptx` : 'kernels.ptx';
+      const text = readFileSync(join(intermediate, name), 'utf8');
       const trapped = traps(text);
       if (trapped.length > 0) {
         throw new Error(
