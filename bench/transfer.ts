@@ -2,12 +2,12 @@
 // measured in turns with what it is held against, and what is left of a transfer when its last layer is computed.
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  loadNative,
-  type NativeKvMemory,
-  type NativeTransferEngine,
-  type NativeTransferEvent,
-} from '../src/native/native.ts';
+import { loadNative } from '../src/native/native.ts';
+import type {
+  NativeKvMemory,
+  NativeTransferEngine,
+  NativeTransferEvent,
+} from '../src/native/native-transfer.ts';
 import { type Figure, median, type Section } from './report.ts';
 
 /** qwen2.5-0.5b in bf16: 2 heads of 64 keys and values, 16 tokens a block. */

@@ -9,7 +9,8 @@ import {
   type Request,
 } from '../../src/kv-transfer/p2p/messages.ts';
 import { NativeMover } from '../../src/kv-transfer/p2p/native-mover.ts';
-import { loadNative, type NativeKvMemory } from '../../src/native/native.ts';
+import { loadNative } from '../../src/native/native.ts';
+import type { NativeKvMemory } from '../../src/native/native-transfer.ts';
 import { COMPATIBILITY, type KvInstance, LAYER_BLOCK, NUM_BLOCKS, WHOLE } from './kv-instance.ts';
 import { freePort } from './svc-process.ts';
 

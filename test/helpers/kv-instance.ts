@@ -14,7 +14,8 @@ import type {
 } from '../../src/kv-transfer/connector.ts';
 import { DEADLINES, type Deadlines } from '../../src/kv-transfer/p2p/deadlines.ts';
 import { P2pConnector } from '../../src/kv-transfer/p2p/p2p-connector.ts';
-import { loadNative, type NativeKvMemory, type NativeLayerBlockShape } from '../../src/native/native.ts';
+import { loadNative } from '../../src/native/native.ts';
+import type { NativeKvMemory, NativeLayerBlockShape } from '../../src/native/native-transfer.ts';
 import { freePort } from './svc-process.ts';
 
 export function kvTransferConfig(more: Partial<KvTransferConfig>): KvTransferConfig {

@@ -1,13 +1,13 @@
 // KV memory in several parts, as of ranks and stages, with one native transfer engine on it. What a prompt has in its tiles follows
 // from the layer, the head and the place in the prompt alone, so that instances that are cut otherwise can be compared.
 
-import {
-  loadNative,
-  type NativeCut,
-  type NativeKvMemory,
-  type NativeTransferEngine,
-  type NativeTransferEvent,
-} from '../../src/native/native.ts';
+import { loadNative } from '../../src/native/native.ts';
+import type {
+  NativeCut,
+  NativeKvMemory,
+  NativeTransferEngine,
+  NativeTransferEvent,
+} from '../../src/native/native-transfer.ts';
 import { type Gpu, range } from './transfer-node.ts';
 import { until } from './until.ts';
 

@@ -2,14 +2,14 @@
 
 import { createCipheriv } from 'node:crypto';
 import { afterEach } from 'vitest';
-import {
-  loadNative,
-  type NativeKvMemory,
-  type NativeKvPart,
-  type NativeTransferEngine,
-  type NativeTransferEvent,
-  type Transport,
-} from '../../src/native/native.ts';
+import { loadNative } from '../../src/native/native.ts';
+import type {
+  NativeKvMemory,
+  NativeKvPart,
+  NativeTransferEngine,
+  NativeTransferEvent,
+  Transport,
+} from '../../src/native/native-transfer.ts';
 import { numKvRows } from '../../src/ops/kv-rows.ts';
 
 export interface Shape {

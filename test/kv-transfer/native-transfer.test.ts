@@ -1,7 +1,8 @@
 // Blocks go from one KV memory into another through the native threads, over each kind of link.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { loadNative, type NativeTransferEngine } from '../../src/native/native.ts';
+import { loadNative } from '../../src/native/native.ts';
+import type { NativeTransferEngine } from '../../src/native/native-transfer.ts';
 import type { KvCache, Ops, StepInputs } from '../../src/ops/ops.ts';
 import { needsCudaEmulator } from '../helpers/cuda-emulator.ts';
 import { NCCL_EMULATOR } from '../helpers/emulator-files.ts';

@@ -388,7 +388,7 @@ class Backend {
   virtual void read(DType dtype, Rows x, int64_t cols, float* values) = 0;
   virtual void write(DType dtype, const float* values, int64_t cols, Rows out) = 0;
 
-  /// Limits of the device, which benchmarks divide by; `src/native/native.ts` defines each.
+  /// Limits of the device, which benchmarks divide by; `src/native/native-backend.ts` defines each.
   virtual double readBandwidth(size_t bytes, int64_t repeats) = 0;
   virtual double matrixPeak(int64_t repeats, WeightFormat format) = 0;
   virtual double forkJoinSeconds(int64_t repeats) = 0;

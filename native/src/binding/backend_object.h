@@ -1,5 +1,5 @@
 // A backend as JavaScript sees it: checks the arguments of each call, then hands it to the device. One JavaScript thread
-// owns it; src/native/native.ts types it.
+// owns it; src/native/native-backend.ts types it.
 #pragma once
 
 #include <napi.h>

@@ -1,4 +1,4 @@
-// The transfer engine as JavaScript sees it: src/native/native.ts types and explains it. One JavaScript thread owns it.
+// The transfer engine as JavaScript sees it: src/native/native-transfer.ts types and explains it. One JavaScript thread owns it.
 #pragma once
 
 #include <napi.h>

@@ -3,12 +3,8 @@
 
 import type { TransportChoice } from '../../config/kv-transfer-config.ts';
 import { ConfigError, messageOf } from '../../errors.ts';
-import {
-  loadNative,
-  type NativeTransferEngine,
-  type NativeTransferEvent,
-  ncclLibrary,
-} from '../../native/native.ts';
+import { loadNative, ncclLibrary } from '../../native/native.ts';
+import type { NativeTransferEngine, NativeTransferEvent } from '../../native/native-transfer.ts';
 import type { KvMemoryPart, Transport } from '../connector.ts';
 import type { Cut } from './cut.ts';
 import type { Endpoints } from './messages.ts';

@@ -1,13 +1,8 @@
 // A GPU as a device of the addon.
 
 import { ConfigError } from '../../errors.ts';
-import {
-  cudaDriver,
-  type Native,
-  type NativeBackend,
-  type NativeCudaDevice,
-  ncclLibrary,
-} from '../../native/native.ts';
+import { cudaDriver, type Native, type NativeCudaDevice, ncclLibrary } from '../../native/native.ts';
+import type { NativeBackend } from '../../native/native-backend.ts';
 import type { HalfDType } from '../dtype.ts';
 import { ALONE, type RankSeat } from '../ranks.ts';
 import { findCudaKernels } from './cuda-kernels.ts';

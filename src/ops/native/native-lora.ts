@@ -1,6 +1,6 @@
 // What an adapter adds to one product, as an index that the addon gave out.
 
-import type { NativeBackend } from '../../native/native.ts';
+import type { NativeBackend } from '../../native/native-backend.ts';
 import { BYTES_PER_ELEMENT } from '../dtype.ts';
 import type { Lora, LoraNumbers } from '../lora.ts';
 

@@ -1,7 +1,7 @@
 // Ops over a backend of the addon: checks shapes, takes memory from the arena, and makes one native call for each op.
 
 import { ShapeError } from '../../errors.ts';
-import type { NativeBackend, TensorArgs } from '../../native/native.ts';
+import type { NativeBackend, TensorArgs } from '../../native/native-backend.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { Activation, GatedActivation, Xielu } from '../activation.ts';
 import { attentionDTypeOf, type ComputeDType, type HalfDType, isHalf, type WeightFormat } from '../dtype.ts';

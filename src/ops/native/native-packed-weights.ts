@@ -1,6 +1,7 @@
 // The weights of a backend of the addon by name, in the order of loading, and the file that they may come from.
 
-import { addonDigest, type NativeBackend } from '../../native/native.ts';
+import { addonDigest } from '../../native/native.ts';
+import type { NativeBackend } from '../../native/native-backend.ts';
 import type { PackedWeights } from '../packed-weights.ts';
 
 export class NativePackedWeights implements PackedWeights {

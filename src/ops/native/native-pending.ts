@@ -1,6 +1,6 @@
 // Results of native ops for JavaScript: arrays that the addon fills when it runs the op.
 
-import type { NativeBackend, StreamPosition } from '../../native/native.ts';
+import type { NativeBackend, StreamPosition } from '../../native/native-backend.ts';
 import type { Pending, SampledTokens } from '../ops.ts';
 import { asOpsError } from './native-errors.ts';
 

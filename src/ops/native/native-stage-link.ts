@@ -1,6 +1,6 @@
 // A link between two stages, of which the addon has the memory.
 
-import type { NativeStageLink as Link, NativeBackend } from '../../native/native.ts';
+import type { NativeStageLink as Link, NativeBackend } from '../../native/native-backend.ts';
 import type { StageLink } from '../ops.ts';
 
 export class NativeStageLink implements StageLink {

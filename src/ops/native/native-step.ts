@@ -1,6 +1,6 @@
 // The handle of the arrays of one step, which the addon has checked and copied.
 
-import type { NativeBackend } from '../../native/native.ts';
+import type { NativeBackend } from '../../native/native-backend.ts';
 import { distinctAdapters } from '../lora.ts';
 import type { KvCache, StepArrays, StepInputs } from '../ops.ts';
 

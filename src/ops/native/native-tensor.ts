@@ -1,7 +1,7 @@
 // Activations of a native backend: ranges of the addon's arena, handed out from the front and taken back by scope.
 
 import { ShapeError } from '../../errors.ts';
-import type { NativeBackend } from '../../native/native.ts';
+import type { NativeBackend } from '../../native/native-backend.ts';
 import { BYTES_PER_ELEMENT, type ComputeDType, isHalf } from '../dtype.ts';
 import type { Scope, Tensor } from '../ops.ts';
 import { asOpsError } from './native-errors.ts';

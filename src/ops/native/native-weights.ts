@@ -7,7 +7,12 @@ import {
   NotAvailableError,
   ShapeError,
 } from '../../errors.ts';
-import type { NativeBackend, NativePart, NativeSource, NativeWeightFormat } from '../../native/native.ts';
+import type {
+  NativeBackend,
+  NativePart,
+  NativeSource,
+  NativeWeightFormat,
+} from '../../native/native-backend.ts';
 import type { GatedActivation } from '../activation.ts';
 import { decodeCodes } from '../decode-codes.ts';
 import {

@@ -3,7 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../../src/errors.ts';
 import { NativeMover } from '../../../src/kv-transfer/p2p/native-mover.ts';
-import { loadNative, type NativeKvMemory } from '../../../src/native/native.ts';
+import { loadNative } from '../../../src/native/native.ts';
+import type { NativeKvMemory } from '../../../src/native/native-transfer.ts';
 import { closedAfterwards } from '../../helpers/closed-afterwards.ts';
 import { needsNative } from '../../helpers/needs.ts';
 import { until } from '../../helpers/until.ts';
