@@ -2,7 +2,16 @@
 // `npm start` and `npm test` build every time. What is left in dist/ of sources that are gone is removed.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -22,10 +31,11 @@ const SOURCES = [
 const STAMP = 'dist/.build';
 
 run('scripts/build-native.mjs');
-if (!existsSync(STAMP) || readFileSync(STAMP, 'utf8') !== fingerprint()) {
-  if (existsSync(COMPILER)) await compile();
-  else giveUp();
-}
+if (existsSync(STAMP) && readFileSync(STAMP, 'utf8') === fingerprint()) {
+  // It tells, by its time too, that dist/ is what the sources make.
+  utimesSync(STAMP, new Date(), new Date());
+} else if (existsSync(COMPILER)) await compile();
+else giveUp();
 
 async function compile() {
   rmSync(STAMP, { force: true });
@@ -44,10 +54,14 @@ async function compile() {
   writeFileSync(STAMP, fingerprint());
 }
 
-/** Of every source and every file of dist/: path, size and time of the last change. */
+/** Of every source its path and text, for npm and git may write it anew as it was; of every file of dist/ its path, size and time of the last change. */
 function fingerprint() {
   const hash = createHash('sha256');
-  for (const path of [...SOURCES, 'dist'].flatMap(filesOf)) {
+  for (const path of SOURCES.flatMap(filesOf)) {
+    const text = readFileSync(path);
+    hash.update(`${path} ${text.length}\n`).update(text);
+  }
+  for (const path of filesOf('dist')) {
     if (path === STAMP) continue;
     const { size, mtimeMs } = statSync(path);
     hash.update(`${path} ${size} ${mtimeMs}\n`);

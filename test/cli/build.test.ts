@@ -11,6 +11,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -75,6 +76,14 @@ describe('npm run build', () => {
     expect(built('index.js', 'part/two.js', 'part/boot.mjs')).toEqual([true, true, true]);
     const { mtimeMs } = statSync(path('dist/index.js'));
     expect(built('index.js')).toEqual([true]);
+    expect(statSync(path('dist/index.js')).mtimeMs).toBe(mtimeMs);
+  });
+
+  it('does nothing where a source was written anew as it was', () => {
+    built();
+    const { mtimeMs } = statSync(path('dist/index.js'));
+    utimesSync(path('src/index.ts'), new Date(), new Date(Date.now() + 1000));
+    built();
     expect(statSync(path('dist/index.js')).mtimeMs).toBe(mtimeMs);
   });
 
