@@ -50,21 +50,27 @@ export function hasGpu() {
   return existsSync('/dev/nvidiactl');
 }
 
-/** Builds all files unless they are newer than what they are made of. @throws Error with what the compiler says. */
+/**
+ * Builds all files but those that are newer than what they are made of, and says so where it has any to build.
+ * @throws Error with what the compiler says.
+ */
 export async function buildCuda(
   generations = GENERATIONS,
   output = join(native, 'build', 'cuda-kernels.fatbin'),
   isTraced = false,
 ) {
-  await buildHalf('bf16', generations, output, isTraced);
-  if (!isTraced) await buildHalf('f16', generations, output.replace(/\.fatbin$/, '-f16.fatbin'), false);
+  const outputs = { bf16: output, f16: output.replace(/\.fatbin$/, '-f16.fatbin') };
+  for (const half of isTraced ? ['bf16'] : ['bf16', 'f16']) {
+    if (outputsOf(outputs[half], isTraced).every(isNewest)) continue;
+    console.error(
+      `svc: compiling the kernels for GPUs, ${half}, ${generations.join(', ')}: a minute of a core for each, or more`,
+    );
+    await buildHalf(half, generations, outputs[half], isTraced);
+  }
 }
 
 /** Builds those of one format of halves, bf16 or f16; without a generation, PTX alone. */
 export async function buildHalf(half, generations, output, isTraced) {
-  const ptx = output.replace(/\.fatbin$/, '.ptx');
-  const outputs = isTraced ? [output] : [output, ptx];
-  if (outputs.every(isNewest)) return;
   mkdirSync(dirname(output), { recursive: true });
   // The machine cleans up after a build that was killed.
   const intermediate = mkdtempSync(join(tmpdir(), 'svc-cuda-'));
@@ -80,13 +86,21 @@ export async function buildHalf(half, generations, output, isTraced) {
           `svc: CUDA kernels read what only the host has, and would stop there: ${trapped.join(', ')}`,
         );
       }
-      writeFileSync(`${ptx}.new`, asOldest(text));
+      writeFileSync(`${ptxOf(output)}.new`, asOldest(text));
     }
     copyFileSync(join(intermediate, 'kernels.fatbin'), `${output}.new`);
-    for (const path of outputs) renameSync(`${path}.new`, path);
+    for (const path of outputsOf(output, isTraced)) renameSync(`${path}.new`, path);
   } finally {
     rmSync(intermediate, { recursive: true });
   }
+}
+
+function outputsOf(output, isTraced) {
+  return isTraced ? [output] : [output, ptxOf(output)];
+}
+
+function ptxOf(output) {
+  return output.replace(/\.fatbin$/, '.ptx');
 }
 
 /** Leaves kernels.fatbin in `folder`, and beside it the PTX that it has where its kernels are not traced. */
