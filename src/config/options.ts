@@ -256,7 +256,7 @@ export const SERVE_OPTIONS = new OptionTable({
   ...engineGroup('Memory', {
     blockSize: option(multiple(16, 256), 16, { help: 'tokens of a KV cache block' }),
     gpuMemoryUtilization: option(share(), 0.9, {
-      help: 'share of the memory that svc may use: of all that a GPU has, on a processor of what is free beside the weights',
+      help: 'share of the memory that svc may use: of all that a GPU has, on a processor of what is free beside the weights and 1 GiB (or half, where less than 2 GiB is free) for everything else',
     }),
     kvCacheDtype: option(
       choice(['auto', 'bf16', 'fp8', 'int8'], { bfloat16: 'bf16', fp8_e4m3: 'fp8' }),

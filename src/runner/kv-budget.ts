@@ -58,9 +58,12 @@ export interface CacheDesign {
   readonly stages?: readonly KvCacheShape[];
 }
 
+/** Of the host, for all that grows while a server runs: heaps, activations, compiled constraints, kept responses (bench/NOTES.md). */
+const OTHER_BYTES = 2 ** 30;
+
 /**
- * `kvCacheMemoryBytes` exactly, else by `gpuMemoryUtilization`: of memory of the host that share of what is free; of a device's own what
- * is left of that share of all of it, and no more than is free. Ranks and stages share the memory of the host.
+ * `kvCacheMemoryBytes` exactly, else by `gpuMemoryUtilization`: of memory of the host that share of what is free beside everything else; of
+ * a device's own what is left of that share of all of it, and no more than is free. Ranks and stages share the memory of the host.
  * @param ops of the part of the model that is said
  */
 export function cacheMemory(
@@ -78,7 +81,7 @@ export function cacheMemory(
   if (device === null) {
     // What is free at the moment says nothing where other engines are still loading their weights.
     const free = config.share === null ? ops.freeMemory() : config.share.memoryBytes - weightBytes * numRanks;
-    return { ...ofAll, bytes: (free - draftBytes) * share };
+    return { ...ofAll, ...hostMemory(free - draftBytes, share, hostReceiveBytes(config.kvTransfer ?? null)) };
   }
   const free = ops.freeMemory();
   const { totalBytes, takenBytes, reservedBytes } = device;
@@ -89,6 +92,32 @@ export function cacheMemory(
     stage: part.stage,
     account: accountOf(device, share, free, activationBytes, receiveBytes),
   };
+}
+
+/**
+ * What a KV cache may take of the host's memory, all of which it does in the end: where there was no room beside it, the system would end the process.
+ * @param receiveBytes of blocks that come from other instances; the cache has as much as they have at least
+ */
+export function hostMemory(
+  free: number,
+  share: number,
+  receiveBytes = 0,
+): Pick<CacheMemory, 'bytes' | 'account'> {
+  const other = Math.min(OTHER_BYTES, free / 2);
+  const received = Math.min(receiveBytes, (free - other) / 2);
+  const parts = [
+    `${shown(other)} are for heaps, activations and what requests leave behind`,
+    ...(received > 0 ? [`${shown(received)} for blocks of other instances`] : []),
+  ];
+  return {
+    bytes: (free - other - received) * share,
+    account: `. Of the ${shown(free)} of memory that are free, ${parts.join(', ')}, and --gpu-memory-utilization ${share} is of the rest`,
+  };
+}
+
+/** Memory of the host in which blocks come from others. */
+function hostReceiveBytes(transfer: EngineConfig['kvTransfer']): number {
+  return transfer === null || transfer.role === 'kv_producer' ? 0 : transfer.bufferBytes + transfer.poolBytes;
 }
 
 /** Memory of GPUs in which blocks come from others: each has its part of every block. */

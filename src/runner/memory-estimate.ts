@@ -9,7 +9,7 @@ import type { PublishedSize } from '../models/load-model.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { BYTES_PER_ELEMENT, type KvDType } from '../ops/dtype.ts';
 import { bytes as shown } from '../util/bytes.ts';
-import { kvBlockBytes, type MemoryOps, stateBytes } from './kv-budget.ts';
+import { hostMemory, kvBlockBytes, type MemoryOps, stateBytes } from './kv-budget.ts';
 
 export interface LoadEstimate {
   /** Null is as published. */
@@ -24,7 +24,7 @@ export interface LoadEstimate {
 
 interface Memory {
   readonly freeBytes: number;
-  /** Of what is left beside the weights, for the KV cache. */
+  /** Of what is left beside the weights and all else, for the KV cache. */
   readonly share: number;
   /** Most tokens that a step computes. */
   readonly maxStepTokens: number;
@@ -109,7 +109,7 @@ function cacheTokens(
   { freeBytes, share, maxStepTokens }: Memory,
 ): LoadEstimate['cacheTokens'] {
   const isQuantized = quantization !== null || config.quantization !== null;
-  const bytes = Math.max(0, freeBytes - weightBytes) * share;
+  const { bytes } = hostMemory(Math.max(0, freeBytes - weightBytes), share);
   const computed = config.checkpointDType === 'f32' && !isQuantized ? 'f32' : 'bf16';
   const formats: readonly KvDType[] = computed === 'f32' ? ['f32'] : ['bf16', 'int8', 'fp8'];
   const { ofLayers: layerGroups, windows } = groupLayers(config);

@@ -6,6 +6,7 @@ import {
   type CacheMemory,
   cacheMemory,
   chooseNumBlocks,
+  hostMemory,
   kvBlockBytes,
   longestFitting,
   numStateBlocks,
@@ -14,6 +15,7 @@ import {
 } from '../../src/runner/kv-budget.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
 
+const GIB = 2 ** 30;
 const SHAPE = { layers: 2, blocks: 1, blockSize: 16, kvHeads: 2, headDim: 8, dtype: 'f32' } as const;
 const BLOCK_BYTES = 2 * 2 * 16 * 2 * 8 * 4;
 const CONFIG = {
@@ -56,12 +58,35 @@ describe('the KV budget', () => {
     );
   });
 
-  it('has that share of what is free of the host which is asked for', () => {
-    const host = { freeMemory: () => 1000, deviceMemory: () => null, ranks: ALONE };
-    expect(cacheMemory(MEMORY, host)).toEqual(room(500));
-    expect(cacheMemory(MEMORY, host, { ...NOTHING, draftBytes: 200 })).toEqual(room(400));
+  it('has that share which is asked for of what is free of the host beside everything else', () => {
+    const host = { freeMemory: () => 11 * GIB, deviceMemory: () => null, ranks: ALONE };
+    expect(cacheMemory(MEMORY, host)).toEqual({
+      ...room(5 * GIB),
+      account:
+        '. Of the 11.0 GiB of memory that are free, 1.0 GiB are for heaps, activations and what requests leave behind, and ' +
+        '--gpu-memory-utilization 0.5 is of the rest',
+    });
+    expect(cacheMemory(MEMORY, host, { ...NOTHING, draftBytes: 2 * GIB }).bytes).toBe(4 * GIB);
     expect(cacheMemory({ ...MEMORY, kvCacheMemoryBytes: 7 }, host)).toEqual(room(7));
-    expect(cacheMemory(MEMORY, { ...host, ranks: { rank: 1, size: 4 } })).toEqual(room(500, 4));
+    expect(cacheMemory(MEMORY, { ...host, ranks: { rank: 1, size: 4 } })).toMatchObject({
+      bytes: 5 * GIB,
+      numRanks: 4,
+    });
+  });
+
+  it('leaves half of the host to everything else where little is free', () => {
+    expect(hostMemory(GIB, 0.8).bytes).toBe(0.4 * GIB);
+    expect(hostMemory(2 * GIB, 0.8).bytes).toBe(0.8 * GIB);
+  });
+
+  it.each([
+    ['beside what blocks of others take', 'kv_consumer', 2, 0.5 * (10 - 2 - 1)],
+    ['no less than those', 'kv_both', 200, 0.5 * 5],
+    ['all where none come', 'kv_producer', 2, 0.5 * 10],
+  ] as const)('has of the host, %s', (_, role, bufferGib, expectedGib) => {
+    const host = { freeMemory: () => 11 * GIB, deviceMemory: () => null, ranks: ALONE };
+    const kvTransfer = { ...kvTransferConfig({ role }), bufferBytes: bufferGib * GIB, poolBytes: GIB };
+    expect(cacheMemory({ ...MEMORY, kvTransfer }, host).bytes).toBe(expectedGib * GIB);
   });
 
   it('tells where more is asked for of the host than is free, by all engines together', () => {
@@ -77,10 +102,11 @@ describe('the KV budget', () => {
 
   it('has, as one of several engines, its share of the host less its own weights, whatever others have loaded', () => {
     const host = { freeMemory: () => 17, deviceMemory: () => null, ranks: ALONE };
-    const config = { ...MEMORY, share: { rank: 1, memoryBytes: 1000 } };
-    expect(cacheMemory(config, host, { ...NOTHING, weightBytes: 400, draftBytes: 100 })).toEqual(room(250));
+    const config = { ...MEMORY, share: { rank: 1, memoryBytes: 11 * GIB } };
+    const taken = { ...NOTHING, weightBytes: 4 * GIB };
+    expect(cacheMemory(config, host, { ...taken, draftBytes: GIB }).bytes).toBe(0.5 * 5 * GIB);
     const ofTwo = { ...host, ranks: { rank: 1, size: 2 } };
-    expect(cacheMemory(config, ofTwo, { ...NOTHING, weightBytes: 400 })).toEqual(room(100, 2));
+    expect(cacheMemory(config, ofTwo, taken)).toMatchObject({ bytes: 0.5 * 2 * GIB, numRanks: 2 });
   });
 
   it.each([

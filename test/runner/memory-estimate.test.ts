@@ -64,7 +64,8 @@ describe('the memory that a model takes', () => {
       config,
       { bytes: 1000, numbers: 500 },
       {
-        freeBytes: 1000 + 200 * perToken,
+        // Half is for everything else.
+        freeBytes: 1000 + 2 * 200 * perToken,
         share: 0.5,
         maxStepTokens: 16,
       },
