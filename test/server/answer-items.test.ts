@@ -102,13 +102,16 @@ function lines(events: readonly string[]): ReadableStream {
   return new Blob([events.map((event) => `${event}\n`).join('')]).stream();
 }
 
-function responsesWriter(onComplete: (response: ResponseObject) => void = () => {}): ResponsesWriter {
+function responsesWriter(
+  onComplete: (response: ResponseObject) => void = () => {},
+  idLength: number | null = null,
+): ResponsesWriter {
   const fields = responseFields(OPTIONS.head, { input: 'x' }, PARAMS);
-  return new ResponsesWriter({ options: OPTIONS, fields, answerId: '1', idLength: null, onComplete });
+  return new ResponsesWriter({ options: OPTIONS, fields, answerId: '1', idLength, onComplete });
 }
 
-function messagesWriter(showsThinking = true): MessagesWriter {
-  return new MessagesWriter({ options: OPTIONS, idLength: null, showsThinking });
+function messagesWriter(showsThinking = true, idLength: number | null = null): MessagesWriter {
+  return new MessagesWriter({ options: OPTIONS, idLength, showsThinking });
 }
 
 describe('the events of an answer of thoughts, texts and calls', () => {
@@ -177,6 +180,61 @@ describe('the events of an answer of thoughts, texts and calls', () => {
     expect((await whole(messagesWriter(), [parts])).content).toMatchObject([
       { type: 'tool_use', name: 'add', input: {} },
     ]);
+  });
+});
+
+describe('an answer in one piece', () => {
+  const CALL: readonly AnswerPart[] = [
+    { kind: 'call', name: 'add' },
+    { kind: 'arguments', text: '{"a":1}' },
+  ];
+  const PARTS: AnswerPart[] = [
+    { kind: 'reasoning', text: 'so' },
+    { kind: 'content', text: 'I' },
+    ...CALL,
+    ...CALL,
+  ];
+
+  it('has an item of thoughts, one of text and one of each call', async () => {
+    const { output } = await whole(responsesWriter(), [PARTS]);
+    const status = 'completed';
+    expect(output).toMatchObject([
+      { type: 'reasoning', status, content: [{ type: 'reasoning_text', text: 'so' }] },
+      { type: 'message', status, content: [{ type: 'output_text', text: 'I' }] },
+      { type: 'function_call', status, name: 'add', arguments: '{"a":1}' },
+      { type: 'function_call', status, name: 'add', arguments: '{"a":1}' },
+    ]);
+    expect(
+      new Set(output.map(({ id, call_id }: { id: string; call_id?: string }) => call_id ?? id)).size,
+    ).toBe(4);
+  });
+
+  it('has a block of thoughts, one of text and one of each call', async () => {
+    const { content } = await whole(messagesWriter(), [PARTS]);
+    expect(content).toMatchObject([
+      { type: 'thinking', thinking: 'so' },
+      { type: 'text', text: 'I' },
+      { type: 'tool_use', name: 'add', input: { a: 1 } },
+      { type: 'tool_use', name: 'add', input: { a: 1 } },
+    ]);
+    expect(content[2].id).not.toBe(content[3].id);
+  });
+
+  it('has incomplete thoughts where it was cut off in them', async () => {
+    const cut = deltaOf(PARTS.slice(0, 1), 'length');
+    expect(JSON.parse(await bodyText(responsesWriter(), [cut])).output).toMatchObject([
+      { type: 'reasoning', status: 'incomplete' },
+    ]);
+  });
+
+  it('names its calls by ids of the length that the model knows', async () => {
+    const { output } = await whole(
+      responsesWriter(() => {}, 9),
+      [PARTS],
+    );
+    const { content } = await whole(messagesWriter(true, 9), [PARTS]);
+    for (const id of [output[2].call_id, output[3].call_id, content[2].id, content[3].id])
+      expect(id).toMatch(/^[0-9a-f]{9}$/);
   });
 });
 

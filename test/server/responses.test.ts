@@ -93,10 +93,43 @@ describe('a response', () => {
       metadata: { topic: 'sea' },
       reasoning: { effort: 'low', summary: 'auto' },
       user: 'a person',
+      safety_identifier: 'a hash',
+      prompt_cache_key: 'a key',
+      max_output_tokens: 11,
+      top_logprobs: 1,
       top_p: 0.5,
       store: false,
     } as const;
     expect(await svc.client.responses.create({ ...REQUEST, ...asked })).toMatchObject(asked);
+  });
+
+  it('repeats its tools with what they leave out, and their numbers as numbers', async () => {
+    const tools = `[{"type":"function","name":"f"},{"type":"custom","name":"g"},
+      {"type":"function","name":"h","strict":true,"parameters":{"maximum":12345678901234567890}}]`;
+    const text = `{"input":"a","max_output_tokens":1,"tool_choice":"none","tools":${tools}}`;
+    const answer = await svc.post('/v1/responses', text, { authorization: `Bearer ${KEYS[0]}` });
+    expect((await bodyOf(answer)).tools).toEqual([
+      { type: 'function', name: 'f', description: null, parameters: null, strict: null },
+      { type: 'custom', name: 'g', format: { type: 'text' } },
+      {
+        type: 'function',
+        name: 'h',
+        description: null,
+        parameters: { maximum: 12345678901234567000 },
+        strict: true,
+      },
+    ]);
+  });
+
+  it('counts what came from the cache', async () => {
+    const long = { ...REQUEST, input: 'once upon a time '.repeat(8) };
+    const cachedOf = ({ usage }: OpenAI.Responses.Response): number | undefined =>
+      usage?.input_tokens_details.cached_tokens;
+    await svc.client.responses.create(long);
+    expect(cachedOf(await svc.client.responses.create(long))).toBeGreaterThan(0);
+    const last = (await streamed(long)).at(-1);
+    expect(last?.response).toHaveProperty('usage.input_tokens_details.cached_tokens', expect.any(Number));
+    expect(last?.response).not.toHaveProperty('usage.input_tokens_details.cached_tokens', 0);
   });
 
   it('has log-probabilities where they are included', async () => {
