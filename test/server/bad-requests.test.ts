@@ -345,6 +345,11 @@ describe('a field that is wrong', () => {
     [{ use_beam_search: true, n: 11 }, 'n', /^n must be at most half of --max-logprobs \(20\), got 11$/],
     [{ use_beam_search: true, top_p: 0.5 }, 'top_p', /^top_p has no effect on beam search/],
     [{ use_beam_search: true, logprobs: 2 }, 'logprobs', /^logprobs has no effect on beam search/],
+    [
+      { use_beam_search: true, response_format: { type: 'json_object' } },
+      'response_format',
+      /^response_format has no effect on beam search/,
+    ],
     [{ use_beam_search: 1 }, 'use_beam_search', /^use_beam_search must be true or false, got 1$/],
     [{ best_of: 3, stream: true }, 'best_of', /^best_of cannot be streamed/],
     [{ best_of: 2, n: 3 }, 'best_of', /^best_of must be at least n \(3\), got 2$/],

@@ -70,6 +70,12 @@ describe('the blocks', () => {
   });
 });
 
+it('messages are taken as long as they are no more than a chat may have, that of the system included', () => {
+  const messages = new Array(4096).fill(USER);
+  expect(chatOf({ messages }).messages).toHaveLength(4096);
+  expect(() => chatOf({ messages, system: 'be brief' })).toThrow(/at most 4096 .*, got 4097/);
+});
+
 describe('a request for a message asks a chat', () => {
   const TOOL = { name: 'add', description: 'adds', input_schema: { type: 'object' }, strict: true };
   const { input_schema: parameters, ...about } = TOOL;

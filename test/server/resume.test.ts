@@ -139,7 +139,8 @@ describe('a stream that is resumed', () => {
   });
 
   it.each([
-    [{ ...COMPLETION, svc_resume: { created: 1, choices: [[]] } }, /header x-svc-journal/],
+    [{ ...COMPLETION, stream: true, svc_resume: { created: 1, choices: [[]] } }, /header x-svc-journal/, {}],
+    [{ ...COMPLETION, svc_resume: { created: 1, choices: [[]] } }, /set stream to true/],
     [
       { ...COMPLETION, stream: true, svc_resume: { created: 1, choices: [] } },
       /one list of tokens for each of the 1/,
@@ -149,10 +150,12 @@ describe('a stream that is resumed', () => {
       { ...COMPLETION, stream: true, max_tokens: 2, svc_resume: { created: 1, choices: [[5, 6, 7]] } },
       /at most 2 tokens/,
     ],
-  ])('is refused where it cannot be: %#', async (body, message) => {
-    const headers = 'stream' in body ? JOURNAL : {};
-    const response = await server.post('/v1/completions', body, headers);
-    expect(response.status).toBe(400);
-    expect(await response.text()).toMatch(message);
-  });
+  ])(
+    'is refused where it cannot be: %#',
+    async (body, message, headers: Record<string, string> = JOURNAL) => {
+      const response = await server.post('/v1/completions', body, headers);
+      expect(response.status).toBe(400);
+      expect(await response.text()).toMatch(message);
+    },
+  );
 });

@@ -237,6 +237,15 @@ describe('GET /openapi.json', () => {
     }
   });
 
+  it('tells fields without effect from those that have some', async () => {
+    const { schema } = (await read()).paths['/v1/chat/completions']!.post!.requestBody!.content[
+      'application/json'
+    ];
+    const without = { description: 'Without effect' };
+    expect(schema).toHaveProperty('properties.user', without);
+    expect(schema).toHaveProperty('properties.metadata', expect.not.objectContaining(without));
+  });
+
   it.each([
     ['/v1/completions', ['text/event-stream']],
     ['/detokenize', ['application/json']],
