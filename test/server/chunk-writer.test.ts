@@ -142,6 +142,28 @@ it.each([true, false])(
 );
 
 describe('ChatWriter', () => {
+  it('says where a choice stopped with its last text only', async () => {
+    const writer = new ChatWriter(OPTIONS, SPEAKER);
+    const [, first] = eventsOf(await writer.delta(0, delta('a')));
+    expect(first).not.toHaveProperty('choices.0.stop_reason');
+    const [last] = eventsOf(await writer.delta(0, delta('b', { finish_reason: 'stop', stop_reason: 'c' })));
+    expect(last).toHaveProperty('choices.0.stop_reason', 'c');
+  });
+
+  it('repeats what an answer goes on with, though it only calls a function', async () => {
+    const parts = [
+      { kind: 'call' as const, name: 'add' },
+      { kind: 'arguments' as const, text: '{}' },
+    ];
+    const sample = await collectSamples([delta('', { parts, finish_reason: 'stop' })]);
+    const contentOf = (text: string): unknown => {
+      const echoes = [text === '' ? null : { text, skipsSpecialTokens: true }];
+      const body = new ChatWriter({ ...OPTIONS, echoes }, SPEAKER).body(sample);
+      return JSON.parse([...jsonPieces(body)].join('')).choices[0].message.content;
+    };
+    expect([contentOf('So '), contentOf('')]).toEqual(['So ', null]);
+  });
+
   it('says once for each choice who speaks, before its first text', async () => {
     const writer = new ChatWriter(OPTIONS, SPEAKER);
     const deltas = [

@@ -97,6 +97,8 @@ describe('what a server tells of itself', () => {
     expect(lines.filter((line) => line.includes('"colour"'))).toHaveLength(1);
     expect(lines.join()).not.toContain('secret');
     expect(lines.join()).not.toContain('/health');
+    // Statistics are only for who asks for them.
+    expect(lines.join()).not.toContain('throughput');
     await svc.close();
   });
 

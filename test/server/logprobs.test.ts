@@ -145,6 +145,9 @@ describe('logprobs of a completion', () => {
     expect(choices[0]).toMatchObject({ text: 'Hello the ring', finish_reason: 'length' });
     expect(choices[0]!.logprobs!.tokens).toHaveLength(usage!.prompt_tokens);
     expect(usage!.completion_tokens).toBe(0);
+    const stop = { stop_token_ids: [5], logit_bias: { 5: 100 }, ignore_eos: false };
+    const alone = await choiceOf({ max_tokens: 0, echo: true, prompt_logprobs: 1, ...stop });
+    expect(alone).toMatchObject({ logprobs: null, finish_reason: 'length', stop_reason: null });
   });
 
   it('count characters, not bytes, in the offsets of a prompt', async () => {

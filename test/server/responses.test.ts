@@ -1,5 +1,7 @@
 // /v1/responses with the official client, and without where it would be in the way.
 
+import { once } from 'node:events';
+import { get } from 'node:http';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TINY_EOS_ID } from '../fixtures/tiny-tokenizer.ts';
@@ -360,6 +362,24 @@ describe('a response that was kept', () => {
       OpenAI.NotFoundError,
     );
     expect((await svc.client.responses.retrieve(id)).id).toBe(id);
+  });
+
+  it('is found from every address where the server has no keys', async () => {
+    const own = await startTestServer();
+    try {
+      const { id } = await own.client.responses.create(REQUEST);
+      const other = get({
+        host: '127.0.0.1',
+        port: own.server.port,
+        path: `/v1/responses/${id}`,
+        localAddress: '127.0.0.2',
+      });
+      const [answer] = await once(other, 'response');
+      expect(answer.statusCode).toBe(200);
+      answer.resume();
+    } finally {
+      await own.close();
+    }
   });
 
   it.each([

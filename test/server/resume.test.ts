@@ -126,6 +126,13 @@ describe('a stream that is resumed', () => {
     expect(events.flatMap(({ tokenIds }) => tokenIds)).toHaveLength(COMPLETION.max_tokens);
   });
 
+  it('has a line of its journal before each event but those of its end', async () => {
+    const [path, body] = BODIES['a response']!;
+    const blocks = (await stream(server, path, body)).text.split('\n\n').filter((block) => block !== '');
+    const without = blocks.filter((block) => !/^: 0 [\d,]*\n/.test(block));
+    expect(without).toEqual(blocks.slice(-1));
+  });
+
   it('keeps no journal where nobody asks', async () => {
     const response = await server.post('/v1/completions', { ...COMPLETION, stream: true });
     expect(await response.text()).not.toMatch(/^: \d/m);

@@ -136,6 +136,8 @@ describe('use_beam_search', () => {
       beams.map(({ tokenIds, promptLength }) => tokenIds.slice(promptLength)),
     );
     expect(choices.map(({ index }: { index: number }) => index)).toEqual([0, 1, 2]);
+    // The prompt is looked up in the cache for every token.
+    expect(usage).not.toHaveProperty('prompt_tokens_details');
     expect(usage.completion_tokens).toBe(choices.flatMap(({ token_ids }: Choice) => token_ids).length);
   });
 
