@@ -35,9 +35,10 @@ it('reading the prompts of one request leaves turns of the event loop to others'
 });
 
 it('a request has at most so many samples over all its prompts', async () => {
-  const statusOf = async (count: number): Promise<number> =>
-    (await svc.post('/v1/completions/render', { prompt: new Array(count).fill([5]), n: 128 })).status;
-  expect([await statusOf(8), await statusOf(9)]).toEqual([200, 400]);
+  const statusOf = async (count: number, asked: object): Promise<number> =>
+    (await svc.post('/v1/completions/render', { prompt: new Array(count).fill([5]), ...asked })).status;
+  for (const asked of [{ n: 128 }, { best_of: 128 }])
+    expect([await statusOf(8, asked), await statusOf(9, asked)]).toEqual([200, 400]);
 });
 
 it('tells each choice of the prompt that it answers', async () => {

@@ -302,6 +302,8 @@ describe('a model that is asked for what it does not do', () => {
   it.each([
     ['/v1/completions', { prompt: 'a' }],
     ['/v1/chat/completions', { messages: [{ role: 'user', content: 'a' }] }],
+    ['/v1/completions/render', { prompt: 'a' }],
+    ['/v1/responses/input_tokens', { input: 'a' }],
   ])('says that it gives embeddings: %s', async (path, body) => {
     const error = await errorOf(await bert.post(path, body));
     expect(error).toMatchObject({ status: 400, type: 'BadRequestError', param: 'model' });

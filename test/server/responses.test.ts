@@ -294,6 +294,17 @@ describe('a response that was kept', () => {
     };
     expect(await read({})).toBe('43210');
     expect(await read({ order: 'asc', limit: 2 })).toBe('01234');
+    const all = await svc.client.responses.inputItems.list(id, { limit: 5 });
+    expect([all.data.length, all.has_more]).toEqual([5, false]);
+    const url = `${svc.url}/v1/responses/${id}/input_items?after=${all.data.at(-1)?.id}`;
+    const rest = await fetch(url, { headers: { authorization: `Bearer ${KEYS[0]}` } });
+    expect(await bodyOf(rest)).toEqual({
+      object: 'list',
+      data: [],
+      first_id: '',
+      last_id: '',
+      has_more: false,
+    });
     await expect(svc.client.responses.inputItems.list(id, { limit: 0 })).rejects.toThrow(
       /limit must be at least 1/,
     );
@@ -627,5 +638,17 @@ describe('a request for a response is refused', () => {
     expect((await errorOf(await post({ ...REQUEST, input: [...input, input[0]] }))).message).toMatch(
       /at most 4096/,
     );
+  });
+
+  it('for one that has grown beyond them by what went before', async () => {
+    const inputOf = (length: number) => new Array(length).fill({ role: 'user', content: '' });
+    const short = { ...REQUEST, max_output_tokens: 1, truncate_prompt_tokens: 5 };
+    const { id } = await bodyOf(await post({ ...short, input: inputOf(4000) }));
+    const next = (length: number) => post({ ...short, previous_response_id: id, input: inputOf(length) });
+    expect((await next(95)).status).toBe(200);
+    expect(await errorOf(await next(96))).toMatchObject({
+      param: 'input',
+      message: expect.stringMatching(/got 4097/),
+    });
   });
 });

@@ -3,6 +3,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { uniform } from '../../src/sampling/random-stream.ts';
+import { StreamJournal } from '../../src/server/stream-journal.ts';
 import { startTestServer, type TestServer } from './test-server.ts';
 
 const JOURNAL = { 'x-svc-journal': '1', 'x-request-id': 'one-id' };
@@ -108,6 +109,14 @@ function resumeAfter({ events, created }: Stream, numEvents: number, numChoices:
   );
   return { created, choices };
 }
+
+it('a journal tells the tokens of an event with its last frame, and those that gave none with the next', () => {
+  const journal = new StreamJournal();
+  expect(journal.annotate(0, [5], ['a', 'b'])).toEqual([': 0 \na', ': 0 5\nb']);
+  expect(journal.annotate(0, [6], [])).toEqual([]);
+  expect(journal.annotate(1, [9], ['c'])).toEqual([': 1 9\nc']);
+  expect(journal.annotate(0, [7, 8], ['d'])).toEqual([': 0 6,7,8\nd']);
+});
 
 describe('a stream that is resumed', () => {
   it.each(Object.entries(BODIES))('is the same bytes: %s', async (name, [path, body]) => {

@@ -184,6 +184,8 @@ describe('use_beam_search', () => {
     const neutral = { stop: [], logit_bias: {}, top_p: 1 };
     const echoed = await svc.client.completions.create({ ...BEAMS, ...neutral, echo: true });
     expect(echoed.choices.every(({ text }) => text.startsWith('Hello'))).toBe(true);
+    const only = await svc.client.completions.create({ ...BEAMS, max_tokens: 0, echo: true });
+    expect(only.choices.map(({ text }) => text)).toEqual(['Hello', 'Hello', 'Hello']);
   });
 
   it.each([
