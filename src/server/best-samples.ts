@@ -14,7 +14,7 @@ export async function* bestSamples(
   const { params, sampling } = request;
   const scored = {
     ...request,
-    params: { ...params, n: bestOf, logprobs: params.logprobs ?? 0 },
+    params: { ...params, n: bestOf },
     sampling: { ...sampling, numLogprobs: sampling.numLogprobs ?? 0 },
   };
   const samples = await collectSamples(engine.generate(scored, run.signal, run.ticket));

@@ -25,10 +25,7 @@ export async function logRequest(
   const promptTokens = summary(prompts.map(({ promptTokenIds }) => promptTokenIds.length));
   const texts =
     maxLoggedLength === null ? {} : { prompts: await beginnings(engine, prompts, maxLoggedLength) };
-  log.info(
-    { id, ...(params !== undefined && { params: summary(params) }), promptTokens, ...texts },
-    'received request',
-  );
+  log.info({ id, params: summary(params), promptTokens, ...texts }, 'received request');
 }
 
 /** So many characters, and so many ids. */

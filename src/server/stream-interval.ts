@@ -33,6 +33,5 @@ function join(first: OutputDelta, second: OutputDelta): OutputDelta {
     tokenIds: [...first.tokenIds, ...second.tokenIds],
     numReasoningTokens: first.numReasoningTokens + second.numReasoningTokens,
     logprobs: second.logprobs && [...(first.logprobs ?? []), ...second.logprobs],
-    promptLogprobs: first.promptLogprobs ?? second.promptLogprobs,
   };
 }

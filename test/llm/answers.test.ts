@@ -56,9 +56,14 @@ async function messageOf(sampling: SamplingInput, options: Parameters<LLM['chat'
 /** What the deltas of a stream say together. */
 async function streamed(sampling: SamplingInput, options: Parameters<LLM['streamChat']>[2] = {}) {
   const calls: { id: string | undefined; name: string | undefined; arguments: string }[] = [];
-  const texts = { text: '', content: '', reasoning: '' };
-  for await (const { text, delta } of llm.streamChat(MESSAGES, { ...SAMPLING, ...sampling }, options)) {
+  const texts = { text: '', content: '', reasoning: '', numThoughts: 0 };
+  for await (const { text, delta, num_reasoning_tokens } of llm.streamChat(
+    MESSAGES,
+    { ...SAMPLING, ...sampling },
+    options,
+  )) {
     texts.text += text;
+    texts.numThoughts += num_reasoning_tokens;
     texts.content += delta?.content ?? '';
     texts.reasoning += delta?.reasoning ?? '';
     for (const { index, id, function: part } of delta?.tool_calls ?? []) {
@@ -120,6 +125,8 @@ describe('calls of functions', () => {
       { tools: TOOLS, toolChoice: 'none' },
     );
     expect({ content, tool_calls }).toEqual({ content: written, tool_calls: [] });
+    const none = await messageOf({ structured_outputs }, { tools: null, toolChoice: null });
+    expect(none.tool_calls).toEqual([]);
   });
 
   it.each([
@@ -151,7 +158,9 @@ describe('thoughts', () => {
       content: '4',
       tool_calls: [],
     });
-    expect(await streamed(sampling)).toMatchObject({ reasoning: 'Hm, well.', content: '4', calls: [] });
+    const told = await streamed(sampling);
+    expect(told).toMatchObject({ reasoning: 'Hm, well.', content: '4', calls: [] });
+    expect(told.numThoughts).toBeGreaterThan('Hm, well.'.length / 2);
   });
 });
 

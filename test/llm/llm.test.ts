@@ -190,9 +190,20 @@ describe('LLM.generate', () => {
       '[{"prompt_token_ids": [5], "prompt": "a"}]',
       'prompts[0] has prompt_token_ids beside prompt, and only prompt',
     ],
+    [
+      '{"prompt_token_ids": [5], "multi_modal_data": {}}',
+      'prompts[0] has multi_modal_data beside prompt_token_ids, and only prompt_token_ids is read',
+    ],
     ['[{"prompts": "a"}]', 'prompts[0] must be a text, a non-empty list of token ids, { prompt } or'],
   ])('refuses the prompts %s', async (json, message) => {
     await expect(llm.generate(JSON.parse(json))).rejects.toThrow(message);
+  });
+
+  it('takes a prompt with other fields that are null', async () => {
+    const prompts = JSON.parse('[{"prompt": "a", "multi_modal_data": null}]');
+    expect(await llm.generate(prompts, { max_tokens: 1 })).toMatchObject([
+      { prompt: 'a', outputs: [{ cumulative_logprob: null, logprobs: null }] },
+    ]);
   });
 
   it('writes no progress bar where stderr is no terminal', async () => {

@@ -27,6 +27,13 @@ it('embed() gives one vector a prompt, text or token ids, cut where that is aske
   expect(cut!.outputs.embedding).toEqual(outputs[0]!.outputs.embedding.slice(0, 8));
 });
 
+it('outputs have the number of their request', async () => {
+  const embedded = await embedder.embed(['a', 'b']);
+  const scored = await embedder.score('a', ['b', 'c']);
+  const numbers = [...embedded, ...scored].map(({ request_id }) => Number(request_id));
+  expect(numbers).toEqual([0, 1, 2, 3].map((index) => numbers[0]! + index));
+});
+
 it('score() reads pairs with a reranker, and compares vectors of an embedding model', async () => {
   const [first, second] = pairCases('bert-reranker');
   const scores = await reranker.score(first!.pair[0], [first!.pair[1], second!.pair[1]]);
@@ -51,6 +58,18 @@ it('calls that do not fit the model or its limits are refused, and say what woul
   await expect(embedder.score(['a', 'b'], ['c'])).rejects.toThrow(
     /takes two texts, one text and a list of texts, or/,
   );
+  await expect(embedder.score('a', [])).rejects.toThrow(/takes two texts, one text and a list of texts, or/);
+  await expect(embedder.embed('a', { dimensions: 0 })).rejects.toMatchObject({
+    param: 'dimensions',
+    message: expect.stringMatching(/^embed\(\): dimensions must be at least 1/),
+  });
+  await expect(embedder.score('a', 'b', { truncatePromptTokens: -2 })).rejects.toMatchObject({
+    param: 'truncatePromptTokens',
+    message: expect.stringMatching(/^score\(\): truncatePromptTokens must be at least -1/),
+  });
+  await expect(embedder.embed('a', JSON.parse('{"dimension": 8}'))).rejects.toMatchObject({
+    param: 'dimension',
+  });
   const signal = AbortSignal.abort(new Error('no more'));
   await expect(embedder.embed('a', { signal })).rejects.toThrow('no more');
 });

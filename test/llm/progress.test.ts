@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { FakeHub } from '../helpers/fake-hub.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { KEYS, noTerminal, TerminalProcess } from '../helpers/terminal-process.ts';
@@ -31,6 +32,25 @@ describe.skipIf(noTerminal)('a progress bar on a terminal', () => {
     expect(line.length).toBeLessThanOrEqual(60);
   });
 });
+
+it.skipIf(noTerminal)(
+  'a program on a terminal sees how far its prompts are, and ends after them',
+  async () => {
+    const folder = newFolder();
+    writeTinyModel(folder, { seed: 3 });
+    const code = `
+    const { LLM } = await import('./src/index.ts');
+    const llm = new LLM({ model: ${JSON.stringify(folder)} });
+    await llm.generate(['a', 'b'], { max_tokens: 2 });
+    await llm.close();
+  `;
+    const terminal = new TerminalProcess(['--import', 'tsx', '--input-type=module', '-e', code], {
+      columns: 120,
+    });
+    await terminal.says(/100% .* 2\/2 \[input [\d.]+ tok\/s, output [\d.]+ tok\/s\]/);
+    expect(await terminal.exitCode).toBe(0);
+  },
+);
 
 it.skipIf(noTerminal)('a program on a terminal sees how far the download of its model is', async () => {
   const hub = await FakeHub.start({ 'config.json': '{}', 'model.safetensors': Buffer.alloc(100_000) });

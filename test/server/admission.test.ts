@@ -50,6 +50,9 @@ describe('a bounded waiting queue', () => {
         message: expect.stringMatching(/5 sequences run or wait.*--max-num-seqs.*--max-queued-requests/),
       });
     }
+    // It does not even look at what it cannot take.
+    for (const path of ['/v1/completions', '/tokenize', '/v1/messages/count_tokens'])
+      expect((await svc.post(path, { prompt: 5 })).status).toBe(429);
     const { client } = svc;
     await expect(client.completions.create({ ...ENDLESS })).rejects.toBeInstanceOf(OpenAI.RateLimitError);
     for (const controller of controllers) controller.abort();

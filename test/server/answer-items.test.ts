@@ -6,7 +6,8 @@ import fc from 'fast-check';
 import { ResponseStream } from 'openai/lib/responses/ResponseStream';
 import { describe, expect, it } from 'vitest';
 import { collectSamples } from '../../src/engine/completed-sample.ts';
-import type { OutputDelta } from '../../src/engine/inference-engine.ts';
+import type { OutputDelta, PreparedRequest } from '../../src/engine/inference-engine.ts';
+import { RequestTimeoutError } from '../../src/errors.ts';
 import { jsonPieces } from '../../src/http/json-pieces.ts';
 import type { AnswerPart } from '../../src/parsers/answer-parts.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
@@ -15,8 +16,18 @@ import type { ResponseOptions } from '../../src/server/response-options.ts';
 import type { ResponseWriter } from '../../src/server/response-writer.ts';
 import { type ResponseObject, responseFields } from '../../src/server/responses/response-object.ts';
 import { ResponsesWriter } from '../../src/server/responses/responses-writer.ts';
+import { newRequest } from '../helpers/new-request.ts';
 
 const PARAMS = resolveSamplingParams({});
+const PROMPT: PreparedRequest = {
+  ...newRequest({ promptTokenIds: [1, 2, 3] }),
+  arrivedAt: 0,
+  params: PARAMS,
+  adapter: null,
+  answer: null,
+  transferKey: null,
+  resume: null,
+};
 const OPTIONS: ResponseOptions = {
   head: { id: 'resp_1', created: 1700, model: 'tiny', system_fingerprint: '' },
   prompts: [],
@@ -102,13 +113,16 @@ function lines(events: readonly string[]): ReadableStream {
   return new Blob([events.map((event) => `${event}\n`).join('')]).stream();
 }
 
-function responsesWriter(onComplete: (response: ResponseObject) => void = () => {}): ResponsesWriter {
+function responsesWriter(
+  onComplete: (response: ResponseObject) => void = () => {},
+  idLength: number | null = null,
+): ResponsesWriter {
   const fields = responseFields(OPTIONS.head, { input: 'x' }, PARAMS);
-  return new ResponsesWriter({ options: OPTIONS, fields, answerId: '1', idLength: null, onComplete });
+  return new ResponsesWriter({ options: OPTIONS, fields, answerId: '1', idLength, onComplete });
 }
 
-function messagesWriter(showsThinking = true): MessagesWriter {
-  return new MessagesWriter({ options: OPTIONS, idLength: null, showsThinking });
+function messagesWriter(showsThinking = true, idLength: number | null = null): MessagesWriter {
+  return new MessagesWriter({ options: OPTIONS, idLength, showsThinking });
 }
 
 describe('the events of an answer of thoughts, texts and calls', () => {
@@ -180,6 +194,136 @@ describe('the events of an answer of thoughts, texts and calls', () => {
   });
 });
 
+it('the events of a response without a word tell of an empty message, and of no text in it', async () => {
+  const made = await events(responsesWriter(), []);
+  expect(made.map((event) => JSON.parse(event).type.replace('response.', ''))).toEqual([
+    'created',
+    'in_progress',
+    'output_item.added',
+    'content_part.added',
+    'output_text.done',
+    'content_part.done',
+    'output_item.done',
+    'completed',
+  ]);
+});
+
+it('the events of a response say in which item, and in which part of it, their text is', async () => {
+  const parts: AnswerPart[] = [
+    { kind: 'reasoning', text: 'so' },
+    { kind: 'content', text: 'I' },
+    { kind: 'call', name: 'add' },
+    { kind: 'arguments', text: '{}' },
+  ];
+  const made = (await events(responsesWriter(), [parts])).map((event) => JSON.parse(event));
+  const deltas = made.filter(({ type }) => type.endsWith('.delta'));
+  const place = {
+    type: expect.any(String),
+    sequence_number: expect.any(Number),
+    item_id: expect.any(String),
+  };
+  expect(deltas).toEqual([
+    { ...place, output_index: 0, content_index: 0, delta: 'so' },
+    { ...place, output_index: 1, content_index: 0, delta: 'I', logprobs: [] },
+    { ...place, output_index: 2, delta: '{}' },
+  ]);
+  expect(made.find(({ type }) => type === 'response.reasoning_text.done')).toEqual({
+    ...place,
+    output_index: 0,
+    content_index: 0,
+    text: 'so',
+  });
+});
+
+it('the events of a response that fails have the next numbers', () => {
+  const writer = responsesWriter();
+  const frames = [...writer.open(), ...writer.fail(new RequestTimeoutError('too late'))];
+  const told = frames.map((frame) => JSON.parse(/^data: (.*)$/m.exec(frame)?.[1] ?? ''));
+  expect(told.map(({ sequence_number }) => sequence_number)).toEqual([0, 1, 2, 3]);
+  expect(told.slice(2)).toMatchObject([
+    { type: 'error', message: 'too late' },
+    { type: 'response.failed', response: { status: 'failed', error: { message: 'too late' } } },
+  ]);
+});
+
+describe('an answer in one piece', () => {
+  const CALL: readonly AnswerPart[] = [
+    { kind: 'call', name: 'add' },
+    { kind: 'arguments', text: '{"a":1}' },
+  ];
+  const PARTS: AnswerPart[] = [
+    { kind: 'reasoning', text: 'so' },
+    { kind: 'content', text: 'I' },
+    ...CALL,
+    ...CALL,
+  ];
+
+  it('has an item of thoughts, one of text and one of each call', async () => {
+    const { output } = await whole(responsesWriter(), [PARTS]);
+    const status = 'completed';
+    expect(output).toMatchObject([
+      { type: 'reasoning', status, content: [{ type: 'reasoning_text', text: 'so' }] },
+      { type: 'message', status, content: [{ type: 'output_text', text: 'I' }] },
+      { type: 'function_call', status, name: 'add', arguments: '{"a":1}' },
+      { type: 'function_call', status, name: 'add', arguments: '{"a":1}' },
+    ]);
+    expect(
+      new Set(output.map(({ id, call_id }: { id: string; call_id?: string }) => call_id ?? id)).size,
+    ).toBe(4);
+  });
+
+  it('has a block of thoughts, one of text and one of each call', async () => {
+    const { content } = await whole(messagesWriter(), [PARTS]);
+    expect(content).toMatchObject([
+      { type: 'thinking', thinking: 'so' },
+      { type: 'text', text: 'I' },
+      { type: 'tool_use', name: 'add', input: { a: 1 } },
+      { type: 'tool_use', name: 'add', input: { a: 1 } },
+    ]);
+    expect(content[2].id).not.toBe(content[3].id);
+  });
+
+  it('has as incomplete only what it was cut off in', async () => {
+    const statuses = async (parts: readonly AnswerPart[]): Promise<unknown[]> => {
+      const { output } = JSON.parse(await bodyText(responsesWriter(), [deltaOf(parts, 'length')]));
+      return output.map(({ status }: { status: string }) => status);
+    };
+    expect(await statuses(PARTS.slice(0, 1))).toEqual(['incomplete']);
+    expect(await statuses(PARTS.slice(0, 4))).toEqual(['completed', 'completed', 'incomplete']);
+  });
+
+  it.each([true, false])('counts what came from the cache where that may be told: %s', async (isTold) => {
+    const options = { ...OPTIONS, prompts: [PROMPT], showsCachedTokens: isTold };
+    const cached = isTold ? 2 : 0;
+    const response = new ResponsesWriter({
+      options,
+      fields: responseFields(OPTIONS.head, { input: 'x' }, PARAMS),
+      answerId: '1',
+      idLength: null,
+      onComplete: () => {},
+    });
+    expect((await whole(response, [PARTS])).usage).toMatchObject({
+      input_tokens: 3,
+      input_tokens_details: { cached_tokens: cached },
+    });
+    const message = new MessagesWriter({ options, idLength: null, showsThinking: true });
+    expect((await whole(message, [PARTS])).usage).toMatchObject({
+      input_tokens: 3 - cached,
+      cache_read_input_tokens: cached,
+    });
+  });
+
+  it('names its calls by ids of the length that the model knows', async () => {
+    const { output } = await whole(
+      responsesWriter(() => {}, 9),
+      [PARTS],
+    );
+    const { content } = await whole(messagesWriter(true, 9), [PARTS]);
+    for (const id of [output[2].call_id, output[3].call_id, content[2].id, content[3].id])
+      expect(id).toMatch(/^[0-9a-f]{9}$/);
+  });
+});
+
 it('the input of a tool in a message in one piece has its numbers as the model wrote them', async () => {
   const input = '{"id": 12345678901234567890, "x": 1.0}';
   const parts: AnswerPart[] = [
@@ -222,6 +366,22 @@ describe('log-probabilities of a response', () => {
     for (const delta of DELTAS) await streaming.delta(0, delta);
     const [last = ''] = streaming.close();
     expect(JSON.parse(/^data: (.*)$/m.exec(last)?.[1] ?? '').response).toEqual(told);
+  });
+
+  it('are those of what is said where that comes together with thoughts', async () => {
+    const [thought, said] = [DELTAS[0]!, DELTAS[2]!];
+    const both = {
+      ...thought,
+      parts: [...thought.parts!, ...said.parts!],
+      tokenIds: [1, 3],
+      logprobs: [...thought.logprobs!, ...said.logprobs!],
+      finish_reason: 'stop' as const,
+    };
+    const { output } = JSON.parse(await bodyText(responsesWriter(), [both]));
+    expect(output).toMatchObject([
+      { type: 'reasoning' },
+      { type: 'message', content: [{ text: 'I ', logprobs: [{ token: '3' }] }] },
+    ]);
   });
 
   it('are no reason to say something behind a call', async () => {

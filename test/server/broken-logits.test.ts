@@ -4,15 +4,19 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
+import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { OVERFLOWING_TOKEN, writeOverflowingModel } from '../fixtures/overflowing-model.ts';
-import { errorOf, MODEL, startTestServer, type TestServer } from './test-server.ts';
+import { until } from '../helpers/until.ts';
+import { errorOf, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-overflow-'));
+const lines: string[] = [];
 let server: TestServer;
 beforeAll(async () => {
   writeOverflowingModel(folder);
-  server = await startTestServer({ folder });
+  const logger = pino({ level: 'error' }, { write: (line: string) => void lines.push(line) });
+  server = await startTestServer({ folder, server: { logger } });
 });
 afterAll(async () => {
   await server.close();
@@ -45,5 +49,14 @@ describe('a request whose logits are not numbers', () => {
       for await (const _ of stream);
     };
     await expect(read()).rejects.toThrow(OpenAI.APIError);
+    expect(lines.filter((line) => line.includes('stream failed'))).toHaveLength(1);
+  });
+
+  it.each([false, true])('ends the other prompts of its request (stream: %s)', async (stream) => {
+    const { generationTokens: before } = await server.engine.stats();
+    const long = { ...request([]), prompt: [SOUND, BROKEN], max_tokens: 400, ignore_eos: true, stream };
+    expect(await (await server.post('/v1/completions', long)).text()).toContain('NaN or infinite logits');
+    await until(() => isIdle(server.engine));
+    expect((await server.engine.stats()).generationTokens - before).toBeLessThan(300);
   });
 });

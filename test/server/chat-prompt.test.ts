@@ -38,8 +38,18 @@ describe('renderPrompt', () => {
     const open = [{ role: 'assistant', content: parts }];
     expect(await renderPrompt(PARTED, open, { continue_final_message: true })).toBe('<a><b ');
     expect(await renderPrompt(TRIMMING, open, { continue_final_message: true })).toBe('[assistant]a\nb ');
-    const empty = [{ role: 'assistant', content: [] }];
-    expect(await renderPrompt(TRIMMING, empty, { continue_final_message: true })).toBe('[assistant]');
+    for (const content of [[], null]) {
+      const empty = [{ role: 'assistant', content }];
+      expect(await renderPrompt(TRIMMING, empty, { continue_final_message: true })).toBe('[assistant]');
+    }
+  });
+
+  it('continues a message where the template writes it last, be it of nothing', async () => {
+    const twice = new JinjaChatTemplate('{{ messages[-1].content }}|{{ messages[-1].content }}.', {});
+    expect(await renderPrompt(twice, messages, { continue_final_message: true })).toBe('the end |the end ');
+    await twice.close();
+    const empty = [{ role: 'assistant', content: '' }];
+    expect(await renderPrompt(FORGETFUL, empty, { continue_final_message: true })).toBe('');
   });
 
   it('refuses to continue a message that the template leaves out', async () => {
@@ -51,6 +61,11 @@ describe('renderPrompt', () => {
   it('gives the template the variables of the request', async () => {
     const fields = { chat_template_kwargs: { mood: 'calm' }, reasoning_effort: 'low' as const };
     expect(await renderPrompt(VARIABLES, messages, fields)).toBe('calm/low');
+    const defaultTemplateVariables = { mood: 'wild', reasoning_effort: 'high' };
+    const render = (asked: typeof fields | object): Promise<string> =>
+      renderPrompt(VARIABLES, messages, asked, { defaultTemplateVariables });
+    expect(await render(fields)).toBe('calm/low');
+    expect(await render({ reasoning_effort: null })).toBe('wild/high');
     await expect(renderPrompt(VARIABLES, messages, { chat_template_kwargs: { tools: [] } })).rejects.toThrow(
       'must not hold tools',
     );

@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import type { PositionLogprobs, TokenLogprob } from '../../src/engine/inference-engine.ts';
+import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
 import { chatLogprobs } from '../../src/server/chat/chat-logprobs.ts';
+import { CompletionLogprobsWriter } from '../../src/server/completion/completion-logprobs.ts';
 import { finiteLogprob, promptLogprobs, tokenText } from '../../src/server/logprobs.ts';
+import { newRequest } from '../helpers/new-request.ts';
 
 function token(tokenId: number, logprob: number, rank: number, text: string | null): TokenLogprob {
   return { tokenId, logprob, rank, token: text === null ? null : { text, bytes: Buffer.from(text) } };
@@ -33,6 +36,24 @@ describe('log-probabilities on the wire', () => {
         ],
       },
     ]);
+  });
+
+  it('have -9999 in the lists of a completion, too', () => {
+    const prompt = {
+      ...newRequest({ promptTokenIds: [1] }),
+      arrivedAt: 0,
+      params: resolveSamplingParams({}),
+      adapter: null,
+      answer: null,
+      transferKey: null,
+      resume: null,
+    };
+    const options = { tokenizer: null, prompt, echo: null, areTokensIds: true };
+    const lists = new CompletionLogprobsWriter(options).lists(null, [
+      { ...IMPOSSIBLE, top: [token(5, Number.NEGATIVE_INFINITY, 8, 'b')] },
+    ]);
+    expect([...lists.token_logprobs]).toEqual([-9999]);
+    expect([...lists.top_logprobs]).toEqual([{ 'token_id:3': -9999, 'token_id:5': -9999 }]);
   });
 
   it('spell a token as its id where that is asked for, or where it has no text', () => {

@@ -276,6 +276,9 @@ describe('POST /v1/completions', () => {
       const ids = new Set([...text.matchAll(/"id":"([^"]+)"/g)].map(([, id]) => id));
       expect([...ids]).toEqual(['cmpl-public']);
     }
+    const unfit = { 'x-request-id': 'own', 'x-svc-answer-id': 'not one word' };
+    const answer = await svc.post('/v1/completions', { ...GREEDY, prompt: 'Hello' }, unfit);
+    expect(await answer.json()).toMatchObject({ id: 'cmpl-own' });
   });
 
   it('answers two requests of the same id at once', async () => {

@@ -39,6 +39,21 @@ describe('a server with two engines', needsNative, () => {
     }
   });
 
+  it.each([{ best_of: 2 }, { use_beam_search: true, n: 2 }, { stream: true }, { prompt: ['a', 'b'], n: 2 }])(
+    'computes all of a request there: %j',
+    async (fields) => {
+      const ofFirst = async (): Promise<string | undefined> =>
+        (await metrics()).find((line) => /^svc:generation_tokens_total\{.*engine="0"/.test(line));
+      const before = await ofFirst();
+      const body = { model: MODEL, prompt: 'Once', max_tokens: 3, ...fields };
+      for (const rank of ['1', '1']) {
+        const response = await svc.post('/v1/completions', body, { [RANK]: rank });
+        expect([response.status, typeof (await response.text())]).toEqual([200, 'string']);
+      }
+      expect(await ofFirst()).toBe(before);
+    },
+  );
+
   it('shows each metric once, with the values of both', async () => {
     const types = (await metrics()).filter((line) => line.startsWith('# TYPE'));
     expect(new Set(types).size).toBe(types.length);

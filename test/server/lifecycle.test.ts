@@ -97,6 +97,8 @@ describe('what a server tells of itself', () => {
     expect(lines.filter((line) => line.includes('"colour"'))).toHaveLength(1);
     expect(lines.join()).not.toContain('secret');
     expect(lines.join()).not.toContain('/health');
+    // Statistics are only for who asks for them.
+    expect(lines.join()).not.toContain('throughput');
     await svc.close();
   });
 
@@ -112,6 +114,18 @@ describe('what a server tells of itself', () => {
       { text: '<s>sec', tokenIds: expect.toSatisfy((ids: number[]) => ids.length === 6 && ids[0] === 0) },
     ]);
     expect(lines.join()).not.toContain('tale');
+    await svc.close();
+  });
+
+  it('is in its log with some of many prompts, and only with the number of very many', async () => {
+    const lines: string[] = [];
+    const logger = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+    const svc = await startTestServer({ server: { logger, logRequests: true, maxLoggedLength: 6 } });
+    for (const count of [9, 40])
+      await svc.post('/v1/completions', { prompt: new Array(count).fill([5]), max_tokens: 1 });
+    const logged = lines.filter((line) => line.includes('received request')).map((line) => JSON.parse(line));
+    expect(logged.map(({ prompts }) => prompts.length)).toEqual([8, 8]);
+    expect(logged.map(({ promptTokens }) => promptTokens)).toEqual([new Array(9).fill(1), 'an array of 40']);
     await svc.close();
   });
 });

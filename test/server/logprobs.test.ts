@@ -145,6 +145,9 @@ describe('logprobs of a completion', () => {
     expect(choices[0]).toMatchObject({ text: 'Hello the ring', finish_reason: 'length' });
     expect(choices[0]!.logprobs!.tokens).toHaveLength(usage!.prompt_tokens);
     expect(usage!.completion_tokens).toBe(0);
+    const stop = { stop_token_ids: [5], logit_bias: { 5: 100 }, ignore_eos: false };
+    const alone = await choiceOf({ max_tokens: 0, echo: true, prompt_logprobs: 1, ...stop });
+    expect(alone).toMatchObject({ logprobs: null, finish_reason: 'length', stop_reason: null });
   });
 
   it('count characters, not bytes, in the offsets of a prompt', async () => {
@@ -153,6 +156,53 @@ describe('logprobs of a completion', () => {
     expectOffsets(prompt, logprobs);
     expect(logprobs.tokens.at(-1)).toBe('c');
     expect(logprobs.text_offset.at(-1)).toBe([...prompt].length - 1);
+  });
+
+  it.each([true, false])('have offsets in a text without special tokens: %s', async (skip_special_tokens) => {
+    const plain = await svc.engine.tokenizer!.encode('ab', { addSpecialTokens: false });
+    const { text, logprobs } = await choiceOf({
+      prompt: [0, ...plain, 0, ...plain],
+      echo: true,
+      logprobs: 0,
+      allowed_token_ids: [0, plain[0]],
+      skip_special_tokens,
+    });
+    const shown = [...logprobs.tokens.entries()].filter(
+      ([, token]) => token !== '<s>' || !skip_special_tokens,
+    );
+    expect(shown.map(([, token]) => token).join('')).toBe(text);
+    for (const [at, token] of shown)
+      expect(text.slice(logprobs.text_offset[at]).startsWith(token)).toBe(true);
+    expect(new Set(shown.map(([at]) => logprobs.text_offset[at])).size).toBe(shown.length);
+  });
+
+  it('count characters of an echoed prompt before the answer', async () => {
+    const prompt = 'aé😀 b€c';
+    const { text, logprobs } = await choiceOf({
+      prompt,
+      echo: true,
+      logprobs: 0,
+      allowed_token_ids: [100, 101],
+    });
+    expectOffsets(text, logprobs);
+    const { text_offset } = logprobs;
+    expect(text_offset.at(-RANDOM.max_tokens)).toBe([...prompt].length);
+  });
+
+  it('are those of the more probable one of two tokens of the same text', async () => {
+    const ask = { logprobs: -1, max_tokens: 3 };
+    const byText = await choiceOf(ask);
+    const byId = await choiceOf({ ...ask, return_tokens_as_token_ids: true });
+    for (const [at, top] of byText.logprobs.top_logprobs.entries()) {
+      const own = byText.logprobs.tokens[at];
+      const best = new Map<string, number>();
+      for (const [name, logprob] of Object.entries(byId.logprobs.top_logprobs[at]!)) {
+        const { text } = svc.engine.tokenizer!.describe(Number(name.replace('token_id:', '')));
+        if (text !== own) best.set(text, Math.max(logprob, best.get(text) ?? Number.NEGATIVE_INFINITY));
+      }
+      expect({ ...top, [own!]: null }).toEqual({ ...Object.fromEntries(best), [own!]: null });
+      expect(best.size).toBeLessThan(319);
+    }
   });
 
   it('spell tokens as ids where that is asked for', async () => {

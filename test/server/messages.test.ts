@@ -214,6 +214,20 @@ describe('the tokens of a conversation', () => {
     const cut = { model: 'tiny', messages: long, truncate_prompt_tokens: 9 };
     expect((await client.messages.countTokens(cut)).input_tokens).toBe(9);
   });
+
+  it.each([
+    [{ mcp_servers: [{ type: 'url' }] }, /mcp_servers is not available/],
+    [
+      { reasoning_effort: 'high', chat_template_kwargs: { messages: [] } },
+      /chat_template_kwargs must not hold/,
+    ],
+  ])('are not counted for %j, which is refused', async (fields, message) => {
+    const answer = await post('/v1/messages/count_tokens', { messages: MESSAGES, ...fields });
+    expect([answer.status, (await bodyOf(answer)).error.message]).toEqual([
+      400,
+      expect.stringMatching(message),
+    ]);
+  });
 });
 
 describe('a request for a message is refused', () => {

@@ -1,5 +1,7 @@
 import { pino } from 'pino';
+import { Registry } from 'prom-client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RequestMetrics } from '../../src/server/request-metrics.ts';
 import { until } from '../helpers/until.ts';
 import { isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
 
@@ -96,6 +98,8 @@ describe('GET /metrics', () => {
     for (const reason of ['stop', 'length', 'abort', 'error']) {
       expect([reason, metrics.get(`svc:${ended(reason)}`)]).toEqual([reason, 0]);
     }
+    const ofOthers = [...metrics.keys()].filter((name) => /^svc:(kv_transfer|spec_decode|lora)_/.test(name));
+    expect(ofOthers).toEqual([]);
     for (const source of ['local_compute', 'local_cache_hit', 'external_kv_transfer']) {
       expect([source, metrics.get(`svc:${fromSource(source)}`)]).toEqual([source, 0]);
     }
@@ -354,4 +358,28 @@ describe('the line of statistics', () => {
     controller.abort();
     await until(() => isIdle(svc.engine));
   });
+});
+
+it('the time between tokens is measured where a sample has several', async () => {
+  const registry = new Registry();
+  const metrics = new RequestMetrics(registry, 100);
+  const sample = {
+    arrivedAt: 0,
+    reason: 'stop',
+    promptTokens: 1,
+    prefillTokens: 1,
+    maxTokens: 9,
+    endToEndSeconds: 10,
+    queueSeconds: 1,
+    transferSeconds: null,
+    prefillSeconds: 1,
+    decodeSeconds: 8,
+    inferenceSeconds: 9,
+  } as const;
+  for (const generationTokens of [1, 5]) metrics.sampleEnded({ ...sample, generationTokens });
+  metrics.sampleEnded({ ...sample, generationTokens: 0, prefillTokens: null, decodeSeconds: null });
+  const text = await registry.metrics();
+  expect(text).toContain('svc:request_time_per_output_token_seconds_sum 2\n');
+  expect(text).toContain('svc:request_time_per_output_token_seconds_count 1\n');
+  expect(text).toContain('svc:request_prefill_kv_computed_tokens_count 2\n');
 });

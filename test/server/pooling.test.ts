@@ -1,5 +1,6 @@
 // Embeddings and scores over HTTP: with the official client, and the shapes of rerank and score that other servers have.
 
+import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddingCases, pairCases, poolingFolder } from '../engine/pooling-models.ts';
 import { bodyOf, errorOf, isIdle, MODEL, startTestServer, type TestServer } from './test-server.ts';
@@ -190,7 +191,7 @@ describe('POST /score', () => {
     expect(await bodyOf(await reranker.post(path, oneToMany))).toEqual({
       id: expect.stringMatching(/^score-./),
       object: 'list',
-      created: expect.any(Number),
+      created: expect.closeTo(Date.now() / 1000, -2),
       model: MODEL,
       data: [
         { index: 0, object: 'score', score: close(first!.score) },
@@ -264,6 +265,8 @@ describe('POST /rerank', () => {
     };
     const { results } = await bodyOf(await reranker.post('/rerank', asked));
     expect(results).toHaveLength(2);
+    const all = await bodyOf(await reranker.post('/rerank', { ...asked, top_n: 0 }));
+    expect(all.results).toHaveLength(documents.length);
     expect(Object.keys(results[0]).sort()).toEqual(['index', 'relevance_score']);
   });
 
@@ -299,6 +302,8 @@ describe('a model that is asked for what it does not do', () => {
   it.each([
     ['/v1/completions', { prompt: 'a' }],
     ['/v1/chat/completions', { messages: [{ role: 'user', content: 'a' }] }],
+    ['/v1/completions/render', { prompt: 'a' }],
+    ['/v1/responses/input_tokens', { input: 'a' }],
   ])('says that it gives embeddings: %s', async (path, body) => {
     const error = await errorOf(await bert.post(path, body));
     expect(error).toMatchObject({ status: 400, type: 'BadRequestError', param: 'model' });
@@ -310,6 +315,22 @@ describe('a model that is asked for what it does not do', () => {
     expect(error).toMatchObject({ status: 400, param: 'model' });
     expect(error.message).toMatch(/gives no embeddings: use \/v1\/rerank or \/score/);
   });
+});
+
+it('a request for embeddings is in the log, with the fields that nobody knows', async () => {
+  const lines: string[] = [];
+  const logger = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+  const server = { logger, logRequests: true };
+  const own = await startTestServer({ folder: poolingFolder('bert-cls'), server });
+  expect((await own.post('/v1/embeddings', { input: [[7], [7, 8]], user: 'me', colour: 'red' })).status).toBe(
+    200,
+  );
+  await own.close();
+  const logged = lines.map((line) => JSON.parse(line));
+  expect(logged.find(({ fields }) => fields)?.fields).toEqual(['colour']);
+  const [received] = logged.filter(({ msg }) => msg === 'received request');
+  expect(received?.promptTokens).toEqual([1, 2]);
+  expect(received).not.toHaveProperty('params');
 });
 
 describe('the other routes of a pooling model', () => {

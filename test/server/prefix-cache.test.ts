@@ -107,6 +107,18 @@ describe('a hit of the prefix cache', () => {
     expect(cachedOf(await ask({ cache_salt: 'two' }))).toBe(0);
     expect(salted.choices).toEqual(plain.choices);
   });
+
+  it('is only for requests of the same cache_salt where that is of beams or of a chat, too', async () => {
+    await reset();
+    await ask({ cache_salt: 'one', use_beam_search: true, n: 2, max_tokens: 1 });
+    expect(cachedOf(await ask())).toBe(0);
+    const content = 'one and two and three and four and five '.repeat(4);
+    const chat = { model: MODEL, messages: [{ role: 'user', content }], max_tokens: 1 };
+    const cachedOfChat = async (cache_salt: string): Promise<number> =>
+      cachedOf(await bodyOf(await svc.post('/v1/chat/completions', { ...chat, cache_salt })));
+    expect([await cachedOfChat('one'), await cachedOfChat('two')]).toEqual([0, 0]);
+    expect(await cachedOfChat('one')).toBeGreaterThan(0);
+  });
 });
 
 describe('POST /reset_prefix_cache', () => {

@@ -24,8 +24,10 @@ interface Kept {
 
 const owner = fc.constantFrom('', 'key:a', 'key:b');
 const id = fc.constantFrom('r1', 'r2', 'r3', 'r4');
+/** Many small ones, too, so that their number is the limit. */
+const numBytes = fc.oneof(fc.integer({ min: 0, max: 20 }), fc.integer({ min: 0, max: 120 }));
 const step = fc.oneof(
-  fc.record({ does: fc.constant('put' as const), owner, id, numBytes: fc.integer({ min: 0, max: 120 }) }),
+  { weight: 3, arbitrary: fc.record({ does: fc.constant('put' as const), owner, id, numBytes }) },
   fc.record({ does: fc.constant('delete' as const), owner, id }),
   fc.record({ does: fc.constant('wait' as const), ms: fc.integer({ min: 1, max: 40 }) }),
 );
@@ -59,5 +61,15 @@ describe('a store of responses', () => {
         }
       }),
     );
+  });
+
+  it('gives up what is too old when others come, though nobody asks for any', () => {
+    let now = 0;
+    const store = new ResponseStore(LIMITS, () => now);
+    for (const id of ['r1', 'r2']) {
+      store.put('', { response: response(id), input: [], numBytes: 1 });
+      now += LIMITS.maxAgeMs + 1;
+    }
+    expect([store.size, store.numBytes]).toEqual([1, 1]);
   });
 });

@@ -1,5 +1,7 @@
 // /v1/responses with the official client, and without where it would be in the way.
 
+import { once } from 'node:events';
+import { get } from 'node:http';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TINY_EOS_ID } from '../fixtures/tiny-tokenizer.ts';
@@ -93,10 +95,43 @@ describe('a response', () => {
       metadata: { topic: 'sea' },
       reasoning: { effort: 'low', summary: 'auto' },
       user: 'a person',
+      safety_identifier: 'a hash',
+      prompt_cache_key: 'a key',
+      max_output_tokens: 11,
+      top_logprobs: 1,
       top_p: 0.5,
       store: false,
     } as const;
     expect(await svc.client.responses.create({ ...REQUEST, ...asked })).toMatchObject(asked);
+  });
+
+  it('repeats its tools with what they leave out, and their numbers as numbers', async () => {
+    const tools = `[{"type":"function","name":"f"},{"type":"custom","name":"g"},
+      {"type":"function","name":"h","strict":true,"parameters":{"maximum":12345678901234567890}}]`;
+    const text = `{"input":"a","max_output_tokens":1,"tool_choice":"none","tools":${tools}}`;
+    const answer = await svc.post('/v1/responses', text, { authorization: `Bearer ${KEYS[0]}` });
+    expect((await bodyOf(answer)).tools).toEqual([
+      { type: 'function', name: 'f', description: null, parameters: null, strict: null },
+      { type: 'custom', name: 'g', format: { type: 'text' } },
+      {
+        type: 'function',
+        name: 'h',
+        description: null,
+        parameters: { maximum: 12345678901234567000 },
+        strict: true,
+      },
+    ]);
+  });
+
+  it('counts what came from the cache', async () => {
+    const long = { ...REQUEST, input: 'once upon a time '.repeat(8) };
+    const cachedOf = ({ usage }: OpenAI.Responses.Response): number | undefined =>
+      usage?.input_tokens_details.cached_tokens;
+    await svc.client.responses.create(long);
+    expect(cachedOf(await svc.client.responses.create(long))).toBeGreaterThan(0);
+    const last = (await streamed(long)).at(-1);
+    expect(last?.response).toHaveProperty('usage.input_tokens_details.cached_tokens', expect.any(Number));
+    expect(last?.response).not.toHaveProperty('usage.input_tokens_details.cached_tokens', 0);
   });
 
   it('has log-probabilities where they are included', async () => {
@@ -259,6 +294,17 @@ describe('a response that was kept', () => {
     };
     expect(await read({})).toBe('43210');
     expect(await read({ order: 'asc', limit: 2 })).toBe('01234');
+    const all = await svc.client.responses.inputItems.list(id, { limit: 5 });
+    expect([all.data.length, all.has_more]).toEqual([5, false]);
+    const url = `${svc.url}/v1/responses/${id}/input_items?after=${all.data.at(-1)?.id}`;
+    const rest = await fetch(url, { headers: { authorization: `Bearer ${KEYS[0]}` } });
+    expect(await bodyOf(rest)).toEqual({
+      object: 'list',
+      data: [],
+      first_id: '',
+      last_id: '',
+      has_more: false,
+    });
     await expect(svc.client.responses.inputItems.list(id, { limit: 0 })).rejects.toThrow(
       /limit must be at least 1/,
     );
@@ -327,6 +373,24 @@ describe('a response that was kept', () => {
       OpenAI.NotFoundError,
     );
     expect((await svc.client.responses.retrieve(id)).id).toBe(id);
+  });
+
+  it('is found from every address where the server has no keys', async () => {
+    const own = await startTestServer();
+    try {
+      const { id } = await own.client.responses.create(REQUEST);
+      const other = get({
+        host: '127.0.0.1',
+        port: own.server.port,
+        path: `/v1/responses/${id}`,
+        localAddress: '127.0.0.2',
+      });
+      const [answer] = await once(other, 'response');
+      expect(answer.statusCode).toBe(200);
+      answer.resume();
+    } finally {
+      await own.close();
+    }
   });
 
   it.each([
@@ -574,5 +638,17 @@ describe('a request for a response is refused', () => {
     expect((await errorOf(await post({ ...REQUEST, input: [...input, input[0]] }))).message).toMatch(
       /at most 4096/,
     );
+  });
+
+  it('for one that has grown beyond them by what went before', async () => {
+    const inputOf = (length: number) => new Array(length).fill({ role: 'user', content: '' });
+    const short = { ...REQUEST, max_output_tokens: 1, truncate_prompt_tokens: 5 };
+    const { id } = await bodyOf(await post({ ...short, input: inputOf(4000) }));
+    const next = (length: number) => post({ ...short, previous_response_id: id, input: inputOf(length) });
+    expect((await next(95)).status).toBe(200);
+    expect(await errorOf(await next(96))).toMatchObject({
+      param: 'input',
+      message: expect.stringMatching(/got 4097/),
+    });
   });
 });

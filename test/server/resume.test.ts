@@ -3,6 +3,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { uniform } from '../../src/sampling/random-stream.ts';
+import { StreamJournal } from '../../src/server/stream-journal.ts';
 import { startTestServer, type TestServer } from './test-server.ts';
 
 const JOURNAL = { 'x-svc-journal': '1', 'x-request-id': 'one-id' };
@@ -109,6 +110,14 @@ function resumeAfter({ events, created }: Stream, numEvents: number, numChoices:
   return { created, choices };
 }
 
+it('a journal tells the tokens of an event with its last frame, and those that gave none with the next', () => {
+  const journal = new StreamJournal();
+  expect(journal.annotate(0, [5], ['a', 'b'])).toEqual([': 0 \na', ': 0 5\nb']);
+  expect(journal.annotate(0, [6], [])).toEqual([]);
+  expect(journal.annotate(1, [9], ['c'])).toEqual([': 1 9\nc']);
+  expect(journal.annotate(0, [7, 8], ['d'])).toEqual([': 0 6,7,8\nd']);
+});
+
 describe('a stream that is resumed', () => {
   it.each(Object.entries(BODIES))('is the same bytes: %s', async (name, [path, body]) => {
     const whole = await stream(server, path, body);
@@ -126,6 +135,13 @@ describe('a stream that is resumed', () => {
     expect(events.flatMap(({ tokenIds }) => tokenIds)).toHaveLength(COMPLETION.max_tokens);
   });
 
+  it('has a line of its journal before each event but those of its end', async () => {
+    const [path, body] = BODIES['a response']!;
+    const blocks = (await stream(server, path, body)).text.split('\n\n').filter((block) => block !== '');
+    const without = blocks.filter((block) => !/^: 0 [\d,]*\n/.test(block));
+    expect(without).toEqual(blocks.slice(-1));
+  });
+
   it('keeps no journal where nobody asks', async () => {
     const response = await server.post('/v1/completions', { ...COMPLETION, stream: true });
     expect(await response.text()).not.toMatch(/^: \d/m);
@@ -139,7 +155,8 @@ describe('a stream that is resumed', () => {
   });
 
   it.each([
-    [{ ...COMPLETION, svc_resume: { created: 1, choices: [[]] } }, /header x-svc-journal/],
+    [{ ...COMPLETION, stream: true, svc_resume: { created: 1, choices: [[]] } }, /header x-svc-journal/, {}],
+    [{ ...COMPLETION, svc_resume: { created: 1, choices: [[]] } }, /set stream to true/],
     [
       { ...COMPLETION, stream: true, svc_resume: { created: 1, choices: [] } },
       /one list of tokens for each of the 1/,
@@ -149,10 +166,12 @@ describe('a stream that is resumed', () => {
       { ...COMPLETION, stream: true, max_tokens: 2, svc_resume: { created: 1, choices: [[5, 6, 7]] } },
       /at most 2 tokens/,
     ],
-  ])('is refused where it cannot be: %#', async (body, message) => {
-    const headers = 'stream' in body ? JOURNAL : {};
-    const response = await server.post('/v1/completions', body, headers);
-    expect(response.status).toBe(400);
-    expect(await response.text()).toMatch(message);
-  });
+  ])(
+    'is refused where it cannot be: %#',
+    async (body, message, headers: Record<string, string> = JOURNAL) => {
+      const response = await server.post('/v1/completions', body, headers);
+      expect(response.status).toBe(400);
+      expect(await response.text()).toMatch(message);
+    },
+  );
 });

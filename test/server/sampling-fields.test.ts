@@ -136,6 +136,8 @@ describe('use_beam_search', () => {
       beams.map(({ tokenIds, promptLength }) => tokenIds.slice(promptLength)),
     );
     expect(choices.map(({ index }: { index: number }) => index)).toEqual([0, 1, 2]);
+    // The prompt is looked up in the cache for every token.
+    expect(usage).not.toHaveProperty('prompt_tokens_details');
     expect(usage.completion_tokens).toBe(choices.flatMap(({ token_ids }: Choice) => token_ids).length);
   });
 
@@ -157,10 +159,13 @@ describe('use_beam_search', () => {
     const eos = svc.engine.limits.eosTokenIds[0]!;
     const idsOf = async (body: object): Promise<Choice[]> =>
       (await bodyOf(await svc.post('/v1/completions', { ...long, ...body }))).choices;
-    const kept = await idsOf({ include_stop_str_in_output: true });
+    const endless = await idsOf({ ignore_eos: true });
+    expect(endless.map(({ token_ids }) => token_ids.length)).toEqual(new Array(10).fill(30));
+    const kept = await idsOf({ include_stop_str_in_output: true, skip_special_tokens: false });
     const dropped = await idsOf({});
-    for (const [at, { token_ids, finish_reason }] of kept.entries()) {
+    for (const [at, { text, token_ids, finish_reason }] of kept.entries()) {
       const ends = finish_reason === 'stop';
+      expect(text.endsWith('</s>')).toBe(ends);
       expect(token_ids.at(-1) === eos).toBe(ends);
       expect(dropped[at]!.token_ids).toEqual(ends ? token_ids.slice(0, -1) : token_ids);
     }
@@ -176,7 +181,24 @@ describe('use_beam_search', () => {
     const { choices } = await bodyOf(response);
     expect(choices).toHaveLength(3);
     expect(choices[0].message.role).toBe('assistant');
-    const echoed = await svc.client.completions.create({ ...BEAMS, echo: true });
+    const neutral = { stop: [], logit_bias: {}, top_p: 1 };
+    const echoed = await svc.client.completions.create({ ...BEAMS, ...neutral, echo: true });
     expect(echoed.choices.every(({ text }) => text.startsWith('Hello'))).toBe(true);
+    const only = await svc.client.completions.create({ ...BEAMS, max_tokens: 0, echo: true });
+    expect(only.choices.map(({ text }) => text)).toEqual(['Hello', 'Hello', 'Hello']);
+  });
+
+  it.each([
+    ['left', [6, 7]],
+    ['right', [5, 6]],
+  ])('reads what is left of a prompt that is cut on the %s', async (truncation_side, kept) => {
+    const cut = { truncate_prompt_tokens: 2, truncation_side, return_token_ids: true };
+    const { choices } = await bodyOf(
+      await svc.post('/v1/completions', { ...BEAMS, prompt: [5, 6, 7], ...cut }),
+    );
+    const alone = await bodyOf(
+      await svc.post('/v1/completions', { ...BEAMS, prompt: kept, return_token_ids: true }),
+    );
+    expect(choices).toEqual(alone.choices);
   });
 });

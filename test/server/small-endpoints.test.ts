@@ -193,9 +193,12 @@ const Document = z.object({
       z.string(),
       z.looseObject({
         requestBody: z
-          .object({ content: z.object({ 'application/json': z.object({ schema: z.looseObject({}) }) }) })
+          .object({
+            required: z.literal(true),
+            content: z.object({ 'application/json': z.object({ schema: z.looseObject({}) }) }),
+          })
           .optional(),
-        responses: z.record(z.string(), z.looseObject({})),
+        responses: z.record(z.string(), z.looseObject({ content: z.looseObject({}).optional() })),
       }),
     ),
   ),
@@ -232,6 +235,24 @@ describe('GET /openapi.json', () => {
         await response.arrayBuffer();
       }
     }
+  });
+
+  it('tells fields without effect from those that have some', async () => {
+    const { schema } = (await read()).paths['/v1/chat/completions']!.post!.requestBody!.content[
+      'application/json'
+    ];
+    const without = { description: 'Without effect' };
+    expect(schema).toHaveProperty('properties.user', without);
+    expect(schema).toHaveProperty('properties.metadata', expect.not.objectContaining(without));
+  });
+
+  it.each([
+    ['/v1/completions', ['text/event-stream']],
+    ['/detokenize', ['application/json']],
+    ['/v1/embeddings', undefined],
+  ])('says in which forms %s answers', async (path, forms) => {
+    const { content } = (await read()).paths[path]?.post?.responses[200] ?? {};
+    expect(content && Object.keys(content)).toEqual(forms);
   });
 
   it.each([

@@ -406,6 +406,9 @@ describe('functions, the older form of tools', () => {
     expect(await tokensOf({ functions: FUNCTIONS })).toEqual(await tokensOf({ tools: TOOLS }));
     expect(await tokensOf({ functions: FUNCTIONS, function_call: 'none' })).toEqual(await tokensOf({}));
     expect(await tokensOf({ function_call: 'none' })).toEqual(await tokensOf({}));
+    expect(await tokensOf({ functions: FUNCTIONS, function_call: null })).toEqual(
+      await tokensOf({ functions: FUNCTIONS, function_call: 'auto' }),
+    );
   });
 
   it.each([
@@ -420,6 +423,7 @@ describe('functions, the older form of tools', () => {
       /^function_call names the function "x"/,
     ],
     [{ function_call: 'auto' }, 'function_call', /only for requests with functions/],
+    [{ functions: FUNCTIONS, tool_choice: 'none' }, 'functions', /older form of tools: use one of the two/],
     [
       { ...NAMED, response_format: { type: 'json_object' } },
       'function_call',

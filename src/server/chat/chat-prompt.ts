@@ -132,7 +132,8 @@ async function renderOpenEnded(
       param: 'continue_final_message',
     });
   }
-  return rendered.slice(0, end);
+  // A template may write the message more than once.
+  return rendered.slice(0, end).replaceAll(MARK, '');
 }
 
 /** Behind the last text: templates write parts in ways of their own. */

@@ -41,9 +41,9 @@ export class ChatWriter extends ChunkWriter {
   }
 
   body(samples: readonly CompletedSample[]): object {
-    const { returnTokenIds, returnPromptLogprobs, prompts } = this.options;
+    const { returnTokenIds, prompts } = this.options;
     const { metadata } = this.#answer;
-    const ofPrompt = returnPromptLogprobs ? (samples[0]?.promptLogprobs ?? null) : null;
+    const ofPrompt = samples[0]?.promptLogprobs ?? null;
     return {
       ...this.answer('chat.completion', samples, (sample, choice) => this.#choice(sample, choice)),
       ...(metadata !== null && { metadata }),

@@ -35,7 +35,7 @@ export class CompletionWriter extends ChunkWriter {
     usage: Usage | null,
   ): Promise<Frames> {
     const echo = isFirst ? this.#echoOf(choice) : '';
-    const lists = this.#logprobs(choice, delta, isFirst);
+    const lists = this.#logprobs(choice, delta);
     const logprobs = lists === null ? 'null' : await toJson(lists);
     const ids = this.options.returnTokenIds ? await this.#idFields(choice, delta, isFirst) : '';
     const fields =
@@ -50,7 +50,7 @@ export class CompletionWriter extends ChunkWriter {
     return {
       index: choice,
       text: this.#echoOf(choice) + sample.text,
-      logprobs: this.#logprobs(choice, sample, true),
+      logprobs: this.#logprobs(choice, sample),
       finish_reason: sample.finish_reason,
       stop_reason: sample.stop_reason,
       token_ids: returnTokenIds ? sample.tokenIds : null,
@@ -63,10 +63,10 @@ export class CompletionWriter extends ChunkWriter {
     return this.options.echoes[this.promptOf(choice)]?.text ?? '';
   }
 
-  /** Those of an echoed prompt come before the first token. */
-  #logprobs(choice: number, added: Pick<OutputDelta, 'logprobs' | 'promptLogprobs'>, isFirst: boolean) {
+  /** Those of an echoed prompt come before the first token, with which the engine tells them. */
+  #logprobs(choice: number, added: Pick<OutputDelta, 'logprobs' | 'promptLogprobs'>) {
     if (added.logprobs === null) return null;
-    const isEchoed = isFirst && this.options.echoes[this.promptOf(choice)] !== null;
+    const isEchoed = this.options.echoes[this.promptOf(choice)] !== null;
     const ofPrompt = isEchoed ? added.promptLogprobs : null;
     return this.#logprobsWriter(choice).lists(ofPrompt, added.logprobs);
   }

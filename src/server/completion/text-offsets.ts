@@ -22,7 +22,7 @@ export class TextOffsets {
     this.#offset += countCharacters(added);
     // Bytes that have turned out to be no character come out in front of the token that has shown it.
     const own = this.#tokenizer?.describe(tokenId).text ?? '';
-    return added.endsWith(own) ? Math.max(before, this.#offset - countCharacters(own)) : before;
+    return added.endsWith(own) ? this.#offset - countCharacters(own) : before;
   }
 }
 

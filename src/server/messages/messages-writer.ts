@@ -97,9 +97,7 @@ export class MessagesWriter implements ResponseWriter {
   }
 
   #closeBlock(): Frames {
-    if (this.#block === null) return [];
-    this.#block = null;
-    return [event('content_block_stop', { index: this.#numBlocks - 1 })];
+    return this.#block === null ? [] : [event('content_block_stop', { index: this.#numBlocks - 1 })];
   }
 
   #blocks(sample: CompletedSample): object[] {

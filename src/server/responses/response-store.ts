@@ -69,10 +69,8 @@ export class ResponseStore {
     return this.#entries.get(keyOf(owner, id)) ?? null;
   }
 
-  /** @returns whether it was there. */
-  delete(owner: string, id: string): boolean {
-    this.#dropExpired();
-    return this.#remove(keyOf(owner, id));
+  delete(owner: string, id: string): void {
+    this.#remove(keyOf(owner, id));
   }
 
   #dropExpired(): void {
@@ -83,9 +81,9 @@ export class ResponseStore {
     }
   }
 
-  #remove(key: string): boolean {
+  #remove(key: string): void {
     this.#numBytes -= this.#entries.get(key)?.numBytes ?? 0;
-    return this.#entries.delete(key);
+    this.#entries.delete(key);
   }
 }
 

@@ -120,8 +120,7 @@ export class ResponsesWriter implements ResponseWriter {
   /** An answer without a word is an empty message, and tokens without a text belong to what was said before them. */
   #lastParts(): readonly AnswerPart[] {
     const last = this.#entries.all.at(-1);
-    const isUntold = this.#positions.length > 0 && last?.type === 'message';
-    return isUntold || last === undefined ? [{ kind: 'content', text: '' }] : [];
+    return last === undefined || last.type === 'message' ? [{ kind: 'content', text: '' }] : [];
   }
 
   async #part(part: AnswerPart): Promise<Frames> {

@@ -22,7 +22,7 @@ import {
 import { ignoredFields } from '../protocol/common-fields.ts';
 import { readProxied } from '../proxied-request.ts';
 import { notForBeams, type ReadSampling, readSampling, renamed } from '../read-sampling.ts';
-import { checkBudget, checkChoices, checkMaxTokens } from '../request-limits.ts';
+import { checkBudget, checkMaxTokens } from '../request-limits.ts';
 import { type ResponseOptions, responseOptions } from '../response-options.ts';
 import type { ServerContext } from '../server-context.ts';
 import type { GenerationEndpoint } from './generation-route.ts';
@@ -99,7 +99,6 @@ export async function prepareChat(
   const requested = { field: lengthField, count: max_tokens ?? 0 };
   checkMaxTokens(requested, engine.info.maxModelLen);
   const { params: asked, beamSearch } = samplingOf(body, max_tokens, engine);
-  checkChoices(1, asked.n);
   const proxied = readProxied(request, body, 1, asked.n);
   const { text, messages, toolUse } = await promptOfChat(context, engine, body, client);
   const params = { ...asked, constraint: toolUse.constraint(asked.constraint, text) };

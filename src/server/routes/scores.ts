@@ -44,7 +44,7 @@ export const rerank: PoolingEndpoint<typeof rerankSchema> = {
     const answer = (pooled: readonly Float32Array[]): object => {
       const scores = scoresOf(pooled);
       // The best first; of equal scores the document that came first.
-      const order = [...scores.keys()].sort((a, b) => scores[b]! - scores[a]! || a - b);
+      const order = [...scores.keys()].sort((a, b) => scores[b]! - scores[a]!);
       return {
         id: `rerank-${id}`,
         model,
