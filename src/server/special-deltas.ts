@@ -2,16 +2,19 @@
 
 import { beamSearch } from '../engine/beam-search.ts';
 import type { InferenceEngine, OutputDelta, PreparedRequest } from '../engine/inference-engine.ts';
+import { adapterKeys } from '../kv-cache/prefix-hash.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { GenerationRun } from './parsed-request.ts';
 
 /** The best beams as samples, each in one delta. */
 export async function* searchBeams(
   engine: InferenceEngine,
-  { promptTokenIds, params, adapter, answer, extraKeys, priority }: PreparedRequest,
+  { promptTokenIds, params, adapter, answer, extraKeys: keys, priority }: PreparedRequest,
   search: BeamSearchParams,
   run: GenerationRun,
 ): AsyncGenerator<OutputDelta, void, undefined> {
+  // Each step is prepared as a request of its own, which puts the adapter's keys before these.
+  const extraKeys = adapter === null ? keys : keys.slice(adapterKeys(adapter.digest).length);
   const beams = await beamSearch(engine, promptTokenIds, search, { ...run, adapter, extraKeys, priority });
   for (const [index, beam] of beams.entries()) {
     // The end token is kept only where that was asked for, and is no text unless special tokens are.

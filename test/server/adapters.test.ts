@@ -121,6 +121,9 @@ describe('a request that names an adapter', () => {
     );
     expect(red.choices).toHaveLength(2);
     expect(red.choices).not.toEqual(model.choices);
+    // What beams have computed is there for the others of the adapter.
+    const later = { ...REQUEST, prompt, model: 'red', max_tokens: 1 };
+    expect(cachedOf(await svc.client.completions.create(later))).toBe(32);
   });
 
   it('shares no prefix with the model or other adapters', async () => {
