@@ -108,6 +108,7 @@ class Encoder implements Model {
   readonly weightBytes: number;
   readonly loraTargets = [];
   readonly shortContext = null;
+  readonly imageEncoder = null;
   readonly poolingHead: PoolingHead | null;
   readonly #ops: Ops;
   readonly #parts: EncoderParts;

@@ -21,6 +21,7 @@ import { findArchitecture, readModelConfig } from './registry.ts';
 import type { Checkpoint } from './source/checkpoint.ts';
 import type { ModelSource } from './source/model-source.ts';
 import { findTensorNames, type TensorNames } from './tensor-names.ts';
+import type { ImageEncoder } from './vision/image-encoder.ts';
 import { expectItsLayers, judgeUnused } from './weights/checkpoint-fit.ts';
 import { hasOwnHead, ownHeadNote } from './weights/own-head.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
@@ -48,6 +49,8 @@ export interface LoadOptions {
   readonly servedLength?: ((model: ModelShape) => Promise<number>) | null;
   /** The layers to load, with what is before the first one and after the last; absent is all. */
   readonly layers?: LayerRange;
+  /** Whether the part that sees images is loaded, where the model has one; absent is yes. */
+  readonly seesImages?: boolean;
   /** What it is to be served as; absent is what its files say. */
   readonly choice?: PoolingChoice;
   /** Called before a weight is read, with the size of all that is published; what it throws ends the load. */
@@ -122,6 +125,8 @@ async function loadFrom(
   };
   const { servedLength = null } = options;
   const { load } = findArchitecture(config.architecture);
+  const seesImages = options.seesImages !== false && layers.first === 0;
+  const imageEncoder = seesImages ? imageEncoderOf(config, checkpoint, ops, dtype) : null;
   const model = await load({
     config,
     ops,
@@ -129,6 +134,7 @@ async function loadFrom(
     names,
     layers,
     kvDType,
+    imageEncoder,
     maxModelLen: options.maxModelLen,
     servedLength: servedLength && (() => servedLength(shape)),
     progress,
@@ -145,6 +151,21 @@ async function loadFrom(
   }
   options.packedCache?.close();
   return model;
+}
+
+/**
+ * Its weights stay in the format to compute in, and are counted by themselves: no step that decodes reads them. Null where the model reads
+ * only text.
+ */
+function imageEncoderOf(
+  { architecture, vision, hiddenSize, pooling, quantization: published }: ModelConfig,
+  checkpoint: Checkpoint,
+  ops: Ops,
+  dtype: ComputeDType,
+): ImageEncoder | null {
+  if (vision === null || pooling !== null) return null;
+  const weights = new WeightReader(checkpoint, ops, { dtype, products: dtype, head: dtype, published });
+  return findArchitecture(architecture).loadImageEncoder!({ config: vision, ops, weights, hiddenSize });
 }
 
 /** A model that pools has other weights packed than one that generates, of the same files, and a stage those of its layers. */

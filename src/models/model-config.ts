@@ -15,6 +15,7 @@ import type { QueryGrowth } from './query-growth.ts';
 import type { RecurrentConfig } from './recurrent-config.ts';
 import { contextLengths, type RopeConfig, type RopeFields, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
+import type { VisionConfig } from './vision/vision-config.ts';
 
 /** config.json, in which an architecture was recognised. */
 export interface ConfigFile {
@@ -103,6 +104,8 @@ export interface ModelConfig {
    * of a layer or of all.
    */
   readonly gateDeviations: readonly (number | null)[] | null;
+  /** Of the part that sees images; null where the model only reads text. */
+  readonly vision: VisionConfig | null;
   /** Of models whose tokens see those after them, too; null where they do not. */
   readonly encoder: EncoderConfig | null;
   /** Of layers that keep a state of each sequence; null where none does. */
@@ -311,6 +314,7 @@ export function readDecoderConfig(
     streams: null,
     laurelRank: null,
     gateDeviations: null,
+    vision: null,
     encoder: null,
     recurrent: null,
     blockFactors: null,

@@ -5,6 +5,7 @@ import type { KvCache, KvCacheShape, StepArrays, Tensor, TokenIds } from '../ops
 import type { LoraTarget } from './adapters/lora-target.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingHead } from './pooling/pooling-head.ts';
+import type { ImageEncoder } from './vision/image-encoder.ts';
 
 /** One step over the flattened batch: the tokens of all sequences in a row. */
 export interface ForwardInputs extends StepArrays {
@@ -14,8 +15,17 @@ export interface ForwardInputs extends StepArrays {
   readonly hidden?: Tensor | undefined;
   /** [tokens] which of the texts of its sequence a token belongs to, 0 or 1; left out, all are of the first. */
   readonly tokenTypes?: Int32Array | undefined;
+  /** Tokens of images: what is in the place of their embeddings. Left out where there are none. */
+  readonly imageRows?: ImageRows | undefined;
   /** Called after the ops of each layer. */
   readonly onLayer?: ((layer: number) => void) | undefined;
+}
+
+export interface ImageRows {
+  /** [n] rows of the step */
+  readonly rows: readonly number[];
+  /** [n, hidden] */
+  readonly values: Float32Array;
 }
 
 /** How much a cache holds. */
@@ -47,6 +57,8 @@ export interface Model extends ModelShape {
   readonly shortContext: number | null;
   /** The products that adapters may add to. */
   readonly loraTargets: readonly LoraTarget[];
+  /** What sees images; null where the model only reads text. */
+  readonly imageEncoder: ImageEncoder | null;
   /** What it makes of the states that stand for sequences; null where these are the result, or where it generates. */
   readonly poolingHead: PoolingHead | null;
   /** @returns f32 hidden states [tokens, hidden], of all streams where there are several, valid until the enclosing `ops.scope` ends. */

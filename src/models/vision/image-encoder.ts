@@ -1,0 +1,116 @@
+// Sees images: patches of a tile become rows that stand among the embeddings of a prompt. Each tile is computed by itself, so that its rows
+// are the same whatever else is computed.
+
+import type { ImageTile, PreparedImage } from '../../images/image-processor.ts';
+import type { KvCache, Ops, StepArrays, Tensor } from '../../ops/ops.ts';
+import type { LinearWeight } from '../../ops/weights.ts';
+import { kvCacheShape } from '../decoder.ts';
+import type { Layer } from '../layers/layer.ts';
+import type { Norm } from '../layers/norm.ts';
+import type { Step } from '../layers/step.ts';
+import type { WeightReader } from '../weights/weight-reader.ts';
+import { mergePatches, type PatchOrder } from './merge-patches.ts';
+import type { VisionConfig } from './vision-config.ts';
+
+/** What an encoder is loaded from. */
+export interface VisionContext {
+  readonly config: VisionConfig;
+  readonly ops: Ops;
+  /** Of the encoder alone: what is quantised, adapted or counted of the rest of the model is not of it. */
+  readonly weights: WeightReader;
+  /** Width of the rows that the rest of the model takes. */
+  readonly hiddenSize: number;
+}
+
+export interface ImageEncoderParts {
+  /** [hidden, 3 * patchSize * patchSize] */
+  readonly patches: LinearWeight;
+  /** Makes of x [patches, hidden] f32 what the first layer sees, in place. */
+  readonly begin: (x: Tensor, tile: ImageTile, step: Step) => void;
+  readonly layers: readonly Layer[];
+  /** Left out where the last layer's rows are taken as they are. */
+  readonly finalNorm?: Norm;
+  /** How the neighbours that become one row follow each other in it. */
+  readonly order: PatchOrder;
+  /** [rows, hidden * mergeSize²] f32 -> [rows, hidden of the model] f32 */
+  readonly project: (ops: Ops, merged: Tensor) => Tensor;
+}
+
+const BLOCK_SIZE = 16;
+
+export class ImageEncoder {
+  readonly #context: VisionContext;
+  readonly #parts: ImageEncoderParts;
+  /** Of one layer: each reads what it has just stored. */
+  readonly #cache: KvCache;
+
+  constructor(context: VisionContext, parts: ImageEncoderParts) {
+    this.#context = context;
+    this.#parts = parts;
+    const { config, ops, weights } = context;
+    const blocks = Math.ceil(config.patchesPerSide ** 2 / BLOCK_SIZE);
+    const size = { blocks, blockSize: BLOCK_SIZE, sequences: 1 };
+    this.#cache = ops.makeKvCache(kvCacheShape(config.layers, weights.dtype, size, weights.share));
+  }
+
+  /** @returns [rows of the tile, hidden of the model]; waits for them, and for the ops before. */
+  encode(tile: ImageTile, colours: PreparedImage['colours']): Float32Array {
+    const { ops, config } = this.#context;
+    const { order, project } = this.#parts;
+    const { mergeSize } = config;
+    return ops.scope(() => {
+      const merged = mergePatches(ops.read(this.#see(tile, colours)), tile, mergeSize, order);
+      const rows = (tile.rows * tile.cols) / mergeSize ** 2;
+      return ops.read(project(ops, ops.tensor(merged, rows, merged.length / rows, 'f32')));
+    });
+  }
+
+  /** @returns f32 [patches, hidden] */
+  #see(tile: ImageTile, colours: PreparedImage['colours']): Tensor {
+    const { ops, config } = this.#context;
+    const { patches, begin, layers, finalNorm } = this.#parts;
+    const numPatches = tile.rows * tile.cols;
+    const step: Step = { ops, inputs: ops.beginStep(this.#cache, stepOf(numPatches)) };
+    const numbers = colouredNumbers(tile, colours, config.patchSize);
+    const x = ops.linear(
+      ops.tensor(numbers, numPatches, numbers.length / numPatches, patches.inputDType),
+      patches,
+    );
+    begin(x, tile, step);
+    for (const layer of layers) ops.scope(() => layer(x, step));
+    return finalNorm?.(step, x, 'f32') ?? x;
+  }
+}
+
+/** Of one sequence, each patch a token. */
+function stepOf(numPatches: number): StepArrays {
+  const counted = Int32Array.from({ length: numPatches }, (_, patch) => patch);
+  const maxBlocks = Math.ceil(numPatches / BLOCK_SIZE);
+  return {
+    positions: counted,
+    slotMapping: counted,
+    batch: {
+      numSequences: 1,
+      queryStarts: Int32Array.of(0, numPatches),
+      contextLengths: Int32Array.of(numPatches),
+      blockTables: counted.slice(0, maxBlocks),
+      maxBlocks,
+    },
+  };
+}
+
+/** [patches, 3 * patchSize²] */
+function colouredNumbers(
+  { patches }: ImageTile,
+  { factors, offsets }: PreparedImage['colours'],
+  patchSize: number,
+): Float32Array {
+  const plane = patchSize ** 2;
+  const numbers = new Float32Array(patches.length);
+  for (let start = 0; start < patches.length; start += plane) {
+    const colour = (start / plane) % factors.length;
+    const [factor, offset] = [factors[colour]!, offsets[colour]!];
+    for (let i = start; i < start + plane; i++) numbers[i] = patches[i]! * factor + offset;
+  }
+  return numbers;
+}

@@ -1,0 +1,57 @@
+// The part of a model that sees images: its layers are those of an encoder, to which each patch of an image is a token.
+
+import * as z from 'zod';
+import { ModelLoadError } from '../../errors.ts';
+import { checkModelJson } from '../../util/model-file.ts';
+import { type ConfigFile, type DecoderTraits, type ModelConfig, readDecoderConfig } from '../model-config.ts';
+
+export interface VisionConfig {
+  /** Its layers. They have no vocabulary. */
+  readonly layers: ModelConfig;
+  /** Pixels of a patch on each side. */
+  readonly patchSize: number;
+  /** Patches of the largest picture on each side. */
+  readonly patchesPerSide: number;
+  /** So many neighbours on each side become one row. */
+  readonly mergeSize: number;
+}
+
+const wholeFields = z.object({ vision_config: z.unknown() });
+
+const visionFields = z.looseObject({
+  hidden_size: z.int().positive(),
+  intermediate_size: z.int().positive(),
+  num_hidden_layers: z.int().positive(),
+  num_attention_heads: z.int().positive(),
+  image_size: z.int().positive(),
+  patch_size: z.int().positive(),
+});
+
+/** What an architecture makes of `vision_config`. */
+interface VisionTraits extends DecoderTraits {
+  readonly mergeSize: number;
+  /** What published files leave out, since it is usual. */
+  readonly usual?: Readonly<Record<string, unknown>>;
+}
+
+/** @throws ModelLoadError naming the file, the field and what was expected. */
+export function readVisionConfig(
+  file: ConfigFile,
+  { mergeSize, usual = {}, ...traits }: VisionTraits,
+): VisionConfig {
+  const whole = checkModelJson(file.path, file.json, wholeFields);
+  const given = checkModelJson(file.path, whole.vision_config, z.record(z.string(), z.unknown()));
+  const own = checkModelJson(file.path, { ...usual, ...given }, visionFields);
+  const { image_size: imageSize, patch_size: patchSize } = own;
+  const patchesPerSide = Math.floor(imageSize / patchSize);
+  if (patchesPerSide === 0 || patchesPerSide % mergeSize !== 0) {
+    throw new ModelLoadError(
+      `${file.path}: vision_config.image_size must be a multiple of patch_size, ${mergeSize} patches or a multiple of it, got ${imageSize} ` +
+        `with patches of ${patchSize}`,
+    );
+  }
+  const json = { ...own, vocab_size: 1, max_position_embeddings: patchesPerSide ** 2 };
+  const layers = readDecoderConfig({ ...file, json }, () => traits);
+  const encoder = { positions: null, numTokenTypes: 0, pooledRows: 'mean' } as const;
+  return { layers: { ...layers, encoder }, patchSize, patchesPerSide, mergeSize };
+}
