@@ -14,6 +14,7 @@ import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
 import { ConstraintCompiler } from './constraints/compiler.ts';
+import type { ImageInputs } from './image-inputs.ts';
 import type { EngineClientOptions, RequestListener } from './engine-client.ts';
 import { EngineGroup, type Place } from './engine-group.ts';
 import { engineSample } from './engine-sample.ts';
@@ -81,6 +82,8 @@ export class InferenceEngine {
   readonly chatTemplate: ChatTemplate | null;
   /** What the model's files say of the tokenizer. */
   readonly tokenizerInfo: TokenizerInfo;
+  /** Null where the model reads only text. */
+  readonly imageInputs: ImageInputs | null;
   /** How the model writes thoughts and calls of functions. */
   readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
@@ -102,7 +105,7 @@ export class InferenceEngine {
   private constructor(
     engines: EngineGroup,
     transfers: KvTransfers | null,
-    { tokenizer, chatTemplate, tokenizerInfo, answerFormats, samplingDefaults }: ModelText,
+    { tokenizer, chatTemplate, tokenizerInfo, imageInputs, answerFormats, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
@@ -111,6 +114,7 @@ export class InferenceEngine {
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
     this.tokenizerInfo = tokenizerInfo;
+    this.imageInputs = imageInputs;
     this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;

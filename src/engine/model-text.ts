@@ -18,6 +18,8 @@ export interface ModelText {
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
   readonly tokenizerInfo: TokenizerInfo;
+  /** Null where the model reads only text. */
+  readonly imageInputs: ImageInputs | null;
   /** How the model writes thoughts and calls of functions. */
   readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */

@@ -21,6 +21,13 @@ export interface PreparedImage {
   readonly numTokens: number;
 }
 
+/** An image among the tokens of a prompt. Plain data. */
+export interface PromptImage {
+  readonly image: PreparedImage;
+  /** [numTokens] where its tokens are in the prompt, one after the other. */
+  readonly positions: readonly number[];
+}
+
 /** An image, and what it is in the text of a prompt. */
 export interface ReadImage {
   readonly image: PreparedImage;

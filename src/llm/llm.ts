@@ -228,8 +228,9 @@ export class LLM {
       const prepared = await prepareEach(list, 'prompts', ended, (prompt) =>
         prepareBeamSearch(engine, prompt, resolved),
       );
-      const search = async (promptTokenIds: readonly number[], index: number): Promise<BeamSearchOutput> => {
-        const run = { signal: ended, adapter: adapters[index] };
+      const search = async (prompt: PreparedRequest, index: number): Promise<BeamSearchOutput> => {
+        const { promptTokenIds, extraKeys, images } = prompt;
+        const run = { signal: ended, adapter: adapters[index], extraKeys, images };
         const beams = await beamSearch(engine, promptTokenIds, resolved, run);
         return { sequences: await describeBeams(engine, beams) };
       };

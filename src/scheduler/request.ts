@@ -1,6 +1,7 @@
 // One sequence on its way through the engine: its tokens, how many of them are computed, its blocks and its state.
 // A request with n samples comes to the scheduler as n of these.
 
+import type { PromptImage } from '../images/image-processor.ts';
 import type { BlockTable, CachedSequence, SequenceStates } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
@@ -63,6 +64,8 @@ export interface PromptRequest {
   readonly promptTokenIds: readonly number[];
   /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
   readonly extraKeys: readonly ExtraKey[];
+  /** In the order of their positions. Left out where there are none. */
+  readonly images?: readonly PromptImage[];
   readonly sampling: PromptSampling;
   /** The adapter that computes it, as the engine thread knows it; null is the model alone. */
   readonly adapterId: number | null;
@@ -134,6 +137,7 @@ export class Request implements CachedSequence {
   nextResumedTarget = 0;
   readonly resumedLogprobs: Logprobs[] = [];
   readonly adapterId: number | null;
+  readonly images: readonly PromptImage[];
   readonly transfer: SequenceTransfer | null;
   readonly pooling: SequencePooling | null;
   /** Blocks of each group that have been handed over to be sent; what is recomputed later is the same. */
@@ -187,6 +191,7 @@ export class Request implements CachedSequence {
     this.numResumed = request.resumedTokenIds.length;
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
     this.adapterId = request.adapterId;
+    this.images = request.images ?? [];
     this.transfer = request.transfer;
     this.pooling = request.pooling ?? null;
     this.#extraKeys = request.extraKeys;
@@ -308,6 +313,11 @@ export class Request implements CachedSequence {
     const { repetition, minTokens } = this.stop;
     if (!repetition || this.numOutputTokens < minTokens) return false;
     return isRepeating(repetition, this.tokens, this.promptLength, this.promptLength + this.numOutputTokens);
+  }
+
+  /** Those with tokens from `first` up to before `end`. */
+  imagesAmong(first: number, end: number): readonly PromptImage[] {
+    return this.images.filter(({ positions }) => positions[0]! < end && positions.at(-1)! >= first);
   }
 
   append(tokenId: number): void {

@@ -380,6 +380,7 @@ export class Scheduler {
     request.numScheduledBlocks = tables.map(({ blocks }) => blocks.length);
     this.#publish(request, firstPosition);
     const areStatesSent = this.#transfers.sendsStates(request, firstPosition);
+    const images = request.imagesAmong(firstPosition, end);
     sequences.push({
       requestId: request.id,
       adapterId: request.adapterId,
@@ -390,6 +391,7 @@ export class Scheduler {
       newBlocks: tables.map(({ blocks }, group) => blocks.slice(numScheduledBlocks?.[group])),
       sampling: reachesEnd && request.pooling === null ? request.sampling : null,
       pooling: reachesEnd ? request.pooling : null,
+      ...(images.length > 0 && { images }),
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
       send: this.#transfers.takeCompleted(request, areStatesSent),

@@ -53,6 +53,17 @@ export class ImageEncoder {
     this.#cache = ops.makeKvCache(kvCacheShape(config.layers, weights.dtype, size, weights.share));
   }
 
+  /** Rows that `encode` makes of a tile. */
+  numRows({ rows, cols }: Pick<ImageTile, 'rows' | 'cols'>): number {
+    return (rows * cols) / this.#context.config.mergeSize ** 2;
+  }
+
+  /** A tile that takes as much memory as any. */
+  get largestTile(): ImageTile {
+    const { patchesPerSide: side, patchSize } = this.#context.config;
+    return { rows: side, cols: side, patches: new Uint8Array(side ** 2 * 3 * patchSize ** 2) };
+  }
+
   /** @returns [rows of the tile, hidden of the model]; waits for them, and for the ops before. */
   encode(tile: ImageTile, colours: PreparedImage['colours']): Float32Array {
     const { ops, config } = this.#context;
@@ -60,7 +71,7 @@ export class ImageEncoder {
     const { mergeSize } = config;
     return ops.scope(() => {
       const merged = mergePatches(ops.read(this.#see(tile, colours)), tile, mergeSize, order);
-      const rows = (tile.rows * tile.cols) / mergeSize ** 2;
+      const rows = this.numRows(tile);
       return ops.read(project(ops, ops.tensor(merged, rows, merged.length / rows, 'f32')));
     });
   }
