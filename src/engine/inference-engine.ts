@@ -14,11 +14,11 @@ import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
 import { Adapters } from './adapters.ts';
 import { Admission, type Ticket } from './admission.ts';
 import { ConstraintCompiler } from './constraints/compiler.ts';
-import type { ImageInputs } from './image-inputs.ts';
 import type { EngineClientOptions, RequestListener } from './engine-client.ts';
 import { EngineGroup, type Place } from './engine-group.ts';
 import { engineSample } from './engine-sample.ts';
 import { type EngineStats, sumOfStats } from './engine-stats.ts';
+import type { ImageInputs } from './image-inputs.ts';
 import {
   type ModelLimits,
   type PreparedRequest,

@@ -297,7 +297,8 @@ async function readPrompt(
   const refuse = (why: string) => new InvalidRequestError(why, { param: 'messages' });
   if (imageInputs === null) throw refuse('this model reads only text: leave images out');
   if (!('text' in prompt)) throw refuse('images are for prompts of text, and this one is token ids');
-  if (params.truncate_prompt_tokens !== null) throw refuse('a prompt with images cannot be truncated: leave truncate_prompt_tokens out');
+  if (params.truncate_prompt_tokens !== null)
+    throw refuse('a prompt with images cannot be truncated: leave truncate_prompt_tokens out');
   const { text, images } = await imageInputs.read(prompt.text, files);
   const promptTokenIds = await tokenise({ text }, options, params, tokenizer, limits);
   const placed = imageInputs.place(promptTokenIds, images);

@@ -2,6 +2,7 @@
 // which are imported while the engine thread reads the weights.
 
 import type { EngineConfig } from '../config/engine-config.ts';
+import { loadImageProcessor } from '../images/load-image-processor.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
@@ -11,6 +12,7 @@ import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
 import { loadTokenizer, type TokenizerInfo } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { ImageInputs } from './image-inputs.ts';
 
 export interface ModelText {
   /** Null with --skip-tokenizer-init: token ids in, token ids out. */
@@ -52,11 +54,14 @@ export async function readModelText(
         contentFormat: config.chatTemplateContentFormat,
         onWarning,
       });
+  const seesImages = modelConfig.vision !== null && modelConfig.pooling === null;
+  const processor = tokenizer && seesImages ? loadImageProcessor(source) : null;
   const primary = tokenizer?.eosTokenId ?? [];
   return {
     tokenizer,
     chatTemplate,
     tokenizerInfo: info,
+    imageInputs: tokenizer && processor && (await ImageInputs.open(processor, tokenizer)),
     answerFormats: answerFormats(config, chatTemplate?.sourceForTools ?? null),
     samplingDefaults: sampling,
     maxOutputTokens,

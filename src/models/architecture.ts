@@ -18,8 +18,8 @@ export interface Architecture {
   readonly readConfig: (file: ConfigFile) => ModelConfig;
   /** @throws ModelLoadError where a tensor is missing or does not fit the config. */
   readonly load: (context: LoadContext) => Promise<Model>;
-  /** Loads the part that sees images, where the config has one; the same errors. */
-  readonly loadImageEncoder?: (context: VisionContext) => ImageEncoder;
+  /** Loads the part that sees images, where the config has one; null where the checkpoint has none. The same errors. */
+  readonly loadImageEncoder?: (context: VisionContext) => ImageEncoder | null;
 }
 
 export interface LoadContext {

@@ -73,6 +73,7 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   const config = readModelConfig(source, options.choice);
   const share = new RankShare(ops.ranks);
   share.expectPossible(config);
+  if (config.vision !== null) share.expectPossible(config.vision.layers);
   const maxModelLen = checkLength(config, options.maxModelLen);
   const checkpoint = source.openCheckpoint();
   try {
@@ -158,14 +159,15 @@ async function loadFrom(
  * only text.
  */
 function imageEncoderOf(
-  { architecture, vision, hiddenSize, pooling, quantization: published }: ModelConfig,
+  config: ModelConfig,
   checkpoint: Checkpoint,
   ops: Ops,
   dtype: ComputeDType,
 ): ImageEncoder | null {
+  const { architecture, vision, pooling, quantization: published } = config;
   if (vision === null || pooling !== null) return null;
   const weights = new WeightReader(checkpoint, ops, { dtype, products: dtype, head: dtype, published });
-  return findArchitecture(architecture).loadImageEncoder!({ config: vision, ops, weights, hiddenSize });
+  return findArchitecture(architecture).loadImageEncoder!({ config: vision, text: config, ops, weights });
 }
 
 /** A model that pools has other weights packed than one that generates, of the same files, and a stage those of its layers. */

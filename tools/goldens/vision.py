@@ -21,36 +21,58 @@ TEXT = COMMON | {"num_hidden_layers": 2}
 SIGLIP = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16, "patch_size": 4}
 
 
-def bytes_of_tiles(tiles: int, rows: int, cols: int, patch: int) -> torch.Tensor:
-    index = torch.arange(tiles * rows * cols * 3 * patch * patch)
-    return ((37 * index + 11 * (index >> 5)) % 256).reshape(tiles, rows, cols, 3, patch, patch)
+def pixels(tiles: list[tuple[int, int]], patch: int = 4) -> torch.Tensor:
+    """[tiles, 3, height, width] of as many rows and columns of patches, which come line by line; filled up with zeros."""
+    height, width = (max(sizes) * patch for sizes in zip(*tiles))
+    images = torch.zeros(len(tiles), 3, height, width)
+    first = 0
+    for image, (rows, cols) in zip(images, tiles):
+        index = torch.arange(first, first + rows * cols * 3 * patch * patch)
+        first += len(index)
+        values = ((37 * index + 11 * (index >> 5)) % 256).reshape(rows, cols, 3, patch, patch).to(torch.float32) / 127.5 - 1
+        image[:, : rows * patch, : cols * patch] = values.permute(2, 0, 3, 1, 4).reshape(3, rows * patch, cols * patch)
+    return images
 
 
-def pixels(tiles: int, rows: int, cols: int, patch: int) -> torch.Tensor:
-    """[tiles, 3, height, width], from patches that come line by line."""
-    values = bytes_of_tiles(tiles, rows, cols, patch).to(torch.float32) / 127.5 - 1
-    return values.permute(0, 3, 1, 4, 2, 5).reshape(tiles, 3, rows * patch, cols * patch)
+def squares(tiles: list[tuple[int, int]]) -> dict:
+    return {"pixel_values": pixels(tiles)[None]}
+
+
+def sized(tiles: list[tuple[int, int]]) -> dict:
+    return {"pixel_values": pixels(tiles), "image_sizes": torch.tensor([[rows * 4, cols * 4] for rows, cols in tiles])}
+
+
+def mistral3():
+    vision = SIGLIP | {"model_type": "pixtral", "head_dim": 8, "image_size": 32, "hidden_act": "gelu"}
+    config = t.Mistral3Config(
+        vision_config=vision, text_config=TEXT | {"model_type": "mistral", "head_dim": 8}, image_token_index=PLACEHOLDER, image_token_id=PLACEHOLDER, spatial_merge_size=2, vision_feature_layer=-1, tie_word_embeddings=False
+    )
+    return t.Mistral3ForConditionalGeneration, config, sized
 
 
 def smolvlm(kind: str):
     config = getattr(t, f"{kind}Config")(
         vision_config=SIGLIP, text_config=TEXT | {"model_type": "llama"}, image_token_id=PLACEHOLDER, scale_factor=2, tie_word_embeddings=False, pad_token_id=0
     )
-    return getattr(t, f"{kind}ForConditionalGeneration"), config
+    return getattr(t, f"{kind}ForConditionalGeneration"), config, squares
 
 
 MODELS = {
     "idefics3": lambda: smolvlm("Idefics3"),
     "smolvlm": lambda: smolvlm("SmolVLM"),
+    "mistral3": mistral3,
 }
-"""Tiles of each case, 4 tokens each."""
-CASES = {"one": (14, [3]), "several": (45, [2, 20, 31])}
+SQUARE = (4, 4)
+"""Tokens of each case, and of its tiles the first token and rows and columns of patches, of which four become a token."""
+CASES = {"one": (14, [(3, SQUARE)]), "several": (45, [(2, SQUARE), (20, SQUARE), (31, SQUARE)])}
+OTHER_CASES = {"mistral3": {"one": (16, [(3, (4, 6))]), "several": (45, [(2, (2, 8)), (20, (6, 4)), (31, SQUARE)])}}
 
 
-def prompt(length: int, starts: list[int], generator: torch.Generator) -> list[int]:
+def prompt(length: int, tiles: list, generator: torch.Generator) -> list[int]:
     ids = torch.randint(6, VOCAB, (length,), generator=generator).tolist()
-    for start in starts:
-        ids[start : start + 4] = [PLACEHOLDER] * 4
+    for start, (rows, cols) in tiles:
+        count = rows * cols // 4
+        ids[start : start + count] = [PLACEHOLDER] * count
     return ids
 
 
@@ -68,16 +90,16 @@ def greedy(model: torch.nn.Module, ids: list[int], images: dict) -> tuple[list[i
 def make_model(folder: Path, name: str) -> None:
     seed = 30270 + list(MODELS).index(name)
     torch.manual_seed(seed)
-    kind, config = MODELS[name]()
+    kind, config, inputs_of = MODELS[name]()
     model = kind._from_config(config, dtype=torch.float32, attn_implementation="eager")
     model.eval()
     random_weights(model, Recipe(config))
     cases, tensors = [], {}
-    for case, (length, starts) in CASES.items():
-        images = {"pixel_values": pixels(len(starts), 4, 4, 4)[None]}
+    for case, (length, tiles) in OTHER_CASES.get(name, CASES).items():
+        images = inputs_of([size for _, size in tiles])
         generator = torch.Generator().manual_seed(seed)
         for _ in range(200):
-            ids = prompt(length, starts, generator)
+            ids = prompt(length, tiles, generator)
             continuation, gap = greedy(model, ids, images)
             if gap > CLEAR_GAP and PLACEHOLDER not in continuation:
                 break
@@ -86,9 +108,10 @@ def make_model(folder: Path, name: str) -> None:
         output = model(torch.tensor([ids]), use_cache=False, **images)
         features = output.image_hidden_states
         features = getattr(features, "pooler_output", features)
+        features = torch.cat(features) if isinstance(features, (list, tuple)) else features
         tensors[f"{case}.rows"] = features.reshape(-1, features.shape[-1]).contiguous()
         tensors[f"{case}.logits"] = output.logits[0, -ROWS:].contiguous()
-        cases.append({"id": case, "input_ids": ids, "greedy_ids": continuation, "min_top2_gap": round(gap, 5)})
+        cases.append({"id": case, "tiles": [size for _, size in tiles], "input_ids": ids, "greedy_ids": continuation, "min_top2_gap": round(gap, 5)})
     folder.mkdir(parents=True, exist_ok=True)
     published = config.to_dict() | {"architectures": [kind.__name__]}
     (folder / "config.json").write_text(json.dumps(published, indent=1, default=str) + "\n")

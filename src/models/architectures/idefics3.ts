@@ -39,13 +39,13 @@ const USUAL = {
 };
 
 function loadImageEncoder(context: VisionContext): ImageEncoder {
-  const { config, weights, hiddenSize } = context;
+  const { config, text, weights } = context;
   const width = config.layers.hiddenSize * config.mergeSize ** 2;
   return new ImageEncoder(context, {
     ...loadSiglip(context, 'model.vision_model.'),
     order: 'by neighbour',
     project: product(
-      weights.classifier('model.connector.modality_projection.proj', hiddenSize, width, false),
+      weights.classifier('model.connector.modality_projection.proj', text.hiddenSize, width, false),
     ),
   });
 }

@@ -8,6 +8,7 @@ import { kvCacheShape } from '../decoder.ts';
 import type { Layer } from '../layers/layer.ts';
 import type { Norm } from '../layers/norm.ts';
 import type { Step } from '../layers/step.ts';
+import type { ModelConfig } from '../model-config.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
 import { mergePatches, type PatchOrder } from './merge-patches.ts';
 import type { VisionConfig } from './vision-config.ts';
@@ -18,15 +19,17 @@ export interface VisionContext {
   readonly ops: Ops;
   /** Of the encoder alone: what is quantised, adapted or counted of the rest of the model is not of it. */
   readonly weights: WeightReader;
-  /** Width of the rows that the rest of the model takes. */
-  readonly hiddenSize: number;
+  /** What takes its rows. */
+  readonly text: Pick<ModelConfig, 'hiddenSize' | 'normEps'>;
 }
 
 export interface ImageEncoderParts {
   /** [hidden, 3 * patchSize * patchSize] */
   readonly patches: LinearWeight;
-  /** Makes of x [patches, hidden] f32 what the first layer sees, in place. */
-  readonly begin: (x: Tensor, tile: ImageTile, step: Step) => void;
+  /** [patches] the rows of the tables of `rope` that turn them; left out where layers know no positions. */
+  readonly positionsOf?: (tile: ImageTile) => Int32Array;
+  /** x [patches, hidden] f32 -> what the first layer sees; it may be done in place. */
+  readonly begin: (x: Tensor, tile: ImageTile, step: Step) => Tensor;
   readonly layers: readonly Layer[];
   /** Left out where the last layer's rows are taken as they are. */
   readonly finalNorm?: Norm;
@@ -79,26 +82,24 @@ export class ImageEncoder {
   /** @returns f32 [patches, hidden] */
   #see(tile: ImageTile, colours: PreparedImage['colours']): Tensor {
     const { ops, config } = this.#context;
-    const { patches, begin, layers, finalNorm } = this.#parts;
+    const { patches, positionsOf, begin, layers, finalNorm } = this.#parts;
     const numPatches = tile.rows * tile.cols;
-    const step: Step = { ops, inputs: ops.beginStep(this.#cache, stepOf(numPatches)) };
+    const inputs = ops.beginStep(this.#cache, stepOf(numPatches, positionsOf?.(tile)));
+    const step: Step = { ops, inputs };
     const numbers = colouredNumbers(tile, colours, config.patchSize);
-    const x = ops.linear(
-      ops.tensor(numbers, numPatches, numbers.length / numPatches, patches.inputDType),
-      patches,
-    );
-    begin(x, tile, step);
+    const coloured = ops.tensor(numbers, numPatches, numbers.length / numPatches, patches.inputDType);
+    const x = begin(ops.linear(coloured, patches), tile, step);
     for (const layer of layers) ops.scope(() => layer(x, step));
     return finalNorm?.(step, x, 'f32') ?? x;
   }
 }
 
 /** Of one sequence, each patch a token. */
-function stepOf(numPatches: number): StepArrays {
+function stepOf(numPatches: number, positions?: Int32Array): StepArrays {
   const counted = Int32Array.from({ length: numPatches }, (_, patch) => patch);
   const maxBlocks = Math.ceil(numPatches / BLOCK_SIZE);
   return {
-    positions: counted,
+    positions: positions ?? counted,
     slotMapping: counted,
     batch: {
       numSequences: 1,

@@ -33,7 +33,7 @@ export function loadSiglip(
     cacheLayerOf: () => 0,
   };
   const numPatches = patchesPerSide ** 2;
-  const patches = weights.patches(`${root}embeddings.patch_embedding`, hiddenSize, patchSize);
+  const patches = weights.patches(`${root}embeddings.patch_embedding`, hiddenSize, patchSize, true);
   const table = { name: `${root}embeddings.position_embedding`, n: numPatches, shared: null };
   const positions = weights.embedding(table, hiddenSize);
   const ids = Int32Array.from({ length: numPatches }, (_, position) => position);
@@ -43,6 +43,7 @@ export function loadSiglip(
       if (rows * cols !== numPatches)
         throw new Error(`a tile has ${numPatches} patches, not ${rows} x ${cols}`);
       ops.scope(() => ops.addScaled(x, ops.embedding({ ids, sampled: null }, positions), 1));
+      return x;
     },
     layers: Array.from({ length: numLayers }, (_, layer) =>
       siglipLayer(context, layer, `${root}encoder.layers.${layer}`),

@@ -25,6 +25,9 @@ const visionFields = z.looseObject({
   num_attention_heads: z.int().positive(),
   image_size: z.int().positive(),
   patch_size: z.int().positive(),
+  rope_theta: z.number().positive().nullish(),
+  /** Which way positions turn is the architecture's own. */
+  rope_parameters: z.object({ rope_theta: z.number().positive().nullish() }).nullish(),
 });
 
 /** What an architecture makes of `vision_config`. */
@@ -41,7 +44,7 @@ export function readVisionConfig(
 ): VisionConfig {
   const whole = checkModelJson(file.path, file.json, wholeFields);
   const given = checkModelJson(file.path, whole.vision_config, z.record(z.string(), z.unknown()));
-  const own = checkModelJson(file.path, { ...usual, ...given }, visionFields);
+  const { rope_parameters: rope, ...own } = checkModelJson(file.path, { ...usual, ...given }, visionFields);
   const { image_size: imageSize, patch_size: patchSize } = own;
   const patchesPerSide = Math.floor(imageSize / patchSize);
   if (patchesPerSide === 0 || patchesPerSide % mergeSize !== 0) {
@@ -50,7 +53,12 @@ export function readVisionConfig(
         `with patches of ${patchSize}`,
     );
   }
-  const json = { ...own, vocab_size: 1, max_position_embeddings: patchesPerSide ** 2 };
+  const json = {
+    ...own,
+    rope_theta: rope?.rope_theta ?? own.rope_theta,
+    vocab_size: 1,
+    max_position_embeddings: patchesPerSide ** 2,
+  };
   const layers = readDecoderConfig({ ...file, json }, () => traits);
   const encoder = { positions: null, numTokenTypes: 0, pooledRows: 'mean' } as const;
   return { layers: { ...layers, encoder }, patchSize, patchesPerSide, mergeSize };
