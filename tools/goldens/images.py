@@ -174,7 +174,9 @@ def main() -> None:
     for processor, setting in PROCESSORS.items():
         family = "pixtral" if "Mistral3" in setting["config"]["architectures"][0] else "idefics3"
         setting["images"].update(NORMALISATION[family], rescale_factor=RESCALE)
-        images = {name: expected(setting, read_image(folder / name)) for name in names}
+        # All sizes take the same way through large tiles: two images are enough for what takes long.
+        read = ["wide.png", "portrait.jpg"] if processor == "smolvlm" else names
+        images = {name: expected(setting, read_image(folder / name)) for name in read}
         goldens[processor] = {**setting, "expected": images}
     (folder / "goldens.json").write_text(json.dumps(goldens) + "\n")
 
