@@ -13,7 +13,7 @@ const MAX_SECONDS = 30;
 const FORMATS = 'PNG, JPEG, WebP and GIF (of which the first picture is taken)';
 
 /** How files of each format begin; a dot stands for any byte. Other readers of sharp never see a byte. */
-const BEGINNINGS = [/^\x89PNG\r\n\x1a\n/, /^\xff\xd8\xff/, /^RIFF....WEBP/s, /^GIF8[79]a/];
+const BEGINNINGS = [/^\x89PNG\r\n/, /^\xff\xd8\xff/, /^RIFF....WEBP/s, /^GIF8[79]a/];
 const BEGINNING_LENGTH = 12;
 
 /**

@@ -13,6 +13,7 @@ interface JsonFile {
   readonly json: unknown;
 }
 
+/** Plain data. */
 export interface ImageSettings {
   readonly config: JsonFile;
   /** How pixels are made ready. */

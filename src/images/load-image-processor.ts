@@ -8,7 +8,9 @@ import type { ImageProcessor } from './image-processor.ts';
 import { findImageSettings, type ImageSettings } from './image-settings.ts';
 import { loadPixtral } from './pixtral-processor.ts';
 
-const LOADERS = new Map<string, (settings: ImageSettings) => ImageProcessor>([
+type Loader = (settings: ImageSettings) => ImageProcessor;
+
+const LOADERS = new Map<string, Loader>([
   ['Idefics3ForConditionalGeneration', loadIdefics3],
   ['SmolVLMForConditionalGeneration', loadIdefics3],
   ['Mistral3ForConditionalGeneration', loadPixtral],
@@ -21,11 +23,24 @@ const named = z.object({ architectures: z.array(z.string()).nullish() });
  * @throws ModelLoadError naming the file, the field and what was expected.
  */
 export function loadImageProcessor(files: ModelFiles): ImageProcessor | null {
+  const settings = readImageSettings(files);
+  return settings && makeImageProcessor(settings);
+}
+
+/** What `makeImageProcessor` needs, as plain data; null and errors as of `loadImageProcessor`. */
+export function readImageSettings(files: ModelFiles): ImageSettings | null {
   const text = files.read('config.json');
   if (text === null) return null;
   const config = { path: text.path, json: parseModelJson(text, z.unknown()) };
+  return findLoader(config) === undefined ? null : findImageSettings(config, files);
+}
+
+/** @param settings of `readImageSettings`. */
+export function makeImageProcessor(settings: ImageSettings): ImageProcessor {
+  return findLoader(settings.config)!(settings);
+}
+
+function findLoader(config: ImageSettings['config']): Loader | undefined {
   const names = checkModelJson(config.path, config.json, named).architectures ?? [];
-  const load = names.map((name) => LOADERS.get(name)).find((one) => one !== undefined);
-  const settings = load && findImageSettings(config, files);
-  return settings ? load(settings) : null;
+  return names.map((name) => LOADERS.get(name)).find((one) => one !== undefined);
 }
