@@ -2,6 +2,7 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { type EngineDeadError, InvalidRequestError } from '../errors.ts';
+import type { ImageProcessor } from '../images/image-processor.ts';
 import type { RequestTransfer } from '../kv-transfer/connector.ts';
 import type { EmbeddingConfig, PoolingConfig } from '../models/pooling/pooling-config.ts';
 import type { AnswerFormats } from '../parsers/answer-formats.ts';
@@ -81,6 +82,8 @@ export class InferenceEngine {
   readonly chatTemplate: ChatTemplate | null;
   /** What the model's files say of the tokenizer. */
   readonly tokenizerInfo: TokenizerInfo;
+  /** Null where the model reads only text. */
+  readonly imageProcessor: ImageProcessor | null;
   /** How the model writes thoughts and calls of functions. */
   readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
@@ -102,7 +105,7 @@ export class InferenceEngine {
   private constructor(
     engines: EngineGroup,
     transfers: KvTransfers | null,
-    { tokenizer, chatTemplate, tokenizerInfo, answerFormats, samplingDefaults }: ModelText,
+    { tokenizer, chatTemplate, tokenizerInfo, imageProcessor, answerFormats, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
@@ -111,6 +114,7 @@ export class InferenceEngine {
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
     this.tokenizerInfo = tokenizerInfo;
+    this.imageProcessor = imageProcessor;
     this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
@@ -192,6 +196,16 @@ export class InferenceEngine {
       num_gpu_blocks: String(numBlocks),
       prefix_caching_hash_algo: 'sha256',
     };
+  }
+
+  /** Images that one prompt may have; null where the model reads only text. */
+  get maxImages(): number | null {
+    return this.imageProcessor === null ? null : this.#config.maxImages;
+  }
+
+  /** Hosts that images may be fetched from; none are all that are public. */
+  get mediaDomains(): readonly string[] {
+    return this.#config.allowedMediaDomains;
   }
 
   /** Whether tokens are guessed ahead. */

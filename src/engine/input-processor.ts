@@ -16,7 +16,10 @@ import type { ConstraintCompiler } from './constraints/compiler.ts';
 /** Long lists may be packed. */
 type TokenIds = readonly number[] | Int32Array;
 
-export type Prompt = { readonly text: string } | { readonly tokenIds: TokenIds };
+export type Prompt = ({ readonly text: string } | { readonly tokenIds: TokenIds }) & {
+  /** Files of images, in the order of their marks in the text. */
+  readonly images?: readonly Uint8Array[];
+};
 
 /** Names one prompt of a request for all instances that share the request. */
 interface TransferKey {

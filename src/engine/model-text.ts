@@ -2,6 +2,7 @@
 // which are imported while the engine thread reads the weights.
 
 import type { EngineConfig } from '../config/engine-config.ts';
+import type { ImageProcessor } from '../images/image-processor.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
@@ -18,6 +19,8 @@ export interface ModelText {
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
   readonly tokenizerInfo: TokenizerInfo;
+  /** Null where the model reads only text. */
+  readonly imageProcessor: ImageProcessor | null;
   /** How the model writes thoughts and calls of functions. */
   readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
@@ -55,6 +58,7 @@ export async function readModelText(
     tokenizer,
     chatTemplate,
     tokenizerInfo: info,
+    imageProcessor: null,
     answerFormats: answerFormats(config, chatTemplate?.sourceForTools ?? null),
     samplingDefaults: sampling,
     maxOutputTokens,
