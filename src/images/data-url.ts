@@ -21,10 +21,7 @@ export function readDataUrl(url: string, path: string): Uint8Array {
   // Whatever is no base64 is left out of the bytes, or ends them.
   const numDigits = encoded.length - (/={1,2}$/.exec(encoded.slice(-2))?.[0].length ?? 0);
   if (numDigits === 0 || bytes.length !== Math.floor((numDigits * 3) / 4)) {
-    throw imageFault(
-      path,
-      'what is behind the comma of the data: URL must be the base64 of an image, without blanks',
-    );
+    throw imageFault(path, 'the data of an image must be base64, without blanks');
   }
   return bytes;
 }
