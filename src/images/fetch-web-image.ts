@@ -120,6 +120,8 @@ function drop(body: Body): void {
 }
 
 function whyNot(error: unknown): string {
+  // Of a name with several addresses, each has failed.
+  if (error instanceof AggregateError) return whyNot(error.errors[0]);
   return error instanceof PrivateAddressError
     ? 'it is not on the public web, and other hosts are asked only where --allowed-media-domains names them'
     : messageOf(error);
