@@ -20,7 +20,8 @@ export function readDataUrl(url: string, path: string): Uint8Array {
   const bytes = Buffer.from(encoded, 'base64');
   // Whatever is no base64 is left out of the bytes, or ends them.
   const numDigits = encoded.length - (/={1,2}$/.exec(encoded.slice(-2))?.[0].length ?? 0);
-  if (numDigits === 0 || bytes.length !== Math.floor((numDigits * 3) / 4)) {
+  const isWhole = numDigits % 4 !== 1 && bytes.length === Math.floor((numDigits * 3) / 4);
+  if (!isWhole || bytes.length === 0) {
     throw imageFault(path, 'the data of an image must be base64, without blanks');
   }
   return bytes;

@@ -168,6 +168,8 @@ describe('an image in the request itself', () => {
     [`data:image/png${';a=b'.repeat(100)};base64,${encoded}`, /must begin like/],
     ['data:image/png;base64,', /must be base64/],
     ['data:image/png;base64,=', /must be base64/],
+    ['data:image/png;base64,!', /must be base64/],
+    ['data:image/png;base64,AAAA!', /must be base64/],
     [`data:image/png;base64,${encoded.slice(0, 8)} ${encoded.slice(8)}`, /must be base64/],
     [`data:image/png;base64,${encoded}é`, /must be base64/],
     [`data:image/png;base64,${'A'.repeat(4 * Math.ceil(LIMIT / 3) + 4)}`, /has more than 20971520 bytes/],

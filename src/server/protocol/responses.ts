@@ -37,11 +37,11 @@ const refusalPart = z.looseObject({ type: z.literal('refusal'), refusal: z.strin
 
 const imagePart = z.looseObject({
   type: z.literal('input_image'),
-  /** A data: URL, or its address on the web. */
-  image_url: z.string(),
   file_id: z
     .null('is not served, because this server keeps no files: send the image as image_url')
     .optional(),
+  /** A data: URL, or its address on the web. */
+  image_url: z.string(),
   detail: z.string().nullish(),
 });
 
