@@ -1,9 +1,11 @@
 // Puts images into a prompt: in its text their marks become the placeholders of their tokens, and among its tokens each image gets its own.
 
 import { InvalidRequestError } from '../errors.ts';
-import type { ImageProcessor, PreparedImage, PromptImage, ReadImage } from '../images/image-processor.ts';
+import type { PreparedImage, PromptImage, ReadImage } from '../images/image-processor.ts';
+import type { ImageReader } from '../images/image-reader.ts';
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { Client } from '../util/client.ts';
 
 /** A prompt whose images are placeholders, and these images in order. */
 interface TextWithImages {
@@ -12,27 +14,32 @@ interface TextWithImages {
 }
 
 export class ImageInputs {
-  readonly processor: ImageProcessor;
+  readonly #reader: ImageReader;
   readonly #placeholderId: number;
 
-  private constructor(processor: ImageProcessor, placeholderId: number) {
-    this.processor = processor;
+  private constructor(reader: ImageReader, placeholderId: number) {
+    this.#reader = reader;
     this.#placeholderId = placeholderId;
   }
 
   /** Null where images cannot be put into prompts, since the tokenizer has no token for them. */
-  static async open(processor: ImageProcessor, tokenizer: Tokenizer): Promise<ImageInputs | null> {
-    const ids = await tokenizer.encode(processor.placeholder, { addSpecialTokens: false });
-    return ids.length === 1 ? new ImageInputs(processor, ids[0]!) : null;
+  static async open(reader: ImageReader, tokenizer: Tokenizer): Promise<ImageInputs | null> {
+    const ids = await tokenizer.encode(reader.placeholder, { addSpecialTokens: false });
+    return ids.length === 1 ? new ImageInputs(reader, ids[0]!) : null;
   }
 
   /**
    * @param text with one mark for each image
    * @param files of the images, in the order of their marks
-   * @throws InvalidRequestError where a file is no image, or a text has marks of its own.
+   * @throws InvalidRequestError where a file is no image, or a text has marks of its own; OverloadedError where too many images wait; the
+   * reason of an abort.
    */
-  async read(text: string, files: readonly Uint8Array[]): Promise<TextWithImages> {
-    const { mark } = this.processor;
+  async read(
+    text: string,
+    files: readonly Uint8Array[],
+    { caller, signal }: Client,
+  ): Promise<TextWithImages> {
+    const { mark } = this.#reader;
     const [first, ...others] = text.split(mark);
     if (others.length !== files.length) {
       throw new InvalidRequestError(
@@ -43,7 +50,10 @@ export class ImageInputs {
     }
     const images: ReadImage[] = [];
     // One after the other: pixels take more memory than files.
-    for (const file of files) images.push(await this.processor.read(file));
+    for (const file of files) {
+      signal?.throwIfAborted();
+      images.push(await this.#reader.read(file, caller));
+    }
     return {
       text: others.reduce((before, after, index) => before + images[index]!.text + after, first!),
       images: images.map(({ image }) => image),
@@ -56,7 +66,7 @@ export class ImageInputs {
     const wanted = images.reduce((sum, { numTokens }) => sum + numTokens, 0);
     if (places.length !== wanted) {
       throw new InvalidRequestError(
-        `the prompt has ${places.length} tokens ${this.processor.placeholder}, its images have ${wanted}: texts must not contain it`,
+        `the prompt has ${places.length} tokens ${this.#reader.placeholder}, its images have ${wanted}: texts must not contain it`,
         { param: 'messages' },
       );
     }
@@ -65,6 +75,10 @@ export class ImageInputs {
       next += image.numTokens;
       return { image, positions: places.slice(next - image.numTokens, next) };
     });
+  }
+
+  close(): Promise<void> {
+    return this.#reader.close();
   }
 }
 

@@ -114,7 +114,7 @@ export class InferenceEngine {
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
     this.tokenizerInfo = tokenizerInfo;
-    this.imageInputs = imageInputs;
+    this.imageInputs = engines.info.seesImages ? imageInputs : null;
     this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
@@ -196,6 +196,16 @@ export class InferenceEngine {
       num_gpu_blocks: String(numBlocks),
       prefix_caching_hash_algo: 'sha256',
     };
+  }
+
+  /** Images that one prompt may have; null where the model reads only text. */
+  get maxImages(): number | null {
+    return this.imageInputs === null ? null : this.#config.maxImages;
+  }
+
+  /** Hosts that images may be fetched from; none are all that are public. */
+  get mediaDomains(): readonly string[] {
+    return this.#config.allowedMediaDomains;
   }
 
   /** Whether tokens are guessed ahead. */
@@ -368,7 +378,7 @@ export class InferenceEngine {
   async close(): Promise<void> {
     await Promise.all([this.chatTemplate?.close(), this.constraints.close(), this.transfers?.close()]);
     await this.#engines.close();
-    await this.tokenizer?.close();
+    await Promise.all([this.tokenizer?.close(), this.imageInputs?.close()]);
   }
 
   /** Sends as many samples as the ticket has places for, and each of the others when one before it has ended. */

@@ -299,7 +299,7 @@ async function readPrompt(
   if (!('text' in prompt)) throw refuse('images are for prompts of text, and this one is token ids');
   if (params.truncate_prompt_tokens !== null)
     throw refuse('a prompt with images cannot be truncated: leave truncate_prompt_tokens out');
-  const { text, images } = await imageInputs.read(prompt.text, files);
+  const { text, images } = await imageInputs.read(prompt.text, files, options);
   const promptTokenIds = await tokenise({ text }, options, params, tokenizer, limits);
   const placed = imageInputs.place(promptTokenIds, images);
   return { promptTokenIds, images: placed, keys: imageKeys(placed) };

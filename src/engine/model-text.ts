@@ -2,7 +2,7 @@
 // which are imported while the engine thread reads the weights.
 
 import type { EngineConfig } from '../config/engine-config.ts';
-import { loadImageProcessor } from '../images/load-image-processor.ts';
+import { loadImageReader } from '../images/image-reader.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
@@ -54,14 +54,13 @@ export async function readModelText(
         contentFormat: config.chatTemplateContentFormat,
         onWarning,
       });
-  const seesImages = modelConfig.vision !== null && modelConfig.pooling === null;
-  const processor = tokenizer && seesImages ? loadImageProcessor(source) : null;
+  const reader = tokenizer && modelConfig.vision !== null ? loadImageReader(source) : null;
   const primary = tokenizer?.eosTokenId ?? [];
   return {
     tokenizer,
     chatTemplate,
     tokenizerInfo: info,
-    imageInputs: tokenizer && processor && (await ImageInputs.open(processor, tokenizer)),
+    imageInputs: tokenizer && reader && (await ImageInputs.open(reader, tokenizer)),
     answerFormats: answerFormats(config, chatTemplate?.sourceForTools ?? null),
     samplingDefaults: sampling,
     maxOutputTokens,

@@ -43,6 +43,7 @@ export function describe(
     stateBlocks,
     shortContext: model.shortContext,
     maxModelLen,
+    seesImages: model.imageEncoder !== null,
     pooling,
     computesWholePrompts: encoder !== null,
     vocabSize,

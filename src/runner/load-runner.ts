@@ -154,6 +154,7 @@ async function loadTarget(
       kvCacheDtype: config.kvCacheDtype,
       maxModelLen: plan.wantedLength,
       servedLength: config.maxModelLen === 'auto' ? (shape) => agree(() => plan.maxModelLen(shape)) : null,
+      seesImages: config.maxImages > 0,
       choice: config,
       // What does not fit now will not fit beside the weights.
       onOpen: (shape, published) => {

@@ -6,7 +6,7 @@ import { checkModelJson } from '../../util/model-file.ts';
 import { type ConfigFile, type DecoderTraits, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 
 export interface VisionConfig {
-  /** Its layers. They have no vocabulary. */
+  /** Its layers. They have no vocabulary: its size is any. */
   readonly layers: ModelConfig;
   /** Pixels of a patch on each side. */
   readonly patchSize: number;
@@ -56,7 +56,7 @@ export function readVisionConfig(
   const json = {
     ...own,
     rope_theta: rope?.rope_theta ?? own.rope_theta,
-    vocab_size: 1,
+    vocab_size: own.hidden_size,
     max_position_embeddings: patchesPerSide ** 2,
   };
   const layers = readDecoderConfig({ ...file, json }, () => traits);
