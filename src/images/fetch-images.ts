@@ -6,9 +6,10 @@ import { InvalidRequestError, messageOf } from '../errors.ts';
 import { abortable } from '../util/abortable.ts';
 import type { ImageSource } from '../util/image-source.ts';
 import { readDataUrl } from './data-url.ts';
-import { ImageWeb } from './fetch-web-image.ts';
+import type { ImageWeb, WebOptions } from './fetch-web-image.ts';
 import { imageFault, MAX_IMAGE_BYTES, tooLarge } from './image-fault.ts';
 
+const IN_ITSELF = /^data:/i;
 const DEADLINE_MS = 10_000;
 /** A request is not to ask one host for everything at the same time. */
 const FETCHED_AT_ONCE = 4;
@@ -31,24 +32,32 @@ export async function fetchImages(
   sources: readonly ImageSource[],
   { domains, signal, readsFiles = false, deadlineMs = DEADLINE_MS }: FetchOptions,
 ): Promise<Uint8Array[]> {
-  const web = new ImageWeb({ domains, deadlineMs });
   const files: Uint8Array[] = [];
   const rest = sources.entries();
+  const inFile = (url: string): boolean => readsFiles && /^file:/i.test(url);
+  const isElsewhere = sources.some(({ url }) => !IN_ITSELF.test(url) && !inFile(url));
+  const web = isElsewhere ? await openWeb({ domains, deadlineMs }) : null;
   try {
     await abortable(signal, async (ended) => {
       const work = async (): Promise<void> => {
         for (const [index, { url, path }] of rest) {
-          if (/^data:/i.test(url)) files[index] = readDataUrl(url, path);
-          else if (readsFiles && /^file:/i.test(url)) files[index] = await readImageFile(url, path);
-          else files[index] = await web.fetch(url, path, ended);
+          if (IN_ITSELF.test(url)) files[index] = readDataUrl(url, path);
+          else if (inFile(url)) files[index] = await readImageFile(url, path);
+          else files[index] = await web!.fetch(url, path, ended);
         }
       };
       await Promise.all(Array.from({ length: FETCHED_AT_ONCE }, work));
     });
     return files;
   } finally {
-    await web.close();
+    await web?.close();
   }
+}
+
+/** Its modules take a while to load, and most requests need none of them. */
+async function openWeb(options: WebOptions): Promise<ImageWeb> {
+  const { ImageWeb } = await import('./fetch-web-image.ts');
+  return new ImageWeb(options);
 }
 
 async function readImageFile(url: string, path: string): Promise<Uint8Array> {
