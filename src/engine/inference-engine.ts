@@ -114,7 +114,7 @@ export class InferenceEngine {
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
     this.tokenizerInfo = tokenizerInfo;
-    this.imageInputs = engines.info.seesImages ? imageInputs : null;
+    this.imageInputs = engines.info.imageTokenCost === null ? null : imageInputs;
     this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;

@@ -56,6 +56,12 @@ export class ImageEncoder {
     this.#cache = ops.makeKvCache(kvCacheShape(config.layers, weights.dtype, size, weights.share));
   }
 
+  /** Of the weights that a row takes, each as often as there are patches in it. */
+  get weightBytesOfToken(): number {
+    const { config, weights } = this.#context;
+    return weights.packedBytes * config.mergeSize ** 2;
+  }
+
   /** Rows that `encode` makes of a tile. */
   numRows({ rows, cols }: Pick<ImageTile, 'rows' | 'cols'>): number {
     return (rows * cols) / this.#context.config.mergeSize ** 2;
