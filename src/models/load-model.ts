@@ -11,7 +11,7 @@ import {
 } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import type { RankPlace } from '../ops/ranks.ts';
-import { kvCacheShape } from './decoder.ts';
+import { kvCacheShape } from './kv-cache-shape.ts';
 import { allLayers, type LayerRange } from './layer-range.ts';
 import type { Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';

@@ -4,13 +4,13 @@
 import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
-import type { ConfigFile, ModelConfig } from '../model-config.ts';
+import type { ConfigFile, ModelConfig, VisionConfig } from '../model-config.ts';
 import { activated, headOf, product } from '../pooling/pooling-head.ts';
 import { readQueryGrowth } from '../query-growth.ts';
 import { IN_WHOLE, textPart } from '../text-part.ts';
 import { ImageEncoder, type VisionContext } from '../vision/image-encoder.ts';
 import { loadPixtral } from '../vision/pixtral.ts';
-import { readVisionConfig, type VisionConfig } from '../vision/vision-config.ts';
+import { readVisionConfig } from '../vision/vision-config.ts';
 import { mistral, readMistral } from './mistral.ts';
 import { mistral4 } from './mistral4.ts';
 

@@ -4,14 +4,13 @@
 import type { ImageTile, PreparedImage } from '../../images/image-processor.ts';
 import type { KvCache, Ops, StepArrays, Tensor } from '../../ops/ops.ts';
 import type { LinearWeight } from '../../ops/weights.ts';
-import { kvCacheShape } from '../decoder.ts';
+import { kvCacheShape } from '../kv-cache-shape.ts';
 import type { Layer } from '../layers/layer.ts';
 import type { Norm } from '../layers/norm.ts';
 import type { Step } from '../layers/step.ts';
-import type { ModelConfig } from '../model-config.ts';
+import type { ModelConfig, VisionConfig } from '../model-config.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
 import { mergePatches, type PatchOrder } from './merge-patches.ts';
-import type { VisionConfig } from './vision-config.ts';
 
 /** What an encoder is loaded from. */
 export interface VisionContext {
