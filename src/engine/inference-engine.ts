@@ -198,9 +198,10 @@ export class InferenceEngine {
     };
   }
 
-  /** Images that one prompt may have; null where the model reads only text. */
+  /** Images that one prompt may have; null where the model reads only text, whatever is allowed. */
   get maxImages(): number | null {
-    return this.imageInputs === null ? null : this.#config.maxImages;
+    const { maxImages } = this.#config;
+    return this.imageInputs === null && maxImages > 0 ? null : maxImages;
   }
 
   /** Hosts that images may be fetched from; none are all that are public. */

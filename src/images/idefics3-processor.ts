@@ -86,7 +86,7 @@ function bound({ width, height }: Size): Size {
 /** Whole tiles: the longer side is rounded up, and the other one grows with it before it is. */
 function fitTiles({ width, height }: Size, tileSize: number): Size {
   const ratio = width / height;
-  const roundUp = (length: number): number => Math.ceil(length / tileSize) * tileSize;
+  const roundUp = (length: number): number => Math.ceil(Math.max(length, 1) / tileSize) * tileSize;
   if (width >= height) {
     const wide = roundUp(width);
     return { width: wide, height: roundUp(Math.trunc(wide / ratio)) };

@@ -147,6 +147,13 @@ describe('loadImageProcessor', () => {
     }
   });
 
+  it('has a tile at least for what is thinner than any, where it is not resized before', async () => {
+    const images = { ...SMALL.images, do_resize: false };
+    // 1568 times one 1568th is less than one.
+    const { image } = await load({ ...SMALL, images })!.read(await noise(1, 1568));
+    expect(image.tiles).toHaveLength(1568 / 32 + 1);
+  });
+
   it.each([
     [
       'tiles that do not fill the encoder',
