@@ -27,7 +27,8 @@ export function cutTile(
   patchSize: number,
 ): ImageTile {
   const plane = patchSize * patchSize;
-  const patches = new Uint8Array(rows * cols * CHANNELS * plane);
+  // Shared: the threads through which a tile goes have it once.
+  const patches = new Uint8Array(new SharedArrayBuffer(rows * cols * CHANNELS * plane));
   for (let y = 0; y < rows * patchSize; y++) {
     const row = Math.trunc(y / patchSize);
     const line = (y % patchSize) * patchSize;
