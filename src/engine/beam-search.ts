@@ -33,14 +33,15 @@ interface BeamSearchRun {
 
 /**
  * The prompt as the engine takes it, checked.
- * @throws InvalidRequestError for a prompt that is empty, too long or no text of this model.
+ * @throws InvalidRequestError for a prompt that is empty, too long or no text of this model; the reason of `signal` when it is aborted.
  */
 export async function prepareBeamSearch(
   engine: InferenceEngine,
   prompt: Prompt,
   params: BeamSearchParams,
+  signal?: AbortSignal,
 ): Promise<PreparedRequest> {
-  return await engine.prepare(prompt, stepParams(engine, params));
+  return await engine.prepare(prompt, stepParams(engine, params), { signal });
 }
 
 /** A beam and one token more, not yet copied together: most of these are dropped. */

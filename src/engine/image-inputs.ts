@@ -34,11 +34,7 @@ export class ImageInputs {
    * @throws InvalidRequestError where a file is no image, or a text has marks of its own; OverloadedError where too many images wait; the
    * reason of an abort.
    */
-  async read(
-    text: string,
-    files: readonly Uint8Array[],
-    { caller, signal }: Client,
-  ): Promise<TextWithImages> {
+  async read(text: string, files: readonly Uint8Array[], client: Client): Promise<TextWithImages> {
     const { mark } = this.#reader;
     const [first, ...others] = text.split(mark);
     if (others.length !== files.length) {
@@ -50,10 +46,7 @@ export class ImageInputs {
     }
     const images: ReadImage[] = [];
     // One after the other: pixels take more memory than files.
-    for (const file of files) {
-      signal?.throwIfAborted();
-      images.push(await this.#reader.read(file, caller));
-    }
+    for (const file of files) images.push(await this.#reader.read(file, client));
     return {
       text: others.reduce((before, after, index) => before + images[index]!.text + after, first!),
       images: images.map(({ image }) => image),

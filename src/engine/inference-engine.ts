@@ -18,6 +18,7 @@ import type { EngineClientOptions, RequestListener } from './engine-client.ts';
 import { EngineGroup, type Place } from './engine-group.ts';
 import { engineSample } from './engine-sample.ts';
 import { type EngineStats, sumOfStats } from './engine-stats.ts';
+import { HeldImages } from './held-images.ts';
 import type { ImageInputs } from './image-inputs.ts';
 import {
   type ModelLimits,
@@ -91,6 +92,8 @@ export class InferenceEngine {
   readonly limits: ModelLimits;
   /** Decides which callers a server lets in; programs have the engine to themselves. */
   readonly admission: Admission;
+  /** What the requests of a server may have in memory. */
+  readonly heldImages = new HeldImages();
   readonly adapters: Adapters;
   readonly constraints: ConstraintCompiler;
   /** Null where no KV blocks are exchanged. */

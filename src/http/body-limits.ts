@@ -2,10 +2,9 @@
 
 import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify';
 import { PayloadTooLargeError } from '../errors.ts';
+import { MAX_BYTES_OF_IMAGES } from '../util/image-source.ts';
 
 const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
-/** Base64 of one image of the largest size, or of several. */
-const IMAGES_BODY_LIMIT = 32 * 1024 * 1024;
 /** All that make a prompt of a conversation. */
 const PATHS_OF_IMAGES: ReadonlySet<string> = new Set([
   '/v1/chat/completions',
@@ -27,7 +26,7 @@ interface BodyLimits {
 /** For the routes that are added from now on. */
 export function limitBodies(app: FastifyInstance, { bodyLimit, addedBytes = 0 }: BodyLimits): void {
   app.addHook('onRoute', (route) => {
-    const needed = PATHS_OF_IMAGES.has(route.url) ? IMAGES_BODY_LIMIT : DEFAULT_BODY_LIMIT;
+    const needed = PATHS_OF_IMAGES.has(route.url) ? MAX_BYTES_OF_IMAGES : DEFAULT_BODY_LIMIT;
     route.bodyLimit = (bodyLimit ?? needed) + addedBytes;
   });
 }

@@ -4,10 +4,10 @@ import { readFile, stat } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { InvalidRequestError, messageOf } from '../errors.ts';
 import { abortable } from '../util/abortable.ts';
-import type { ImageSource } from '../util/image-source.ts';
+import { type ImageSource, MAX_BYTES_OF_IMAGES } from '../util/image-source.ts';
 import { readDataUrl } from './data-url.ts';
 import type { ImageWeb, WebOptions } from './fetch-web-image.ts';
-import { imageFault, MAX_IMAGE_BYTES, tooLarge } from './image-fault.ts';
+import { imageFault, MAX_IMAGE_BYTES, tooLarge, tooMuch } from './image-fault.ts';
 
 const IN_ITSELF = /^data:/i;
 const DEADLINE_MS = 10_000;
@@ -25,7 +25,8 @@ interface FetchOptions {
 }
 
 /**
- * @returns the files, in the order of `sources`; none is larger than `MAX_IMAGE_BYTES`.
+ * @returns the files, in the order of `sources`; none is larger than `MAX_IMAGE_BYTES`, and together they have `MAX_BYTES_OF_IMAGES` at
+ * most.
  * @throws InvalidRequestError naming the part of the request whose image cannot be had; the reason of an abort.
  */
 export async function fetchImages(
@@ -33,6 +34,7 @@ export async function fetchImages(
   { domains, signal, readsFiles = false, deadlineMs = DEADLINE_MS }: FetchOptions,
 ): Promise<Uint8Array[]> {
   const files: Uint8Array[] = [];
+  let numBytes = 0;
   const rest = sources.entries();
   const inFile = (url: string): boolean => readsFiles && /^file:/i.test(url);
   const isElsewhere = sources.some(({ url }) => !IN_ITSELF.test(url) && !inFile(url));
@@ -44,6 +46,8 @@ export async function fetchImages(
           if (IN_ITSELF.test(url)) files[index] = readDataUrl(url, path);
           else if (inFile(url)) files[index] = await readImageFile(url, path);
           else files[index] = await web!.fetch(url, path, ended);
+          numBytes += files[index].byteLength;
+          if (numBytes > MAX_BYTES_OF_IMAGES) throw tooMuch(path);
         }
       };
       await Promise.all(Array.from({ length: FETCHED_AT_ONCE }, work));

@@ -1,7 +1,7 @@
 // What becomes of an image before the model sees it: the text that stands for it in the prompt, and the patches that the encoder makes rows of.
 // How large an image is made and how it is cut is the model's own: each kind of model has a processor.
 
-/** A picture, or a part of one, that the encoder sees by itself. Plain data: it goes to other threads. */
+/** A picture, or a part of one, that the encoder sees by itself. Plain data: it goes to other threads, which share its patches. */
 export interface ImageTile {
   /** Patches below each other, and beside each other. */
   readonly rows: number;

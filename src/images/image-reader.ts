@@ -1,12 +1,17 @@
 // Reads images without holding the main thread: a thread does it, one image after the other, callers in turn.
 
+import { abortable } from '../util/abortable.ts';
 import { CallThread } from '../util/call-thread.ts';
+import type { Client } from '../util/client.ts';
+import { MAX_BYTES_OF_IMAGES } from '../util/image-source.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import type { ImageProcessor, ReadImage } from './image-processor.ts';
 import type { ImageSettings } from './image-settings.ts';
 import { makeImageProcessor, readImageSettings } from './load-image-processor.ts';
 
-const LIMITS = { deadlineMs: 60_000, maxWaiting: 256 } as const;
+/** Bytes of files that may wait: eight requests with as many as they may have. */
+const MAX_WAITING_BYTES = 8 * MAX_BYTES_OF_IMAGES;
+const DEADLINE_MS = 60_000;
 
 export class ImageReader implements ImageProcessor {
   readonly mark: string;
@@ -21,16 +26,23 @@ export class ImageReader implements ImageProcessor {
     this.#thread = new CallThread(new URL('./image-thread', import.meta.url), {
       name: 'svc-image',
       data: { settings },
-      ...LIMITS,
+      deadlineMs: DEADLINE_MS,
+      maxWaiting: MAX_WAITING_BYTES,
+      sizeOf: ({ byteLength }) => byteLength,
     });
   }
 
   /**
-   * @param caller the others have their turns between two images of one.
-   * @throws also OverloadedError where too many images wait already.
+   * @param client for whom it is: a file that nobody waits for any more is not read.
+   * @throws also OverloadedError where too many bytes wait already; the reason of an abort.
    */
-  read(file: Uint8Array, caller?: string): Promise<ReadImage> {
-    return this.#thread.call(file, { caller });
+  read(file: Uint8Array, { caller, signal }: Client = {}): Promise<ReadImage> {
+    // The same file may be waited for twice: this is the order of one of them.
+    const order = file.subarray();
+    return abortable(signal, (ended) => {
+      ended.addEventListener('abort', () => this.#thread.withdraw(order), { once: true });
+      return this.#thread.call(order, { caller });
+    });
   }
 
   close(): Promise<void> {

@@ -15,9 +15,10 @@ interface Cut {
   readonly left: number;
 }
 
-/** The whole image. Its sides are multiples of `patchSize`. */
+/** The whole image, as far as it is whole patches. */
 export function wholeTile(image: Pixels, patchSize: number): ImageTile {
-  const cut = { rows: image.height / patchSize, cols: image.width / patchSize, top: 0, left: 0 };
+  const [rows, cols] = [image.height, image.width].map((length) => Math.floor(length / patchSize));
+  const cut = { rows: rows!, cols: cols!, top: 0, left: 0 };
   return cutTile(image, cut, patchSize);
 }
 
@@ -27,7 +28,8 @@ export function cutTile(
   patchSize: number,
 ): ImageTile {
   const plane = patchSize * patchSize;
-  const patches = new Uint8Array(rows * cols * CHANNELS * plane);
+  // Shared: the threads through which a tile goes have it once.
+  const patches = new Uint8Array(new SharedArrayBuffer(rows * cols * CHANNELS * plane));
   for (let y = 0; y < rows * patchSize; y++) {
     const row = Math.trunc(y / patchSize);
     const line = (y % patchSize) * patchSize;

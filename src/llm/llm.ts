@@ -229,10 +229,9 @@ export class LLM {
       const engine = await this.#engine;
       const resolved = readBeamSearchParams(params, engine);
       const list = readPrompts(prompts, engine.maxImages);
-      refuseImages(list);
       const adapters = await resolveAdapters(engine, adapter, list.length);
       const prepared = await prepareEach(list, 'prompts', ended, (prompt) =>
-        prepareBeamSearch(engine, prompt, resolved),
+        prepareBeamSearch(engine, prompt, resolved, ended),
       );
       const search = async (prompt: PreparedRequest, index: number): Promise<BeamSearchOutput> => {
         const { promptTokenIds, extraKeys, images } = prompt;
@@ -403,12 +402,6 @@ function readBeamSearchParams(given: BeamSearchInput, engine: InferenceEngine): 
     refusal: (name) => `there is no beam search parameter ${name}`,
   });
   return resolveBeamSearchParams(parseBeamSearchFields(given), engine.limits);
-}
-
-/** Each step of a search is a prompt of tokens. */
-function refuseImages(prompts: readonly Prompt[]): void {
-  if (prompts.every(({ images }) => images === undefined)) return;
-  throw new InvalidRequestError('beam search reads no images: use generate()', { param: 'prompts' });
 }
 
 function refusePromptLogprobs({ prompt_logprobs }: SamplingParams): void {

@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../errors.ts';
 import { listOf } from '../util/bounded-schemas.ts';
 import { checkNumImages, ImageSource } from '../util/image-source.ts';
+import { describedAs } from '../util/json-schema.ts';
 import { parseJson } from '../util/parse-json.ts';
 import { preview } from '../util/preview.ts';
 import type { ChatMessage, ContentPart, ToolCallMessage } from './tokenizer.ts';
@@ -44,9 +45,18 @@ const toolCall = z.discriminatedUnion('type', [functionCall, customCall], {
   error: 'must be "function" or "custom"',
 });
 
-const contentPart = z.looseObject({ type: z.string() });
 /** Some clients send the URL itself. How closely to look (`detail`) is the model's affair. */
 const imageUrl = z.union([z.string(), z.looseObject({ url: z.string() }).transform(({ url }) => url)]);
+
+/** What is wrong with a part is said in the words of its model: the check is of the kind of part alone. */
+const contentPart = describedAs(
+  z.discriminatedUnion('type', [
+    z.looseObject({ type: z.literal('text'), text: z.string() }),
+    z.looseObject({ type: z.literal('refusal'), refusal: z.string() }),
+    z.looseObject({ type: z.literal('image_url'), image_url: imageUrl }),
+  ]),
+  z.looseObject({ type: z.string() }),
+);
 
 export const chatMessageSchema = z.looseObject({
   role: z.string().min(1, 'must not be empty').max(MAX_ROLE),

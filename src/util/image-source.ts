@@ -2,6 +2,9 @@
 
 import { InvalidRequestError } from '../errors.ts';
 
+/** Bytes of all images of one request, whether they come in its body or from elsewhere. */
+export const MAX_BYTES_OF_IMAGES = 32 * 1024 * 1024;
+
 export class ImageSource {
   /** A URL: `data:`, `http:` or `https:`. */
   readonly url: string;

@@ -208,3 +208,13 @@ it('images come in the order of their parts, whoever is there first', async () =
   const expected = names.map((name, index) => (index % 3 === 0 ? String(FILE) : name));
   expect(files.map(String)).toEqual(expected);
 });
+
+it('images of one request have so many bytes together', async () => {
+  const url = `data:image/png;base64,${'A'.repeat(4 * Math.ceil(LIMIT / 3) - 4)}`;
+  const sources = [urlOf('/image'), url, url].map((one, index) => new ImageSource(one, `part ${index}`));
+  const files = await fetchImages(sources.slice(0, 2), { domains: ['127.0.0.1'] });
+  expect(files).toHaveLength(2);
+  await expect(fetchImages(sources, { domains: ['127.0.0.1'] })).rejects.toThrow(
+    'part 2: with this image the images of the request have more than 33554432 bytes: send fewer, or smaller ones',
+  );
+});

@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { afterAll, describe, expect, it } from 'vitest';
-import { InvalidRequestError } from '../../src/errors.ts';
+import { InvalidRequestError, OverloadedError } from '../../src/errors.ts';
 import { loadImageReader } from '../../src/images/image-reader.ts';
 import { loadImageProcessor } from '../../src/images/load-image-processor.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
@@ -29,6 +29,8 @@ describe('ImageReader', () => {
     expect([reader.mark, reader.placeholder]).toEqual([processor.mark, processor.placeholder]);
     const [inThread, here] = await Promise.all([reader.read(file), processor.read(file)]);
     expect(inThread).toEqual(here);
+    // The engine and its ranks get it without a copy.
+    for (const { patches } of inThread.image.tiles) expect(patches.buffer).toBeInstanceOf(SharedArrayBuffer);
   });
 
   it('leaves the turns of the main thread to others', async () => {
@@ -37,11 +39,24 @@ describe('ImageReader', () => {
   });
 
   it('refuses what is no image, and goes on', async () => {
-    const refused = reader.read(Buffer.from('no image'), 'one');
-    const read = reader.read(file, 'other');
+    const refused = reader.read(Buffer.from('no image'), { caller: 'one' });
+    const read = reader.read(file, { caller: 'other' });
     await expect(refused).rejects.toThrow(InvalidRequestError);
     await expect(refused).rejects.toMatchObject({ param: 'messages' });
     expect((await read).image.tiles.length).toBeGreaterThan(1);
+  });
+
+  it('lets only so many bytes wait, and no image of a client that has left', async () => {
+    const large = Buffer.alloc(160 * 2 ** 20);
+    const client = new AbortController();
+    const first = reader.read(file);
+    const waiting = reader.read(large, { signal: client.signal });
+    await expect(reader.read(large)).rejects.toThrow(OverloadedError);
+    client.abort(new Error('the client has left'));
+    await expect(waiting).rejects.toThrow('the client has left');
+    // It has left its room.
+    await expect(reader.read(large)).rejects.toThrow(InvalidRequestError);
+    expect((await first).image.tiles.length).toBeGreaterThan(1);
   });
 
   it('is none of a model without images', () => {

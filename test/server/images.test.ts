@@ -213,6 +213,22 @@ it('an image of 20 MB is taken, and a body of more than 32 MB is not', async () 
   });
 });
 
+it('images are refused while those of others fill the memory, also before a stream begins', async () => {
+  const body = { messages: chatOf(DATA), max_tokens: 1 };
+  expect((await svc.post('/v1/chat/completions', body)).status).toBe(200);
+  const tile = { rows: 1, cols: 1, patches: new Uint8Array(513 * 2 ** 20) };
+  const image = { hash: '', tiles: [tile], colours: { factors: [], offsets: [] }, numTokens: 1 };
+  const release = svc.engine.heldImages.hold('address:127.0.0.1', [{ image, positions: [0] }]);
+  const answer = await svc.post('/v1/chat/completions', { ...body, stream: true });
+  expect(answer.headers.get('retry-after')).toBe('1');
+  expect(await errorOf(answer)).toMatchObject({
+    status: 429,
+    message: expect.stringContaining('bytes of pixels'),
+  });
+  release();
+  expect((await svc.post('/v1/chat/completions', body)).status).toBe(200);
+});
+
 it('an image decides what beams are found', async () => {
   const ask = async (picture: Uint8Array) => {
     const body = { messages: chatOf(dataUrl(picture)), use_beam_search: true, n: 2, max_tokens: 6 };

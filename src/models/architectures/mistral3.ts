@@ -37,7 +37,7 @@ const wholeFields = z.object({
 const USUAL = { sliding_window: null, head_dim: 128 };
 
 const visionFields = z.looseObject({
-  vision_config: z.unknown(),
+  vision_config: z.unknown().optional(),
   vision_feature_layer: z.literal(-1).default(-1),
   spatial_merge_size: z.int().positive().default(2),
   multimodal_projector_bias: z.literal(false).default(false),
