@@ -117,7 +117,7 @@ export class InferenceEngine {
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
     this.tokenizerInfo = tokenizerInfo;
-    this.imageInputs = engines.info.seesImages ? imageInputs : null;
+    this.imageInputs = engines.info.imageTokenCost === null ? null : imageInputs;
     this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
@@ -201,9 +201,10 @@ export class InferenceEngine {
     };
   }
 
-  /** Images that one prompt may have; null where the model reads only text. */
+  /** Images that one prompt may have; null where the model reads only text, whatever is allowed. */
   get maxImages(): number | null {
-    return this.imageInputs === null ? null : this.#config.maxImages;
+    const { maxImages } = this.#config;
+    return this.imageInputs === null && maxImages > 0 ? null : maxImages;
   }
 
   /** Hosts that images may be fetched from; none are all that are public. */

@@ -6,7 +6,7 @@ import { loadImageReader } from '../images/image-reader.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
-import { openModelSource } from '../models/source/model-source.ts';
+import { type ModelSource, openModelSource } from '../models/source/model-source.ts';
 import { type AnswerFormats, answerFormats } from '../parsers/answer-formats.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
@@ -54,17 +54,35 @@ export async function readModelText(
         contentFormat: config.chatTemplateContentFormat,
         onWarning,
       });
-  const reader = tokenizer && modelConfig.vision !== null ? loadImageReader(source) : null;
+  const { vision, pooling } = modelConfig;
+  const takesImages = vision !== null && pooling === null && config.maxImages > 0;
   const primary = tokenizer?.eosTokenId ?? [];
   return {
     tokenizer,
     chatTemplate,
     tokenizerInfo: info,
-    imageInputs: tokenizer && reader && (await ImageInputs.open(reader, tokenizer)),
+    imageInputs: tokenizer && takesImages ? await openImages(source, tokenizer, onWarning) : null,
     answerFormats: answerFormats(config, chatTemplate?.sourceForTools ?? null),
     samplingDefaults: sampling,
     maxOutputTokens,
     eosTokenIds: [...new Set([primary, modelConfig.eosTokenIds, eosTokenIds].flat())],
     suppressedTokenIds,
   };
+}
+
+/** Null, and a warning, where the model lacks a file that it needs for them. */
+async function openImages(
+  source: ModelSource,
+  tokenizer: Tokenizer,
+  onWarning?: (message: string) => void,
+): Promise<ImageInputs | null> {
+  const reader = loadImageReader(source);
+  const inputs = reader && (await ImageInputs.open(reader, tokenizer));
+  if (inputs !== null) return inputs;
+  const lacks =
+    reader === null
+      ? 'has no preprocessor_config.json'
+      : `has no token ${reader.placeholder} in its tokenizer`;
+  onWarning?.(`${source.path} ${lacks}: images are refused; fetch the model again to serve them`);
+  return null;
 }

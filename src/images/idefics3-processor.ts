@@ -23,7 +23,7 @@ const MAX_EDGE = 4096;
 interface Idefics3Options {
   /** Of every image first, in pixels; null where images are not resized before they are cut. */
   readonly longestEdge: number | null;
-  /** Of a tile, in pixels: a multiple of `patchSize`. */
+  /** Of a tile, in pixels. What is behind its last whole patch is not seen. */
   readonly tileSize: number;
   readonly isSplit: boolean;
   readonly patchSize: number;
@@ -86,7 +86,7 @@ function bound({ width, height }: Size): Size {
 /** Whole tiles: the longer side is rounded up, and the other one grows with it before it is. */
 function fitTiles({ width, height }: Size, tileSize: number): Size {
   const ratio = width / height;
-  const roundUp = (length: number): number => Math.ceil(length / tileSize) * tileSize;
+  const roundUp = (length: number): number => Math.ceil(Math.max(length, 1) / tileSize) * tileSize;
   if (width >= height) {
     const wide = roundUp(width);
     return { width: wide, height: roundUp(Math.trunc(wide / ratio)) };
@@ -98,7 +98,7 @@ function fitTiles({ width, height }: Size, tileSize: number): Size {
 /** Rows of tiles; none of an image that is one tile itself. */
 function cutTiles(image: Pixels, tileSize: number, patchSize: number): ImageTile[][] {
   if (image.width <= tileSize && image.height <= tileSize) return [];
-  const side = tileSize / patchSize;
+  const side = Math.floor(tileSize / patchSize);
   return Array.from({ length: image.height / tileSize }, (_, row) =>
     Array.from({ length: image.width / tileSize }, (_, col) =>
       cutTile(image, { rows: side, cols: side, top: row * tileSize, left: col * tileSize }, patchSize),
@@ -156,18 +156,21 @@ export function loadIdefics3(settings: ImageSettings): Idefics3Processor {
     tileSize,
     isSplit: fields.do_image_splitting ?? true,
     patchSize,
-    tokensPerTile: countTokens(settings, tileSize, patchSize * model.scale_factor),
+    tokensPerTile: countTokens(settings, Math.floor(tileSize / patchSize), model.scale_factor),
     filter: fields.resample ?? 'lanczos',
     colours: readColours(images, { mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5] }),
   });
 }
 
-/** @param step of a token in both directions, in pixels. */
-function countTokens({ config, processor }: ImageSettings, tileSize: number, step: number): number {
-  const tokens = (tileSize / step) ** 2;
-  if (tileSize % step !== 0) {
+/**
+ * @param side patches of a tile in both directions
+ * @param scale those that become one token, in both directions
+ */
+function countTokens({ config, processor }: ImageSettings, side: number, scale: number): number {
+  const tokens = (side / scale) ** 2;
+  if (side === 0 || side % scale !== 0) {
     throw new ModelLoadError(
-      `${config.path}: image_size is ${tileSize}, expected a multiple of patch_size times scale_factor, ${step}`,
+      `${config.path}: image_size has ${side} patches (patch_size), expected a multiple of scale_factor, ${scale}`,
     );
   }
   const fields = processor && checkModelJson(processor.path, processor.json, processorFields);

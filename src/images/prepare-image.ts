@@ -15,9 +15,10 @@ interface Cut {
   readonly left: number;
 }
 
-/** The whole image. Its sides are multiples of `patchSize`. */
+/** The whole image, as far as it is whole patches. */
 export function wholeTile(image: Pixels, patchSize: number): ImageTile {
-  const cut = { rows: image.height / patchSize, cols: image.width / patchSize, top: 0, left: 0 };
+  const [rows, cols] = [image.height, image.width].map((length) => Math.floor(length / patchSize));
+  const cut = { rows: rows!, cols: cols!, top: 0, left: 0 };
   return cutTile(image, cut, patchSize);
 }
 

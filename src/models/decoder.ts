@@ -7,21 +7,21 @@ import type { KvCache, KvCacheShape, Ops, Tensor, TokenIds } from '../ops/ops.ts
 import type { LinearWeight, Vector } from '../ops/weights.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
 import type { LoadContext } from './architecture.ts';
+import { type CacheSize, kvCacheShape } from './kv-cache-shape.ts';
 import type { Layer, LayerContext, LoadLayer, RopeTables } from './layers/layer.ts';
 import type { LayerInputs } from './layers/layer-inputs.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
 import { ropeTables, scaledTable, scalingTable, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { Streams } from './layers/streams.ts';
-import type { CacheSize, ForwardInputs, ImageRows, Model } from './model.ts';
+import type { ForwardInputs, ImageRows, Model } from './model.ts';
 import { layerHeadsOf, type ModelConfig } from './model-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
 import { growthFactors } from './query-growth.ts';
-import { type RankShare, WHOLE } from './rank-share.ts';
-import { cacheLayerOf, keepsKeys, numKvLayers } from './recurrent-layers.ts';
+import type { RankShare } from './rank-share.ts';
+import { cacheLayerOf } from './recurrent-layers.ts';
 import type { RopeConfig } from './rope-config.ts';
-import { stateShape } from './state-shape.ts';
 import type { ImageEncoder } from './vision/image-encoder.ts';
 import { wantedRows } from './wanted-rows.ts';
 import { positionRows } from './weights/weight-reader.ts';
@@ -169,31 +169,6 @@ interface DecoderParts {
   /** [vocab, hidden]; the very embeddings where the two are tied. Null where the rows are pooled, or a later stage has it. */
   readonly head: LinearWeight | null;
   readonly poolingHead: PoolingHead | null;
-}
-
-export function kvCacheShape(
-  config: ModelConfig,
-  dtype: KvDType,
-  { blocks, blockSize, sequences }: CacheSize,
-  share: RankShare = WHOLE,
-): KvCacheShape {
-  const { numKvHeads, headDim, latent } = config;
-  const kvHeads = latent === null ? share.of(numKvHeads).count : numKvHeads;
-  const layerHeads = config.layerHeads
-    ?.filter((_, layer) => keepsKeys(config, layer))
-    .map((heads) => ({ kvHeads: share.of(heads.kvHeads).count, headDim: heads.headDim }));
-  const states = stateShape(config, sequences, share);
-  return {
-    layers: numKvLayers(config),
-    blocks,
-    blockSize,
-    kvHeads,
-    headDim,
-    dtype,
-    keysAreValues: latent !== null,
-    ...(layerHeads && { layerHeads }),
-    ...(states && { states }),
-  };
 }
 
 class Decoder implements Model {

@@ -11,7 +11,7 @@ import {
 } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import type { RankPlace } from '../ops/ranks.ts';
-import { kvCacheShape } from './decoder.ts';
+import { kvCacheShape } from './kv-cache-shape.ts';
 import { allLayers, type LayerRange } from './layer-range.ts';
 import type { Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
@@ -106,6 +106,7 @@ async function loadFrom(
   };
   options.onOpen?.(shape, { bytes: checkpoint.byteLength, numbers: checkpoint.numNumbers });
   const layers = options.layers ?? allLayers(config);
+  const seesImages = isToSee(config, layers, options);
   const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({
     fingerprint: source.fingerprint(),
@@ -114,7 +115,7 @@ async function loadFrom(
       dtype,
       formatName(formats.products),
       formatName(formats.head),
-      ...kindOf(config, layers),
+      ...kindOf(config, layers, seesImages),
       ...placeOf(ops.ranks),
     ],
   });
@@ -126,8 +127,7 @@ async function loadFrom(
   };
   const { servedLength = null } = options;
   const { load } = findArchitecture(config.architecture);
-  const seesImages = options.seesImages !== false && layers.first === 0;
-  const imageEncoder = seesImages ? imageEncoderOf(config, checkpoint, ops, dtype) : null;
+  const imageEncoder = seesImages ? loadImageEncoder(config, checkpoint, ops, dtype) : null;
   const model = await load({
     config,
     ops,
@@ -143,7 +143,8 @@ async function loadFrom(
   checkpoint.expectUnchanged();
   const notes = [
     isHeadItsOwn ? ownHeadNote(source.path, names) : null,
-    judgeUnused(checkpoint, config, names, layers),
+    judgeUnused(checkpoint, config, names, layers, seesImages),
+    seesImages && imageEncoder === null ? noEncoderNote(source.path) : null,
     weights.widenedBlocks,
     stretchNote(source.path, config, options.maxModelLen),
   ];
@@ -154,26 +155,46 @@ async function loadFrom(
   return model;
 }
 
+/** Whether the part that sees images is loaded: with the embeddings, where its rows go, and not beside what reads only text. */
+function isToSee(
+  { vision, pooling }: ModelConfig,
+  { first }: LayerRange,
+  { seesImages = true }: LoadOptions,
+): boolean {
+  return seesImages && vision !== null && pooling === null && first === 0;
+}
+
 /**
- * Its weights stay in the format to compute in, and are counted by themselves: no step that decodes reads them. Null where the model reads
- * only text.
+ * Its weights stay in the format to compute in, and are counted by themselves: no step that decodes reads them. Null where the checkpoint
+ * has none.
  */
-function imageEncoderOf(
+function loadImageEncoder(
   config: ModelConfig,
   checkpoint: Checkpoint,
   ops: Ops,
   dtype: ComputeDType,
 ): ImageEncoder | null {
-  const { architecture, vision, pooling, quantization: published } = config;
-  if (vision === null || pooling !== null) return null;
+  const { architecture, vision, quantization: published } = config;
   const weights = new WeightReader(checkpoint, ops, { dtype, products: dtype, head: dtype, published });
-  return findArchitecture(architecture).loadImageEncoder!({ config: vision, text: config, ops, weights });
+  return findArchitecture(architecture).loadImageEncoder!({ config: vision!, text: config, ops, weights });
 }
 
-/** A model that pools has other weights packed than one that generates, of the same files, and a stage those of its layers. */
-function kindOf({ pooling, numLayers }: ModelConfig, { first, end }: LayerRange): string[] {
+function noEncoderNote(path: string): string {
+  return `${path}: the checkpoint has no tensors of the vision_config in config.json: the model reads only text`;
+}
+
+/**
+ * A model that pools has other weights packed than one that generates, of the same files, one that sees those of its encoder, too, and a
+ * stage those of its layers.
+ */
+function kindOf(
+  { pooling, numLayers }: ModelConfig,
+  { first, end }: LayerRange,
+  seesImages: boolean,
+): string[] {
   const stage = end - first < numLayers ? [`layers ${first} to ${end}`] : [];
-  return pooling === null ? stage : [pooling.task, ...stage];
+  const encoder = seesImages ? ['images'] : [];
+  return pooling === null ? [...encoder, ...stage] : [pooling.task, ...stage];
 }
 
 /** Each rank has other weights packed, of the same files. */

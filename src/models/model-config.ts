@@ -15,7 +15,6 @@ import type { QueryGrowth } from './query-growth.ts';
 import type { RecurrentConfig } from './recurrent-config.ts';
 import { contextLengths, type RopeConfig, type RopeFields, resolveRope, ropeFields } from './rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from './tensor-names.ts';
-import type { VisionConfig } from './vision/vision-config.ts';
 
 /** config.json, in which an architecture was recognised. */
 export interface ConfigFile {
@@ -118,6 +117,18 @@ export interface ModelConfig {
   readonly pooling: PoolingConfig | null;
   /** Layers of the checkpoint behind the last: they guess the tokens after the next, and are not computed. */
   readonly numDraftLayers: number;
+}
+
+/** The part of a model that sees images: its layers are those of an encoder, to which each patch of an image is a token. */
+export interface VisionConfig {
+  /** Its layers. They have no vocabulary: its size is any. */
+  readonly layers: ModelConfig;
+  /** Pixels of a patch on each side. */
+  readonly patchSize: number;
+  /** Patches of the largest picture on each side. */
+  readonly patchesPerSide: number;
+  /** So many neighbours on each side become one row. */
+  readonly mergeSize: number;
 }
 
 /** The heads of a layer: see the fields of the same names of `ModelConfig`. */

@@ -3,6 +3,7 @@
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, StepArrays, Tensor, TokenIds } from '../ops/ops.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
+import type { CacheSize } from './kv-cache-shape.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingHead } from './pooling/pooling-head.ts';
 import type { ImageEncoder } from './vision/image-encoder.ts';
@@ -26,14 +27,6 @@ export interface ImageRows {
   readonly rows: readonly number[];
   /** [n, hidden] */
   readonly values: Float32Array;
-}
-
-/** How much a cache holds. */
-export interface CacheSize {
-  readonly blocks: number;
-  readonly blockSize: number;
-  /** That have a state at the same time, where layers keep one. */
-  readonly sequences: number;
 }
 
 /** What is known of a model before its weights are. */

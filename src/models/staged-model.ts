@@ -4,9 +4,10 @@
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, Ops, StageLink, Tensor } from '../ops/ops.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
+import type { CacheSize } from './kv-cache-shape.ts';
 import { divideLayers, type LayerRange } from './layer-range.ts';
 import { type LoadOptions, loadModel } from './load-model.ts';
-import type { CacheSize, ForwardInputs, Model, ModelShape } from './model.ts';
+import type { ForwardInputs, Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingHead } from './pooling/pooling-head.ts';
 import { ofKind } from './recurrent-layers.ts';

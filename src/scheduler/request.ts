@@ -111,6 +111,7 @@ export interface AdmissionRecord {
 const LONG_KEY: ExtraKey = { position: 0, key: ['context', 'long'] };
 
 const NO_DRAFT: readonly number[] = [];
+const NO_POSITIONS: readonly number[] = [];
 /** Most tokens that are taken at once because nothing else could come: what they cost the others is bounded. */
 const MAX_FORCED = 64;
 
@@ -163,6 +164,7 @@ export class Request implements CachedSequence {
   /** How many blocks of each group the executor knows from earlier steps; null where no step has had it yet. */
   numScheduledBlocks: readonly number[] | null = null;
   readonly blockHashes: BlockHash[] = [];
+  readonly #imagePositions: readonly number[];
   #extraKeys: readonly ExtraKey[];
   /** Set where it is longer than this. */
   #outgrown: number | null = null;
@@ -192,6 +194,7 @@ export class Request implements CachedSequence {
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
     this.adapterId = request.adapterId;
     this.images = request.images ?? [];
+    this.#imagePositions = this.images.flatMap(({ positions }) => positions);
     this.transfer = request.transfer;
     this.pooling = request.pooling ?? null;
     this.#extraKeys = request.extraKeys;
@@ -313,6 +316,25 @@ export class Request implements CachedSequence {
     const { repetition, minTokens } = this.stop;
     if (!repetition || this.numOutputTokens < minTokens) return false;
     return isRepeating(repetition, this.tokens, this.promptLength, this.promptLength + this.numOutputTokens);
+  }
+
+  /** How many of the next `numTokens` tokens are of images. */
+  numImageTokens(numTokens: number): number {
+    const end = this.numComputedTokens + numTokens;
+    return this.#imagePositionsLeft.filter((position) => position < end).length;
+  }
+
+  /** How many tokens come next of which at most `numImageTokens` are of images. */
+  numTokensWith(numImageTokens: number): number {
+    return (this.#imagePositionsLeft[numImageTokens] ?? Number.POSITIVE_INFINITY) - this.numComputedTokens;
+  }
+
+  /** Of tokens that are not computed yet. */
+  get #imagePositionsLeft(): readonly number[] {
+    const { numComputedTokens } = this;
+    // Most steps come after all images.
+    if ((this.#imagePositions.at(-1) ?? -1) < numComputedTokens) return NO_POSITIONS;
+    return this.#imagePositions.filter((position) => position >= numComputedTokens);
   }
 
   /** Those with tokens from `first` up to before `end`. */

@@ -147,6 +147,26 @@ describe('loadImageProcessor', () => {
     }
   });
 
+  it('has a tile at least for what is thinner than any, where it is not resized before', async () => {
+    const images = { ...SMALL.images, do_resize: false };
+    // 1568 times one 1568th is less than one.
+    const { image } = await load({ ...SMALL, images })!.read(await noise(1, 1568));
+    expect(image.tiles).toHaveLength(1568 / 32 + 1);
+  });
+
+  it('leaves out what is behind the last whole patch of a tile, as SmolVLM2 2.2B', async () => {
+    const vision_config = { image_size: 28, patch_size: 9 };
+    const processor = { image_seq_len: 1 };
+    const images = { max_image_size: { longest_edge: 28 }, size: { longest_edge: 56 } };
+    const model = { config: { ...SMALL.config, vision_config, scale_factor: 3 }, images, processor };
+    const { image } = await load(model)!.read(await noise(56, 56));
+    expect(image.numTokens).toBe(5);
+    expect(image.tiles.map(({ rows, cols }) => [rows, cols])).toEqual(new Array(5).fill([3, 3]));
+    // It has the size already: the second tile begins with the 29th pixel of the first line.
+    const numbers = [0, 28].map((x) => (x * 3 * 2_654_435_761) % 251);
+    expect(image.tiles.slice(0, 2).map((tile) => pixelOf(tile, 9, 0, 0, 0))).toEqual(numbers);
+  });
+
   it.each([
     [
       'tiles that do not fill the encoder',
@@ -157,7 +177,7 @@ describe('loadImageProcessor', () => {
     [
       'tiles that are no whole tokens',
       { ...SMALL, config: { ...SMALL.config, scale_factor: 3 } },
-      'expected a multiple of patch_size times scale_factor, 24',
+      'image_size has 4 patches (patch_size), expected a multiple of scale_factor, 3',
     ],
     [
       'an unknown filter',

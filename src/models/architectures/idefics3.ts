@@ -38,8 +38,10 @@ const USUAL = {
   patch_size: 32,
 };
 
-function loadImageEncoder(context: VisionContext): ImageEncoder {
+/** Null where a release has left it out. */
+function loadImageEncoder(context: VisionContext): ImageEncoder | null {
   const { config, text, weights } = context;
+  if (!weights.has('model.vision_model.embeddings.patch_embedding')) return null;
   const width = config.layers.hiddenSize * config.mergeSize ** 2;
   return new ImageEncoder(context, {
     ...loadSiglip(context, 'model.vision_model.'),

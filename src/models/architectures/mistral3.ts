@@ -4,13 +4,13 @@
 import * as z from 'zod';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
-import type { ConfigFile, ModelConfig } from '../model-config.ts';
+import type { ConfigFile, ModelConfig, VisionConfig } from '../model-config.ts';
 import { activated, headOf, product } from '../pooling/pooling-head.ts';
 import { readQueryGrowth } from '../query-growth.ts';
 import { IN_WHOLE, textPart } from '../text-part.ts';
 import { ImageEncoder, type VisionContext } from '../vision/image-encoder.ts';
 import { loadPixtral } from '../vision/pixtral.ts';
-import { readVisionConfig, type VisionConfig } from '../vision/vision-config.ts';
+import { readVisionConfig } from '../vision/vision-config.ts';
 import { mistral, readMistral } from './mistral.ts';
 import { mistral4 } from './mistral4.ts';
 
@@ -37,7 +37,7 @@ const wholeFields = z.object({
 const USUAL = { sliding_window: null, head_dim: 128 };
 
 const visionFields = z.looseObject({
-  vision_config: z.unknown(),
+  vision_config: z.unknown().optional(),
   vision_feature_layer: z.literal(-1).default(-1),
   spatial_merge_size: z.int().positive().default(2),
   multimodal_projector_bias: z.literal(false).default(false),

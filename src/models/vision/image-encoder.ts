@@ -4,14 +4,13 @@
 import type { ImageTile, PreparedImage } from '../../images/image-processor.ts';
 import type { KvCache, Ops, StepArrays, Tensor } from '../../ops/ops.ts';
 import type { LinearWeight } from '../../ops/weights.ts';
-import { kvCacheShape } from '../decoder.ts';
+import { kvCacheShape } from '../kv-cache-shape.ts';
 import type { Layer } from '../layers/layer.ts';
 import type { Norm } from '../layers/norm.ts';
 import type { Step } from '../layers/step.ts';
-import type { ModelConfig } from '../model-config.ts';
+import type { ModelConfig, VisionConfig } from '../model-config.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
 import { mergePatches, type PatchOrder } from './merge-patches.ts';
-import type { VisionConfig } from './vision-config.ts';
 
 /** What an encoder is loaded from. */
 export interface VisionContext {
@@ -54,6 +53,12 @@ export class ImageEncoder {
     const blocks = Math.ceil(config.patchesPerSide ** 2 / BLOCK_SIZE);
     const size = { blocks, blockSize: BLOCK_SIZE, sequences: 1 };
     this.#cache = ops.makeKvCache(kvCacheShape(config.layers, weights.dtype, size, weights.share));
+  }
+
+  /** Of the weights that a row takes, each as often as there are patches in it. */
+  get weightBytesOfToken(): number {
+    const { config, weights } = this.#context;
+    return weights.packedBytes * config.mergeSize ** 2;
   }
 
   /** Rows that `encode` makes of a tile. */

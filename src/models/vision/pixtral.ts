@@ -7,9 +7,9 @@ import { gatedMlp } from '../layers/mlp.ts';
 import { rmsNorm } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import { ropeTable } from '../layers/rope.ts';
+import type { VisionConfig } from '../model-config.ts';
 import type { RopeConfig } from '../rope-config.ts';
 import type { ImageEncoderParts, VisionContext } from './image-encoder.ts';
-import type { VisionConfig } from './vision-config.ts';
 
 /** @param root the names of its tensors begin with it. */
 export function loadPixtral(

@@ -1,20 +1,14 @@
-// The part of a model that sees images: its layers are those of an encoder, to which each patch of an image is a token.
+// Reads what config.json says of the part of a model that sees images.
 
 import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
 import { checkModelJson } from '../../util/model-file.ts';
-import { type ConfigFile, type DecoderTraits, type ModelConfig, readDecoderConfig } from '../model-config.ts';
-
-export interface VisionConfig {
-  /** Its layers. They have no vocabulary: its size is any. */
-  readonly layers: ModelConfig;
-  /** Pixels of a patch on each side. */
-  readonly patchSize: number;
-  /** Patches of the largest picture on each side. */
-  readonly patchesPerSide: number;
-  /** So many neighbours on each side become one row. */
-  readonly mergeSize: number;
-}
+import {
+  type ConfigFile,
+  type DecoderTraits,
+  readDecoderConfig,
+  type VisionConfig,
+} from '../model-config.ts';
 
 const wholeFields = z.object({ vision_config: z.unknown() });
 
