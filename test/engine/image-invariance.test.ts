@@ -1,5 +1,7 @@
 // What is answered about images follows from them and the prompt alone, whatever else an engine does.
 
+import { cpSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
@@ -11,7 +13,9 @@ import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
 import { imageRequests } from '../helpers/image-requests.ts';
+import { newRequest } from '../helpers/new-request.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { COLOURS, casesOf, FOLDER, MODELS } from '../models/vision-cases.ts';
 
 const newFolder = temporaryFolders();
 const [folder, draftFolder, adapterFolder] = [newFolder(), newFolder(), newFolder()];
@@ -103,6 +107,43 @@ describe('answers about images are the same', () => {
     for (const { id } of requests) {
       expect(answers.get(id)).toEqual(expected.get(id));
       expect(answers.get(id + requests.length)!.numbers).not.toEqual(expected.get(id)!.numbers);
+    }
+  });
+});
+
+describe.each(MODELS)('log-probabilities of prompts with images are those of another program: %s', (name) => {
+  const modelPath = newFolder();
+  beforeAll(() => {
+    cpSync(`${FOLDER}/${name}`, modelPath, { recursive: true });
+    writeFileSync(join(modelPath, 'preprocessor_config.json'), '{}');
+  });
+  const cases = casesOf(name);
+
+  it.each<[string, Partial<EngineConfig>]>([
+    ['whole', {}],
+    ['in chunks', { maxNumBatchedTokens: 5 }],
+  ])('%s', async (_, options) => {
+    const core = await start({ modelPath, device: 'reference', dtype: 'float32', ...options });
+    const answers = generate(
+      core,
+      cases.map(({ ids, places, tiles }, id) => {
+        const image = { hash: `${id}`, tiles, colours: COLOURS, numTokens: places.length };
+        const prompt = { promptTokenIds: ids, images: [{ image, positions: places }] };
+        return newRequest({ id, ...prompt, numPromptLogprobs: 0, stop: { maxTokens: 1 } });
+      }),
+    );
+    for (const [id, { ids, logits }] of cases.entries()) {
+      const [rows, vocabSize] = [logits.shape[0]!, logits.shape[1]!];
+      // Of each token its id, its log-probability and its rank.
+      const numbers = answers.get(id)!.promptNumbers;
+      expect(numbers).toHaveLength(3 * (ids.length - 1));
+      for (let row = 0; row < rows - 1; row++) {
+        const place = ids.length - rows + row + 1;
+        const logit = logits.values.subarray(row * vocabSize, (row + 1) * vocabSize);
+        const sum = logit.reduce((total, one) => total + Math.exp(one), 0);
+        expect(numbers[3 * (place - 1)]).toBe(ids[place]);
+        expect(numbers[3 * (place - 1) + 1]).toBeCloseTo(logit[ids[place]!]! - Math.log(sum), 3);
+      }
     }
   });
 });

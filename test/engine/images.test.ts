@@ -1,9 +1,13 @@
 // Images in prompts: what an answer is depends on them, and on nothing else that is computed.
 
+import { cpSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
+import { readModelText } from '../../src/engine/model-text.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
+import { tinyTokenizer } from '../fixtures/tiny-tokenizer.ts';
 import { TINY_TILE_TOKENS, tinyPicture, writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
@@ -81,10 +85,9 @@ describe('images in prompts', () => {
   });
 
   it.each([
-    ['in chunks of 7 tokens', { maxNumBatchedTokens: 7 }],
     ['on two ranks', { tensorParallelSize: 2 }],
     ['in two stages', { pipelineParallelSize: 2 }],
-    ['without a prefix cache', { enablePrefixCaching: false }],
+    ['by two engines', { dataParallelSize: 2 }],
   ] as const)('give the same bits %s', async (_, options) => {
     const other = await start(options);
     try {
@@ -113,5 +116,55 @@ describe('images in prompts', () => {
     await expect(engine.prepare({ text: TEXT, images: [Buffer.from('hello')] }, params)).rejects.toThrow(
       /PNG/,
     );
+  });
+});
+
+describe('images are not taken, and nothing else is refused,', () => {
+  async function read(modelPath: string, options: Partial<EngineConfig> = {}) {
+    const warnings: string[] = [];
+    const onWarning = (message: string): void => void warnings.push(message);
+    const text = await readModelText({ ...ENGINE_DEFAULTS, modelPath, ...options }, onWarning);
+    await Promise.all([text.imageInputs?.close(), text.tokenizer?.close()]);
+    return { takesImages: text.imageInputs !== null, warnings };
+  }
+
+  function changed(change: (folder: string) => void): string {
+    const copy = newFolder();
+    cpSync(folder, copy, { recursive: true });
+    change(copy);
+    return copy;
+  }
+
+  it('but where all that they need is there', async () => {
+    expect(await read(folder)).toEqual({ takesImages: true, warnings: [] });
+  });
+
+  it('where no file says how they are made ready', async () => {
+    const bare = changed((copy) => rmSync(join(copy, 'preprocessor_config.json')));
+    const { takesImages, warnings } = await read(bare);
+    expect(takesImages).toBe(false);
+    expect(warnings).toEqual([
+      expect.stringMatching(/ has no preprocessor_config\.json: images are refused/),
+    ]);
+  });
+
+  it('where the tokenizer has no token for them', async () => {
+    const { takesImages, warnings } = await read(
+      changed((copy) => writeFileSync(join(copy, 'tokenizer.json'), JSON.stringify(tinyTokenizer()))),
+    );
+    expect(takesImages).toBe(false);
+    expect(warnings).toEqual([expect.stringMatching(/ has no token <image> in its tokenizer: images are/)]);
+  });
+
+  it.each<[string, Partial<EngineConfig>]>([
+    ['where none may come', { maxImages: 0 }],
+    ['where embeddings are made', { runner: 'pooling' }],
+    ['without a tokenizer', { skipTokenizerInit: true }],
+  ])('%s, whatever their files say', async (_, options) => {
+    const wrong = changed((copy) =>
+      writeFileSync(join(copy, 'preprocessor_config.json'), '{"max_image_size": {"longest_edge": 99}}'),
+    );
+    await expect(read(wrong)).rejects.toThrow(/longest_edge is 99/);
+    expect(await read(wrong, options)).toEqual({ takesImages: false, warnings: [] });
   });
 });

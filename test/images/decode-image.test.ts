@@ -1,6 +1,7 @@
 // What becomes of the files that people send, before a model's processor sees them.
 
 import { execFileSync } from 'node:child_process';
+import { crc32, deflateSync } from 'node:zlib';
 import sharp from 'sharp';
 import { describe, expect, it } from 'vitest';
 import { InvalidRequestError } from '../../src/errors.ts';
@@ -36,6 +37,21 @@ describe('decodeImage', () => {
     expect(await firstPixel(file)).toEqual([0x77, 0x77, 0x77]);
   });
 
+  it('makes red, green and blue of the colours of print', async () => {
+    const file = await plain('#ffffff').toColourspace('cmyk').jpeg({ quality: 100 }).toBuffer();
+    expect((await sharp(file).metadata()).channels).toBe(4);
+    const { width, height, data } = await decodeImage(file);
+    expect([width, height, data.length]).toEqual([3, 5, 45]);
+    expect(Math.min(...data)).toBeGreaterThan(240);
+  });
+
+  it('takes no more data than an image has pixels, however much a file unpacks to', async () => {
+    const bomb = withData(await plain('#204060').png().toBuffer(), deflateSync(Buffer.alloc(2 ** 27)));
+    const before = process.memoryUsage().rss;
+    expect((await decodeImage(bomb)).width).toBe(3);
+    expect(process.memoryUsage().rss - before).toBeLessThan(100e6);
+  });
+
   it('puts what is transparent on white', async () => {
     expect(await firstPixel(await plain('#ff000000', 4).png().toBuffer())).toEqual([255, 255, 255]);
     expect(await firstPixel(await plain('#ff000080', 4).png().toBuffer())).toEqual([255, 127, 127]);
@@ -57,10 +73,10 @@ describe('decodeImage', () => {
     expect(image.data[0]).toBe(isRedFirst ? 255 : 0);
   });
 
-  it('takes the first picture of several', async () => {
+  it.each(['gif', 'webp'] as const)('takes the first picture of several: %s', async (format) => {
     const frames = Buffer.concat([Buffer.alloc(12, 255), Buffer.alloc(12, 0)]);
     const file = await sharp(frames, { raw: { width: 2, height: 4, channels: 3, pageHeight: 2 } })
-      .gif()
+      .toFormat(format, { lossless: true })
       .toBuffer();
     const { width, height, data } = await decodeImage(file);
     expect([width, height, data[0]]).toEqual([2, 2, 255]);
@@ -134,3 +150,14 @@ describe('decodeImage', () => {
     expect(node.trim()).toBe('not loaded');
   });
 });
+
+/** The PNG with other data in the place of its own. */
+function withData(png: Buffer, data: Buffer): Buffer {
+  const [start, end] = [png.indexOf('IDAT') - 4, png.indexOf('IEND') - 4];
+  const chunk = Buffer.alloc(data.length + 12);
+  chunk.writeUInt32BE(data.length, 0);
+  chunk.write('IDAT', 4);
+  data.copy(chunk, 8);
+  chunk.writeUInt32BE(crc32(chunk.subarray(4, -4)), data.length + 8);
+  return Buffer.concat([png.subarray(0, start), chunk, png.subarray(end)]);
+}

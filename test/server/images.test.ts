@@ -3,8 +3,9 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import Anthropic from '@anthropic-ai/sdk';
+import type OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { tinyPicture, writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
+import { TINY_TILE_TOKENS, tinyPicture, writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { RawClient, rawPost } from '../helpers/raw-client.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { until } from '../helpers/until.ts';
@@ -26,19 +27,23 @@ const web = createServer(({ url }, response) => {
 const newFolder = temporaryFolders();
 let svc: TestServer;
 let blind: TestServer;
+let unwilling: TestServer;
 beforeAll(async () => {
   await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve));
   const engine = { chatTemplate: TEMPLATE, allowedMediaDomains: ['127.0.0.1'], maxImages: 3 };
   const folder = newFolder();
   writeTinyVisionModel(folder);
   svc = await startTestServer({ folder, engine });
-  blind = await startTestServer({ engine });
+  [blind, unwilling] = await Promise.all([
+    startTestServer({ engine }),
+    startTestServer({ folder, engine: { ...engine, maxImages: 0 } }),
+  ]);
 });
 afterAll(async () => {
   web.closeAllConnections();
   web.close();
   await svc.close();
-  await blind.close();
+  await Promise.all([blind.close(), unwilling.close()]);
 });
 beforeEach(() => {
   asked = [];
@@ -178,6 +183,29 @@ describe('a request is refused', () => {
     );
   });
 
+  it('where none may come, though the model could see it', async () => {
+    expect(await refusal(unwilling, '/v1/chat/completions', { messages: chatOf(DATA) })).toBe(
+      'messages must have at most 0 images (--limit-mm-per-prompt), got 1',
+    );
+    const answer = await unwilling.post('/v1/chat/completions', {
+      messages: [{ role: 'user', content: 'look' }],
+      max_tokens: 1,
+    });
+    expect(answer.status).toBe(200);
+  });
+
+  it('where a text has marks of images, or placeholders', async () => {
+    const content = [chatPart(DATA), { type: 'text', text: 'an <image>' }];
+    expect(await refusal(svc, '/v1/chat/completions', { messages: [{ role: 'user', content }] })).toMatch(
+      /has 2 marks of images \(<image>\) for 1 images: each image needs one, and texts must not contain it/,
+    );
+  });
+
+  it('where its prompt is to be cut', async () => {
+    const body = { messages: chatOf(DATA), truncate_prompt_tokens: 10 };
+    expect(await refusal(svc, '/v1/chat/completions', body)).toMatch(/with images cannot be truncated/);
+  });
+
   it('where the template has no place for an image', async () => {
     const messages = [...chatOf(DATA), { role: 'assistant', content: [chatPart(DATA)] }];
     expect(await refusal(svc, '/v1/chat/completions', { messages })).toMatch(
@@ -251,6 +279,45 @@ it('an answer is the same whatever other images are asked about', async () => {
   expect(new Set(together).size).toBe(seeds.length);
   await svc.post('/reset_prefix_cache', {});
   for (const seed of seeds) expect(await ask(seed)).toBe(together[seed - 1]);
+});
+
+it.each([
+  [1, 10_000],
+  [10_000, 1],
+  [1, 1],
+])('an image of %i x %i is seen', async (width, height) => {
+  const messages = chatOf(dataUrl(await tinyPicture(1, width, height)));
+  const { usage } = await svc.client.chat.completions.create({ model: MODEL, messages, max_tokens: 1 });
+  expect(usage!.prompt_tokens).toBeGreaterThan(TINY_TILE_TOKENS);
+});
+
+it('the image of an earlier turn is found in the cache', async () => {
+  const [first, second] = await Promise.all([tinyPicture(20), tinyPicture(21)]);
+  const ask = async (messages: OpenAI.ChatCompletionMessageParam[]) => {
+    const { usage } = await svc.client.chat.completions.create({ model: MODEL, messages, max_tokens: 1 });
+    return usage!;
+  };
+  const turn = chatOf(dataUrl(first));
+  const { prompt_tokens: numTokens } = await ask(turn);
+  const next = [...turn, { role: 'assistant' as const, content: 'A cat.' }, ...chatOf(dataUrl(second))];
+  const { prompt_tokens_details: details } = await ask(next);
+  expect(details!.cached_tokens).toBeGreaterThan(numTokens - svc.engine.info.blockSize);
+  const other = [...chatOf(dataUrl(second)), ...next.slice(1)];
+  expect((await ask(other)).prompt_tokens_details!.cached_tokens).toBeLessThanOrEqual(
+    svc.engine.info.blockSize,
+  );
+});
+
+it('an answer about an image keeps to a schema', async () => {
+  const schema = { type: 'object', properties: { cat: { type: 'boolean' } }, required: ['cat'] };
+  const json_schema = { name: 'seen', schema: { ...schema, additionalProperties: false }, strict: true };
+  const { choices } = await svc.client.chat.completions.create({
+    model: MODEL,
+    messages: chatOf(DATA),
+    max_tokens: 60,
+    response_format: { type: 'json_schema', json_schema },
+  });
+  expect(JSON.parse(choices[0]!.message.content!)).toEqual({ cat: expect.any(Boolean) });
 });
 
 it('an image is not waited for when its client has left', async () => {
