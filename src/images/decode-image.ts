@@ -1,6 +1,7 @@
 // Pixels of the files that people send: decoded by sharp, which is loaded with the first of them.
 
 import { InvalidRequestError, messageOf } from '../errors.ts';
+import { IMAGE_FORMATS, imageFormat } from './image-format.ts';
 import { CHANNELS, type Pixels } from './pixels.ts';
 
 /** About 150 MB of pixels: more than any camera's, less than a server misses. */
@@ -10,12 +11,6 @@ const MAX_SIDE = 65_535;
 /** A file of few bytes may be made to take very long. */
 const MAX_SECONDS = 30;
 
-const FORMATS = 'PNG, JPEG, WebP and GIF (of which the first picture is taken)';
-
-/** How files of each format begin; a dot stands for any byte. Other readers of sharp never see a byte. */
-const BEGINNINGS = [/^\x89PNG\r\n/, /^\xff\xd8\xff/, /^RIFF....WEBP/s, /^GIF8[79]a/];
-const BEGINNING_LENGTH = 12;
-
 /**
  * The image as it is meant to be seen: turned as its EXIF data says, and on white where it is transparent. Colour profiles are
  * left alone, for models have been trained on images whose were.
@@ -23,7 +18,10 @@ const BEGINNING_LENGTH = 12;
  * @throws InvalidRequestError where it is none of them, is damaged, or has too many pixels.
  */
 export async function decodeImage(file: Uint8Array): Promise<Pixels> {
-  if (!isKnown(file)) throw invalid(`an image must be a file of one of the formats ${FORMATS}`);
+  // Other readers of sharp never see a byte.
+  if (imageFormat(file) === null) {
+    throw invalid(`an image must be a file of one of the formats ${IMAGE_FORMATS}`);
+  }
   const sharp = await loadSharp();
   const { width, height } = await sharp(file, { limitInputPixels: false }).metadata().catch(refuse);
   if (width * height > MAX_PIXELS || Math.max(width, height) > MAX_SIDE) {
@@ -58,16 +56,11 @@ async function loadSharp(): Promise<typeof import('sharp').default> {
   return sharp;
 }
 
-function isKnown(file: Uint8Array): boolean {
-  const beginning = Buffer.from(file.subarray(0, BEGINNING_LENGTH)).toString('latin1');
-  return BEGINNINGS.some((one) => one.test(beginning));
-}
-
 function refuse(cause: unknown): never {
   // A decoder says on more lines what followed from the first fault.
   const [reason] = messageOf(cause).split('\n');
   throw invalid(
-    `an image cannot be read: ${reason}; send a whole file of one of the formats ${FORMATS}`,
+    `an image cannot be read: ${reason}; send a whole file of one of the formats ${IMAGE_FORMATS}`,
     cause,
   );
 }
