@@ -11,6 +11,7 @@ import { fairnessSection } from './fairness.ts';
 import { churnSection, clientDisconnectSection, faultSection } from './faults.ts';
 import { goldenSection } from './goldens.ts';
 import { hangUpSection } from './hangups.ts';
+import { imageSection } from './images.ts';
 import { attentionSection } from './kernels/attention.ts';
 import { productSection } from './kernels/kernels.ts';
 import { samplingSection } from './kernels/sampling.ts';
@@ -53,6 +54,7 @@ const SECTIONS = {
   'engine-gguf': ggufEngineSection,
   prefill: prefillSection,
   embeddings: embeddingSection,
+  images: imageSection,
   lora: loraSection,
   speculation: speculationSection,
   'structured-output': structuredOutputSection,

@@ -61,22 +61,22 @@ export async function buildCuda(
 ) {
   const outputs = { bf16: output, f16: output.replace(/\.fatbin$/, '-f16.fatbin') };
   for (const half of isTraced ? ['bf16'] : ['bf16', 'f16']) {
-    if (outputsOf(outputs[half], isTraced).every(isNewest)) continue;
+    if (outputsOf(outputs[half], !isTraced).every(isNewest)) continue;
     console.error(
       `svc: compiling the kernels for GPUs, ${half}, ${generations.join(', ')}: a minute of a core for each, or more`,
     );
-    await buildHalf(half, generations, outputs[half], isTraced);
+    await buildHalf(half, generations, outputs[half], { isTraced });
   }
 }
 
-/** Builds those of one format of halves, bf16 or f16; without a generation, PTX alone. */
-export async function buildHalf(half, generations, output, isTraced) {
+/** Builds those of one format of halves, bf16 or f16: machine code, and PTX where it is wanted; without a generation, PTX alone. */
+export async function buildHalf(half, generations, output, { isTraced = false, hasPtx = !isTraced } = {}) {
   mkdirSync(dirname(output), { recursive: true });
   // The machine cleans up after a build that was killed.
   const intermediate = mkdtempSync(join(tmpdir(), 'svc-cuda-'));
   try {
-    await compileInto(intermediate, half, generations, isTraced);
-    if (!isTraced) {
+    await compileInto(intermediate, half, generations, { isTraced, hasPtx });
+    if (hasPtx) {
       // The compiler names it after its target where there are others.
       const name = generations.length > 0 ? `kernels.${PTX}.ptx` : 'kernels.ptx';
       const text = readFileSync(join(intermediate, name), 'utf8');
@@ -89,28 +89,28 @@ export async function buildHalf(half, generations, output, isTraced) {
       writeFileSync(`${ptxOf(output)}.new`, asOldest(text));
     }
     copyFileSync(join(intermediate, 'kernels.fatbin'), `${output}.new`);
-    for (const path of outputsOf(output, isTraced)) renameSync(`${path}.new`, path);
+    for (const path of outputsOf(output, hasPtx)) renameSync(`${path}.new`, path);
   } finally {
     rmSync(intermediate, { recursive: true });
   }
 }
 
-function outputsOf(output, isTraced) {
-  return isTraced ? [output] : [output, ptxOf(output)];
+function outputsOf(output, hasPtx) {
+  return hasPtx ? [output, ptxOf(output)] : [output];
 }
 
 function ptxOf(output) {
   return output.replace(/\.fatbin$/, '.ptx');
 }
 
-/** Leaves kernels.fatbin in `folder`, and beside it the PTX that it has where its kernels are not traced. */
-async function compileInto(folder, half, generations, isTraced) {
+/** Leaves kernels.fatbin in `folder`, and beside it the PTX that it has, if any. */
+async function compileInto(folder, half, generations, { isTraced, hasPtx }) {
   // One module has all kernels only if they are compiled as one source.
   const all = join(folder, 'kernels.cu');
   const kernels = readdirSync(sources).filter((name) => name.endsWith('.cu'));
   writeFileSync(all, kernels.map((name) => `#include "${join(sources, name)}"\n`).join(''));
   const machineCode = generations.map((name) => [name.replace('sm', 'compute'), name]);
-  const targets = isTraced ? machineCode : [...machineCode, [PTX, PTX]];
+  const targets = hasPtx ? [...machineCode, [PTX, PTX]] : machineCode;
   // Packages and archives compress the whole file, and what is compressed already as if it were noise.
   const codes = [
     '--no-compress',

@@ -7,7 +7,7 @@ import { build } from 'esbuild';
 /** Modules that Node starts from: of the command and of its threads. Those of util/ are a part of programs. */
 const ENTRY = /^src\/(cli\/main|(?!util\/).*-thread)\.ts$/;
 /** They load addons from their own folders. */
-const NATIVE_PACKAGES = ['tokenizers', 'zeromq'];
+const NATIVE_PACKAGES = ['sharp', 'tokenizers', 'zeromq'];
 /** Packages of CommonJS ask for modules of Node by it, and bundles are ES modules. */
 const REQUIRE =
   "import { createRequire as makeRequire } from 'node:module'; const require = makeRequire(import.meta.url);";

@@ -20,6 +20,7 @@ const ROWS = {
   tokenizer: 1,
   cluster: 1,
   hub: 1,
+  images: 1,
   http: 1,
   parsers: 1,
   native: 0,

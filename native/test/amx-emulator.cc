@@ -184,14 +184,14 @@ bool execute(const Instruction& in) {
 
 void onIllegalInstruction(int, siginfo_t*, void* context) {
   greg_t* registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  // Those that follow at once, too: a signal takes longer than most of them.
+  const greg_t first = registers[REG_RIP];
   Instruction in;
-  const auto* code = reinterpret_cast<const uint8_t*>(registers[REG_RIP]);
-  if (decode(code, registers, in) && execute(in)) {
+  while (decode(reinterpret_cast<const uint8_t*>(registers[REG_RIP]), registers, in) && execute(in)) {
     registers[REG_RIP] += in.length;
-    return;
   }
   // Not ours: let it happen again without a handler.
-  signal(SIGILL, SIG_DFL);
+  if (registers[REG_RIP] == first) signal(SIGILL, SIG_DFL);
 }
 
 __attribute__((constructor)) void install() {

@@ -2,6 +2,7 @@
 
 import type {
   LanguageModelV3CallOptions,
+  LanguageModelV3FilePart,
   LanguageModelV3Message,
   LanguageModelV3ToolResultOutput,
   SharedV3Warning,
@@ -9,7 +10,7 @@ import type {
 import * as z from 'zod';
 import { InvalidRequestError } from '../errors.ts';
 import type { StreamChatOptions, ToolInput } from '../llm/call-options.ts';
-import type { ChatMessageInput } from '../llm/conversations.ts';
+import type { ChatMessageInput, ContentPart } from '../llm/conversations.ts';
 import type { SamplingInput } from '../sampling/sampling-fields.ts';
 import { zodMessage } from '../util/zod-message.ts';
 
@@ -97,7 +98,7 @@ function toMessages(message: LanguageModelV3Message): ChatMessageInput[] {
     case 'system':
       return [{ role: 'system', content: message.content }];
     case 'user':
-      return [{ role: 'user', content: message.content.map(textPart) }];
+      return [{ role: 'user', content: message.content.map(userPart) }];
     case 'assistant':
       return [assistantMessage(message.content)];
     case 'tool':
@@ -109,8 +110,18 @@ function toMessages(message: LanguageModelV3Message): ChatMessageInput[] {
   }
 }
 
-function textPart(part: Content<'user'>[number]) {
-  return part.type === 'text' ? { type: 'text' as const, text: part.text } : refuse(part.mediaType);
+function userPart(part: Content<'user'>[number]): ContentPart {
+  if (part.type === 'text') return { type: 'text', text: part.text };
+  return part.mediaType.startsWith('image/')
+    ? { type: 'image_url', image_url: { url: imageUrl(part) } }
+    : refuse(part.mediaType);
+}
+
+/** What the image really is, its own bytes say. */
+function imageUrl({ data, mediaType }: LanguageModelV3FilePart): string {
+  if (data instanceof URL) return data.href;
+  const encoded = typeof data === 'string' ? data : Buffer.from(data).toString('base64');
+  return `data:${mediaType.replace('*', 'unknown')};base64,${encoded}`;
 }
 
 function assistantMessage(parts: Content<'assistant'>): ChatMessageInput {
@@ -143,5 +154,7 @@ function resultText(output: LanguageModelV3ToolResultOutput): string {
 }
 
 function refuse(what: string): never {
-  throw new InvalidRequestError(`messages must be text: this model reads no ${what}`, { param: 'messages' });
+  throw new InvalidRequestError(`messages must be texts, and images of users: this model reads no ${what}`, {
+    param: 'messages',
+  });
 }

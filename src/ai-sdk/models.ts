@@ -15,7 +15,8 @@ export function languageModel(llm: LLM, modelId = 'svc'): LanguageModelV3 {
     specificationVersion: 'v3',
     provider: 'svc',
     modelId,
-    supportedUrls: {},
+    // `LLM` fetches them, from where it may.
+    supportedUrls: { 'image/*': [/^https?:/] },
     async doGenerate(options) {
       const { messages, sampling, chat, warnings } = readCall(options);
       return { ...(await collectParts(streamParts(llm.streamChat(messages, sampling, chat)))), warnings };

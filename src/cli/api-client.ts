@@ -30,7 +30,20 @@ export class ContextFullError extends ApiError {}
 
 export interface ChatTurn {
   readonly role: 'system' | 'user' | 'assistant';
-  readonly content: string;
+  readonly content: MessageContent;
+}
+
+/** A text, or parts of which some are images. */
+export type MessageContent = string | readonly (TextPart | ImagePart)[];
+
+export interface TextPart {
+  readonly type: 'text';
+  readonly text: string;
+}
+
+export interface ImagePart {
+  readonly type: 'image_url';
+  readonly image_url: { readonly url: string };
 }
 
 interface ModelCard {

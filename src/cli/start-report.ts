@@ -38,6 +38,7 @@ export function startReport(
       'concurrency',
       `${Number(info.maxConcurrency.toFixed(1))} requests of ${info.maxModelLen} tokens at once`,
     ],
+    ...imageRows(engine),
     ['address', `${address}/v1${host === null ? ' (all interfaces)' : ''}`],
     ...kvTransferRows(config.engine.kvTransfer),
     ...speculationRows(config.engine.speculative),
@@ -51,6 +52,10 @@ export function startReport(
       : [];
   const report = [`svc ${version()} is ready after ${seconds.toFixed(1)} s`, ...lines, ...hint];
   return `${[...report, ...nextSteps(address, engine, apiKeys.length > 0)].join('\n')}\n`;
+}
+
+function imageRows({ imageInputs, maxImages }: InferenceEngine): readonly (readonly [string, string])[] {
+  return imageInputs === null ? [] : [['images', `up to ${maxImages} a prompt`]];
 }
 
 function engineRows({ numEngines }: InferenceEngine): readonly (readonly [string, string])[] {

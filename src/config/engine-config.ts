@@ -170,6 +170,10 @@ export interface EngineConfig {
   readonly overrideGenerationConfig: Readonly<Record<string, unknown>> | null;
   /** Most log-probabilities a token that a request may ask for; -1 is no limit. */
   readonly maxLogprobs: number;
+  /** Images that one prompt may have, of models that see. */
+  readonly maxImages: number;
+  /** The only hosts that images are fetched from, as URLs have them; none are all that are public. */
+  readonly allowedMediaDomains: readonly string[];
   /** How this instance exchanges KV blocks with others; null is not at all. */
   readonly kvTransfer: KvTransferConfig | null;
   /** How tokens are guessed ahead, which changes no answer; null is not at all. */

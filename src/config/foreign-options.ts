@@ -37,7 +37,7 @@ export function refused(
   return { flags: flags.split(' '), takes, accepts: [...accepts, ...off], reason, instead };
 }
 
-const TEXT_ONLY = 'models here read and write text only';
+const IMAGES_ALIKE = 'models here read images beside text, in one way, and write text';
 const ONE_PROCESS = 'one process on one machine computes the model';
 const MORE_INSTANCES = 'start more instances behind svc proxy';
 const SHARED_EXPERTS =
@@ -136,8 +136,11 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   refused('--model-impl', 'value', 'there is one implementation of a model', 'use auto', ['auto', 'svc']),
   refused('--logits-processors', 'values', 'svc runs no Python', WITHOUT),
   harmless('--code-revision', 'value', 'svc runs no code from model folders'),
-  harmless('--allowed-local-media-path', 'value', TEXT_ONLY),
-  harmless('--allowed-media-domains', 'values', TEXT_ONLY),
+  harmless(
+    '--allowed-local-media-path',
+    'value',
+    'requests bring images or their addresses, and name no files of the server',
+  ),
   harmless('--safetensors-load-strategy', 'value', 'weights are packed while they are read'),
   refused('--model-loader-extra-config', 'json', 'there is one loader', WITHOUT, ['{}']),
   harmless('--ignore-patterns', 'values', 'only files that svc reads are downloaded'),
@@ -202,7 +205,7 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   harmless('--max-cpu-loras', 'value', 'all adapters that are loaded are in memory; --max-loras bounds them'),
   refused('--lora-dtype', 'value', 'adapters are computed in the format of the model', 'use auto', ['auto']),
   harmless('--fully-sharded-loras', 'nothing', ONE_PROCESS),
-  refused('--default-mm-loras', 'json', TEXT_ONLY, WITHOUT),
+  refused('--default-mm-loras', 'json', IMAGES_ALIKE, WITHOUT),
 
   // Scheduling.
   harmless(
@@ -213,7 +216,7 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   harmless('--max-num-partial-prefills', 'value', PREFILL_SHARE),
   harmless('--max-long-partial-prefills', 'value', PREFILL_SHARE),
   harmless('--long-prefill-token-threshold', 'value', PREFILL_SHARE),
-  harmless('--disable-chunked-mm-input', 'nothing', TEXT_ONLY),
+  harmless('--disable-chunked-mm-input', 'nothing', IMAGES_ALIKE),
   refused('--scheduler-cls', 'value', 'svc runs no Python', 'see --scheduling-policy'),
   harmless(
     '--disable-hybrid-kv-cache-manager',
@@ -244,7 +247,7 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
 
   // Exchange with other programs.
   refused('--kv-events-config', 'json', 'changes of the KV cache are not published', WITHOUT),
-  refused('--ec-transfer-config', 'json', TEXT_ONLY, WITHOUT),
+  refused('--ec-transfer-config', 'json', IMAGES_ALIKE, WITHOUT),
   refused(
     '--weight-transfer-config',
     'json',
@@ -253,14 +256,13 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
   ),
 
   // Other things than text.
-  harmless('--limit-mm-per-prompt', 'json', TEXT_ONLY),
-  harmless('--media-io-kwargs', 'json', TEXT_ONLY),
-  harmless('--mm-processor-kwargs', 'json', TEXT_ONLY),
-  harmless('--mm-processor-cache-gb', 'value', TEXT_ONLY),
-  harmless('--mm-encoder-tp-mode', 'value', TEXT_ONLY),
-  harmless('--skip-mm-profiling', 'nothing', TEXT_ONLY),
-  harmless('--interleave-mm-strings', 'nothing', TEXT_ONLY),
-  harmless('--video-pruning-rate', 'value', TEXT_ONLY),
+  harmless('--media-io-kwargs', 'json', IMAGES_ALIKE),
+  harmless('--mm-processor-kwargs', 'json', IMAGES_ALIKE),
+  harmless('--mm-processor-cache-gb', 'value', IMAGES_ALIKE),
+  harmless('--mm-encoder-tp-mode', 'value', IMAGES_ALIKE),
+  harmless('--skip-mm-profiling', 'nothing', IMAGES_ALIKE),
+  harmless('--interleave-mm-strings', 'nothing', IMAGES_ALIKE),
+  harmless('--video-pruning-rate', 'value', IMAGES_ALIKE),
 ];
 
 /** A flag that svc does not have, as it was found. */

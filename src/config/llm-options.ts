@@ -19,7 +19,14 @@ export interface LLMOptions
   extends Partial<
     Omit<
       EngineConfig,
-      'modelPath' | 'share' | 'cpuBind' | 'kvTransfer' | 'speculative' | 'structuredOutputs' | 'lora'
+      | 'modelPath'
+      | 'share'
+      | 'cpuBind'
+      | 'maxImages'
+      | 'kvTransfer'
+      | 'speculative'
+      | 'structuredOutputs'
+      | 'lora'
     >
   > {
   /** Folder of a model in the Hugging Face format, or its name on the hub; by default the bundled small chat model. */
@@ -33,6 +40,8 @@ export interface LLMOptions
   readonly speculativeConfig?: Readonly<Record<string, unknown>> | null;
   /** Fields as vLLM names them: `{ disable_any_whitespace: true }`. */
   readonly structuredOutputsConfig?: Readonly<Record<string, unknown>> | null;
+  /** Images that one prompt may have, as vLLM says it: `{ image: 4 }`. */
+  readonly limitMmPerPrompt?: Readonly<Record<string, unknown>> | null;
   /** LoRA adapters that are loaded with the model: `{ name, path }` or `name=path`. */
   readonly loraModules?: readonly LoraModuleInput[];
   /** Let calls name adapters that are loaded when they are first named. */

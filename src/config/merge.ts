@@ -7,6 +7,7 @@ import { corsConfig } from './cors-options.ts';
 import type { EngineConfig, Quantization } from './engine-config.ts';
 import { expectReachable, parseKvTransferConfig } from './kv-transfer-config.ts';
 import { expectOtherNames, loraConfig } from './lora-config.ts';
+import { mediaDomains, parseMaxImages } from './media-limits.ts';
 import {
   type OptionInfo,
   type OptionNames,
@@ -137,6 +138,8 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     generationConfig: values.generationConfig,
     overrideGenerationConfig: values.overrideGenerationConfig,
     maxLogprobs: values.maxLogprobs,
+    maxImages: parseMaxImages(values.limitMmPerPrompt),
+    allowedMediaDomains: mediaDomains(values.allowedMediaDomains),
     kvTransfer: parseKvTransferConfig(values.kvTransferConfig, {
       port: values.port,
       secret: values.kvTransferSecret,

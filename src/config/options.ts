@@ -16,6 +16,7 @@ import {
   TOOL_CALL_PARSERS,
 } from './engine-config.ts';
 import { type LoraModule, loraModules } from './lora-config.ts';
+import { hosts } from './media-limits.ts';
 import {
   choice,
   flag,
@@ -251,6 +252,16 @@ export const SERVE_OPTIONS = new OptionTable({
     }),
     trustRemoteCode: option(flag(), false, {
       help: 'accepted and without effect: svc runs no code from model folders',
+    }),
+  }),
+  ...engineGroup('Images', {
+    limitMmPerPrompt: optional(json(), {
+      help: 'images that one prompt may have, of models that see: {"image": 4}, or --limit-mm-per-prompt.image 4; 0 takes none',
+      defaultText: '{"image": 16}',
+    }),
+    allowedMediaDomains: option<readonly string[]>(hosts(), [], {
+      help: 'the only hosts that images are fetched from, such as images.example.com or 10.0.0.7; those named here may be of private networks',
+      defaultText: 'all that are on the public web',
     }),
   }),
   ...engineGroup('Memory', {

@@ -1,12 +1,13 @@
 // Beam search on top of the engine: each live beam is an ordinary request for one token with the log-probabilities of
 // its best continuations; the prefix cache makes that cheap.
 
+import type { PromptImage } from '../images/image-processor.ts';
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { BeamSearchParams } from '../sampling/beam-search-params.ts';
 import type { FinishReason } from '../sampling/finish-reason.ts';
 import { resolveSamplingParams } from '../sampling/sampling-params.ts';
 import type { ServedAdapter } from './adapters.ts';
-import type { InferenceEngine, Ticket } from './inference-engine.ts';
+import type { InferenceEngine, PreparedRequest, Ticket } from './inference-engine.ts';
 import type { Prompt } from './input-processor.ts';
 import type { PositionLogprobs } from './token-logprobs.ts';
 
@@ -26,20 +27,21 @@ interface BeamSearchRun {
   readonly ticket?: Ticket | undefined;
   readonly adapter?: ServedAdapter | null | undefined;
   readonly extraKeys?: readonly ExtraKey[] | undefined;
+  readonly images?: readonly PromptImage[] | undefined;
   readonly priority?: number | undefined;
 }
 
 /**
- * The prompt's tokens, checked.
- * @throws InvalidRequestError for a prompt that is empty, too long or no text of this model.
+ * The prompt as the engine takes it, checked.
+ * @throws InvalidRequestError for a prompt that is empty, too long or no text of this model; the reason of `signal` when it is aborted.
  */
 export async function prepareBeamSearch(
   engine: InferenceEngine,
   prompt: Prompt,
   params: BeamSearchParams,
-): Promise<readonly number[]> {
-  const { promptTokenIds } = await engine.prepare(prompt, stepParams(engine, params));
-  return promptTokenIds;
+  signal?: AbortSignal,
+): Promise<PreparedRequest> {
+  return await engine.prepare(prompt, stepParams(engine, params), { signal });
 }
 
 /** A beam and one token more, not yet copied together: most of these are dropped. */
@@ -91,10 +93,11 @@ async function candidatesOf(
   engine: InferenceEngine,
   beam: Beam,
   params: BeamSearchParams,
-  { signal, ticket, adapter, extraKeys, priority }: BeamSearchRun,
+  { signal, ticket, adapter, extraKeys, images, priority }: BeamSearchRun,
 ): Promise<Candidate[]> {
   const prompt = { tokenIds: beam.tokenIds };
-  const prepared = await engine.prepare(prompt, stepParams(engine, params), { adapter, extraKeys, priority });
+  const options = { adapter, extraKeys, images, priority };
+  const prepared = await engine.prepare(prompt, stepParams(engine, params), options);
   const { suppressedTokenIds } = engine.limits;
   const numCandidates = 2 * params.beam_width;
   const candidates: Candidate[] = [];

@@ -149,7 +149,7 @@ function maxStepsInFlight({
  * A prompt that is computed whole fits into a step, and leaves nothing in the cache that another could begin with.
  */
 function limitsOf(
-  { computesWholePrompts, maxModelLen, maxNumSeqs, numSnapshots }: EngineInfo,
+  { computesWholePrompts, imageTokenCost, maxModelLen, maxNumSeqs, numSnapshots }: EngineInfo,
   {
     maxNumBatchedTokens,
     enablePrefixCaching,
@@ -160,6 +160,8 @@ function limitsOf(
     maxNumBatchedTokens: computesWholePrompts
       ? Math.max(maxNumBatchedTokens, maxModelLen)
       : maxNumBatchedTokens,
+    // A step takes as long as one of text.
+    maxImageTokens: Math.max(1, Math.floor(maxNumBatchedTokens / (imageTokenCost ?? 1))),
     maxNumSeqs,
     numSnapshots,
     enablePrefixCaching: enablePrefixCaching && !computesWholePrompts,

@@ -18,6 +18,8 @@ import type { EngineClientOptions, RequestListener } from './engine-client.ts';
 import { EngineGroup, type Place } from './engine-group.ts';
 import { engineSample } from './engine-sample.ts';
 import { type EngineStats, sumOfStats } from './engine-stats.ts';
+import { HeldImages } from './held-images.ts';
+import type { ImageInputs } from './image-inputs.ts';
 import {
   type ModelLimits,
   type PreparedRequest,
@@ -81,6 +83,8 @@ export class InferenceEngine {
   readonly chatTemplate: ChatTemplate | null;
   /** What the model's files say of the tokenizer. */
   readonly tokenizerInfo: TokenizerInfo;
+  /** Null where the model reads only text. */
+  readonly imageInputs: ImageInputs | null;
   /** How the model writes thoughts and calls of functions. */
   readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
@@ -88,6 +92,8 @@ export class InferenceEngine {
   readonly limits: ModelLimits;
   /** Decides which callers a server lets in; programs have the engine to themselves. */
   readonly admission: Admission;
+  /** What the requests of a server may have in memory. */
+  readonly heldImages = new HeldImages();
   readonly adapters: Adapters;
   readonly constraints: ConstraintCompiler;
   /** Null where no KV blocks are exchanged. */
@@ -102,7 +108,7 @@ export class InferenceEngine {
   private constructor(
     engines: EngineGroup,
     transfers: KvTransfers | null,
-    { tokenizer, chatTemplate, tokenizerInfo, answerFormats, samplingDefaults }: ModelText,
+    { tokenizer, chatTemplate, tokenizerInfo, imageInputs, answerFormats, samplingDefaults }: ModelText,
     limits: ModelLimits,
     config: EngineConfig,
   ) {
@@ -111,6 +117,7 @@ export class InferenceEngine {
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
     this.tokenizerInfo = tokenizerInfo;
+    this.imageInputs = engines.info.imageTokenCost === null ? null : imageInputs;
     this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;
@@ -192,6 +199,17 @@ export class InferenceEngine {
       num_gpu_blocks: String(numBlocks),
       prefix_caching_hash_algo: 'sha256',
     };
+  }
+
+  /** Images that one prompt may have; null where the model reads only text, whatever is allowed. */
+  get maxImages(): number | null {
+    const { maxImages } = this.#config;
+    return this.imageInputs === null && maxImages > 0 ? null : maxImages;
+  }
+
+  /** Hosts that images may be fetched from; none are all that are public. */
+  get mediaDomains(): readonly string[] {
+    return this.#config.allowedMediaDomains;
   }
 
   /** Whether tokens are guessed ahead. */
@@ -364,7 +382,7 @@ export class InferenceEngine {
   async close(): Promise<void> {
     await Promise.all([this.chatTemplate?.close(), this.constraints.close(), this.transfers?.close()]);
     await this.#engines.close();
-    await this.tokenizer?.close();
+    await Promise.all([this.tokenizer?.close(), this.imageInputs?.close()]);
   }
 
   /** Sends as many samples as the ticket has places for, and each of the others when one before it has ended. */

@@ -1,6 +1,7 @@
 // Makes a request ready for the engine: tokenises it, checks it against the model, and fills in every default.
 
 import { InvalidRequestError } from '../errors.ts';
+import type { PromptImage } from '../images/image-processor.ts';
 import { adapterKeys, type ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { AnswerReader } from '../parsers/answer-formats.ts';
 import { type BadWords, groupBadWords, type LogitRules } from '../sampling/logit-rules.ts';
@@ -12,11 +13,15 @@ import type { Client } from '../util/client.ts';
 import { numberList } from '../util/number-list.ts';
 import type { ServedAdapter } from './adapters.ts';
 import type { ConstraintCompiler } from './constraints/compiler.ts';
+import { type ImageInputs, imageKeys } from './image-inputs.ts';
 
 /** Long lists may be packed. */
 type TokenIds = readonly number[] | Int32Array;
 
-export type Prompt = { readonly text: string } | { readonly tokenIds: TokenIds };
+export type Prompt = ({ readonly text: string } | { readonly tokenIds: TokenIds }) & {
+  /** Files of images, in the order of their marks in the text. */
+  readonly images?: readonly Uint8Array[];
+};
 
 /** Names one prompt of a request for all instances that share the request. */
 interface TransferKey {
@@ -33,6 +38,8 @@ export interface RequestOptions extends Client {
   readonly adapter?: ServedAdapter | null | undefined;
   /** What the prompt's keys and values depend on besides its tokens and its adapter, in the order of positions. */
   readonly extraKeys?: readonly ExtraKey[] | undefined;
+  /** Images among the tokens of a prompt that has been made ready before: `extraKeys` has theirs. */
+  readonly images?: readonly PromptImage[] | undefined;
   /** Lower is served earlier; 0 where it is left out. */
   readonly priority?: number | undefined;
   /** Reads the answers; null where they are plain text. */
@@ -76,6 +83,8 @@ export interface ModelLimits {
 
 interface InputModel {
   readonly tokenizer: Tokenizer | null;
+  /** Null where the model reads only text. */
+  readonly imageInputs: ImageInputs | null;
   readonly limits: ModelLimits;
   readonly constraints: ConstraintCompiler;
 }
@@ -90,8 +99,9 @@ export async function prepareRequest(
   prompt: Prompt,
   params: SamplingParams,
   options: RequestOptions,
-  { tokenizer, limits, constraints }: InputModel,
+  model: InputModel,
 ): Promise<PreparedRequest> {
+  const { tokenizer, limits, constraints } = model;
   const arrivedAt = performance.now();
   const { vocabSize } = limits;
   const {
@@ -105,7 +115,7 @@ export async function prepareRequest(
   checkTextFields(params, tokenizer);
   checkLogprobs('logprobs', params.logprobs, limits);
   checkLogprobs('prompt_logprobs', params.prompt_logprobs, limits);
-  const promptTokenIds = await tokenise(prompt, options, params, tokenizer, limits);
+  const { promptTokenIds, images, keys } = await readPrompt(prompt, options, params, model);
   checkIds(promptTokenIds, vocabSize, 'prompt');
   checkLogprobTokens(params.logprob_token_ids ?? [], limits);
   checkIds(params.stop_token_ids, vocabSize, 'stop_token_ids');
@@ -123,7 +133,8 @@ export async function prepareRequest(
     promptTokenIds,
     adapter,
     adapterId: adapter?.id ?? null,
-    extraKeys: adapter === null ? extraKeys : [...adapterKeys(adapter.digest), ...extraKeys],
+    extraKeys: [...(adapter === null ? [] : adapterKeys(adapter.digest)), ...extraKeys, ...keys],
+    ...(images.length > 0 && { images }),
     priority,
     stop,
     constraint: params.constraint === null ? null : await constraints.compile(params.constraint, options),
@@ -262,6 +273,36 @@ function checkChoice(params: SamplingParams, limits: ModelLimits): void {
     `allowed_token_ids has nothing but end and stop tokens, and min_tokens is ${min_tokens}: no token could be sampled`,
     { param: 'allowed_token_ids' },
   );
+}
+
+interface ReadPrompt {
+  readonly promptTokenIds: readonly number[];
+  readonly images: readonly PromptImage[];
+  /** What keys and values depend on because of the images that were read. */
+  readonly keys: readonly ExtraKey[];
+}
+
+/** What the model is to see. */
+async function readPrompt(
+  prompt: Prompt,
+  options: RequestOptions,
+  params: SamplingParams,
+  { tokenizer, limits, imageInputs }: InputModel,
+): Promise<ReadPrompt> {
+  const files = prompt.images ?? [];
+  if (files.length === 0) {
+    const promptTokenIds = await tokenise(prompt, options, params, tokenizer, limits);
+    return { promptTokenIds, images: options.images ?? [], keys: [] };
+  }
+  const refuse = (why: string) => new InvalidRequestError(why, { param: 'messages' });
+  if (imageInputs === null) throw refuse('this model reads only text: leave images out');
+  if (!('text' in prompt)) throw refuse('images are for prompts of text, and this one is token ids');
+  if (params.truncate_prompt_tokens !== null)
+    throw refuse('a prompt with images cannot be truncated: leave truncate_prompt_tokens out');
+  const { text, images } = await imageInputs.read(prompt.text, files, options);
+  const promptTokenIds = await tokenise({ text }, options, params, tokenizer, limits);
+  const placed = imageInputs.place(promptTokenIds, images);
+  return { promptTokenIds, images: placed, keys: imageKeys(placed) };
 }
 
 /** The tokens of the prompt that the model is to see. */

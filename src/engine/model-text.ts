@@ -2,15 +2,17 @@
 // which are imported while the engine thread reads the weights.
 
 import type { EngineConfig } from '../config/engine-config.ts';
+import { loadImageReader } from '../images/image-reader.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
-import { openModelSource } from '../models/source/model-source.ts';
+import { type ModelSource, openModelSource } from '../models/source/model-source.ts';
 import { type AnswerFormats, answerFormats } from '../parsers/answer-formats.ts';
 import type { SamplingDefaults } from '../sampling/sampling-params.ts';
 import { readGivenTemplate } from '../tokenizer/given-template.ts';
 import { loadTokenizer, type TokenizerInfo } from '../tokenizer/load-tokenizer.ts';
 import type { ChatTemplate, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { ImageInputs } from './image-inputs.ts';
 
 export interface ModelText {
   /** Null with --skip-tokenizer-init: token ids in, token ids out. */
@@ -18,6 +20,8 @@ export interface ModelText {
   /** Null where the model has none. */
   readonly chatTemplate: ChatTemplate | null;
   readonly tokenizerInfo: TokenizerInfo;
+  /** Null where the model reads only text. */
+  readonly imageInputs: ImageInputs | null;
   /** How the model writes thoughts and calls of functions. */
   readonly answerFormats: AnswerFormats;
   /** From generation_config.json: the values of fields that a request leaves out. */
@@ -50,15 +54,35 @@ export async function readModelText(
         contentFormat: config.chatTemplateContentFormat,
         onWarning,
       });
+  const { vision, pooling } = modelConfig;
+  const takesImages = vision !== null && pooling === null && config.maxImages > 0;
   const primary = tokenizer?.eosTokenId ?? [];
   return {
     tokenizer,
     chatTemplate,
     tokenizerInfo: info,
+    imageInputs: tokenizer && takesImages ? await openImages(source, tokenizer, onWarning) : null,
     answerFormats: answerFormats(config, chatTemplate?.sourceForTools ?? null),
     samplingDefaults: sampling,
     maxOutputTokens,
     eosTokenIds: [...new Set([primary, modelConfig.eosTokenIds, eosTokenIds].flat())],
     suppressedTokenIds,
   };
+}
+
+/** Null, and a warning, where the model lacks a file that it needs for them. */
+async function openImages(
+  source: ModelSource,
+  tokenizer: Tokenizer,
+  onWarning?: (message: string) => void,
+): Promise<ImageInputs | null> {
+  const reader = loadImageReader(source);
+  const inputs = reader && (await ImageInputs.open(reader, tokenizer));
+  if (inputs !== null) return inputs;
+  const lacks =
+    reader === null
+      ? 'has no preprocessor_config.json'
+      : `has no token ${reader.placeholder} in its tokenizer`;
+  onWarning?.(`${source.path} ${lacks}: images are refused; fetch the model again to serve them`);
+  return null;
 }

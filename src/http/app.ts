@@ -17,12 +17,12 @@ import {
   ExpectationError,
   MalformedRequestError,
   MethodNotAllowedError,
-  PayloadTooLargeError,
   UnknownPathError,
 } from '../errors.ts';
 import { shortened } from '../util/preview.ts';
 import { AccessLog } from './access-log.ts';
 import { ApiKeys, authorizationOf } from './auth.ts';
+import { limitBodies, nameLimit } from './body-limits.ts';
 import { closeWithConnection } from './close-with-connection.ts';
 import { useCors } from './cors.ts';
 import { errorBodyAt } from './error-shapes.ts';
@@ -33,8 +33,6 @@ import { JsonParser } from './json-parser.ts';
 import { lingering, wouldReset } from './lingering-close.ts';
 import { DEFAULT_WRITE_TIMEOUT_MS } from './paced-writer.ts';
 
-/** Bytes. */
-export const DEFAULT_BODY_LIMIT = 8 * 1024 * 1024;
 const RECEIVE_TIMEOUT_MS = 300_000;
 const HEADERS_TIMEOUT_MS = 60_000;
 /** Interval at which requests that take too long are looked for. */
@@ -56,8 +54,10 @@ export interface HttpAppOptions {
   readonly apiKeys?: readonly string[] | undefined;
   /** Pages that may call; without it all may. */
   readonly cors?: CorsConfig | undefined;
-  /** Bytes a request body may have. */
+  /** Bytes that the body of a request may have; without it as many as its route needs. */
   readonly bodyLimit?: number | undefined;
+  /** What somebody on the way may add to those. */
+  readonly addedBytes?: number | undefined;
   /** A client that has not sent its whole request by then is stuck: 408. */
   readonly receiveTimeoutMs?: number | undefined;
   /** A client that takes nothing of its answer for this long is cut off. */
@@ -83,7 +83,7 @@ function noSchemas(): never {
 
 /** An application without routes; add them, then `listen`. */
 export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
-  const { bodyLimit = DEFAULT_BODY_LIMIT, receiveTimeoutMs = RECEIVE_TIMEOUT_MS } = options;
+  const { receiveTimeoutMs = RECEIVE_TIMEOUT_MS } = options;
   const serverOptions = {
     headersTimeout: Math.min(HEADERS_TIMEOUT_MS, receiveTimeoutMs),
     connectionsCheckingInterval: Math.min(RECEIVE_SLACK_MS, receiveTimeoutMs),
@@ -93,7 +93,6 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
   const accessLog = new AccessLog(options.logsAccess);
   const app: FastifyInstance = fastify({
     ...(options.tls ? { https: { ...options.tls, ...serverOptions } } : { http: serverOptions }),
-    bodyLimit,
     requestTimeout: receiveTimeoutMs,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     // Requests that arrive while the server drains get the server's own error.
@@ -107,8 +106,9 @@ export function createHttpApp(options: HttpAppOptions = {}): FastifyInstance {
     ...(options.logger && { loggerInstance: options.logger, logController: accessLog }),
   });
   app.setErrorHandler<FastifyError>((error, request, reply) =>
-    sendError(nameLimit(error, bodyLimit), request, reply),
+    sendError(nameLimit(error, request), request, reply),
   );
+  limitBodies(app, options);
   options.metrics?.observe(app);
   if (options.logger) accessLog.observe(app);
   allowHalfClosed(app.server);
@@ -220,14 +220,6 @@ function matches(route: string, path: string): boolean {
   return (
     names.length === segments.length &&
     names.every((name, index) => name === segments[index] || (name.startsWith(':') && segments[index] !== ''))
-  );
-}
-
-/** Fastify does not say how much would have been accepted. */
-function nameLimit(error: FastifyError, bodyLimit: number): Error {
-  if (error.code !== 'FST_ERR_CTP_BODY_TOO_LARGE') return error;
-  return new PayloadTooLargeError(
-    `The request body is larger than the ${bodyLimit} bytes that this server accepts`,
   );
 }
 

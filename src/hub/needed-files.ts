@@ -9,6 +9,7 @@ import {
   DENSE_CONFIG,
   DENSE_WEIGHTS,
   hasTokenizer,
+  IMAGE_FILES,
   isDenseFolder,
   OLDER_TOKENIZER_FILES,
   readWeightIndex,
@@ -54,9 +55,10 @@ export function neededFiles(paths: readonly string[], wanted: WantedFiles): stri
   }
   const config = [...CONFIG_FILES.filter(has), ...denseFiles(paths, DENSE_CONFIG)];
   if (part === 'config') return config;
-  if (part === 'texts') return [...config, ...tokenizer];
+  const texts = [...config, ...tokenizer, ...IMAGE_FILES.filter(has)];
+  if (part === 'texts') return texts;
   const weights = [...neededWeights(paths, repository), ...denseWeights(paths, repository)];
-  return [...config, ...tokenizer, ...[WEIGHT_INDEX].filter(has), ...weights];
+  return [...texts, ...[WEIGHT_INDEX].filter(has), ...weights];
 }
 
 /** The file `name` of each dense layer that embeddings go through. */

@@ -2,13 +2,20 @@
 
 import * as z from 'zod';
 import { InvalidRequestError } from '../errors.ts';
-import { chatMessageSchema, toChatMessages } from '../tokenizer/chat-messages.ts';
-import type { ChatMessage } from '../tokenizer/tokenizer.ts';
+import { type Conversation, chatMessageSchema, toConversation } from '../tokenizer/chat-messages.ts';
 import { zodMessage } from '../util/zod-message.ts';
 
-export interface ContentPart {
+export type ContentPart = TextPartInput | ImagePartInput;
+
+export interface TextPartInput {
   readonly type: 'text';
   readonly text: string;
+}
+
+/** An image: a data: URL, its address on the web, or a file of this machine as a file: URL. */
+export interface ImagePartInput {
+  readonly type: 'image_url';
+  readonly image_url: string | { readonly url: string };
 }
 
 /** A message as the protocol has it: several parts of text are joined by line ends. */
@@ -36,16 +43,23 @@ export type ConversationsInput = readonly ChatMessageInput[] | readonly (readonl
 
 const schema = z.object({ messages: z.array(chatMessageSchema).min(1) });
 
-/** @throws SvcError naming the message and what is wrong with it. */
-export function readConversations(input: ConversationsInput): ChatMessage[][] {
-  if (!isList(input)) return [readConversation(input)];
-  return input.map((messages, index) => readConversation(messages, `messages[${index}]`));
+/**
+ * @param maxImages of each conversation; null where the model reads only text.
+ * @throws SvcError naming the message and what is wrong with it.
+ */
+export function readConversations(input: ConversationsInput, maxImages: number | null): Conversation[] {
+  if (!isList(input)) return [readConversation(input, maxImages)];
+  return input.map((messages, index) => readConversation(messages, maxImages, `messages[${index}]`));
 }
 
 /** @param path of the messages, for errors. */
-export function readConversation(messages: readonly ChatMessageInput[], path = 'messages'): ChatMessage[] {
+export function readConversation(
+  messages: readonly ChatMessageInput[],
+  maxImages: number | null,
+  path = 'messages',
+): Conversation {
   const parsed = schema.safeParse({ messages });
-  if (parsed.success) return toChatMessages(parsed.data.messages, path);
+  if (parsed.success) return toConversation(parsed.data.messages, { maxImages, path });
   const message = zodMessage(parsed.error, { messages }, 'messages');
   throw new InvalidRequestError(message.replace('messages', path), { param: 'messages' });
 }

@@ -4,6 +4,7 @@
 import { programError } from '../config/program-words.ts';
 import { type CompletedSample, collectSamples } from '../engine/completed-sample.ts';
 import type { InferenceEngine, PreparedRequest } from '../engine/inference-engine.ts';
+import { messageOf } from '../errors.ts';
 import { type BatchProgress, startProgress } from './progress.ts';
 import { type CompletionOutput, outputFields, type RequestOutput } from './request-output.ts';
 
@@ -92,13 +93,15 @@ async function complete<J extends Job, Output extends CompletionOutput>(
 
 /** Of a single prompt nobody needs to be told which it is. */
 function placeIn({ length }: readonly unknown[], name: ListName, index: number): string {
-  return length > 1 ? `${name}[${index}]: ` : '';
+  return length > 1 ? `${name}[${index}]` : '';
 }
 
 async function atPlace<T>(work: Promise<T>, place: string): Promise<T> {
   try {
     return await work;
   } catch (error) {
-    throw programError(error, place);
+    // An image that cannot be had says by itself where it is.
+    const isNamed = messageOf(error).startsWith(place);
+    throw programError(error, isNamed ? '' : `${place}: `);
   }
 }

@@ -16,6 +16,7 @@ import { planScores } from '../engine/pooling/score-plan.ts';
 import { promptNamed } from '../engine/pooling/text-prompts.ts';
 import { checkDimensions, toEmbedding } from '../engine/pooling/vectors.ts';
 import { EngineDeadError, InvalidRequestError } from '../errors.ts';
+import { fetchImages } from '../images/fetch-images.ts';
 import { AnswerDeltas, type AnswerFieldOptions } from '../parsers/answer-fields.ts';
 import { ToolUse } from '../parsers/tool-use.ts';
 import {
@@ -27,8 +28,7 @@ import {
 } from '../sampling/beam-search-params.ts';
 import type { SamplingInput } from '../sampling/sampling-fields.ts';
 import type { SamplingParams } from '../sampling/sampling-params.ts';
-import { reservedVariable } from '../tokenizer/chat-messages.ts';
-import type { ChatMessage } from '../tokenizer/tokenizer.ts';
+import { type Conversation, reservedVariable } from '../tokenizer/chat-messages.ts';
 import { abortable, sharedAbortController } from '../util/abortable.ts';
 import { type AdapterInput, resolveAdapter, resolveAdapters } from './adapter-option.ts';
 import { type BeamSearchOutput, describeBeams } from './beam-search-output.ts';
@@ -137,7 +137,7 @@ export class LLM {
     const { signal, useProgressBar, adapter } = readOptions('generate', generateOptions, options);
     return speaking(signal, async (ended) => {
       const engine = await this.#engine;
-      const list = readPrompts(prompts);
+      const list = readPrompts(prompts, engine.maxImages);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
       const jobs = await prepareEach(list, 'prompts', ended, (prompt, index) =>
@@ -160,12 +160,12 @@ export class LLM {
     const { signal, useProgressBar, adapter, ...template } = readOptions('chat', chatOptions, options);
     return speaking(signal, async (ended) => {
       const engine = await this.#engine;
-      const list = readConversations(conversations);
+      const list = readConversations(conversations, engine.maxImages);
       const params = resolveSets(samplingParams, list.length, engine.samplingDefaults);
       const adapters = await resolveAdapters(engine, adapter, list.length);
-      const jobs = await prepareEach(list, 'messages', ended, (messages, index) => {
+      const jobs = await prepareEach(list, 'messages', ended, (conversation, index) => {
         const own = { adapter: adapters[index], signal: ended };
-        return this.#prepareChat(engine, messages, params[index]!, template, own);
+        return this.#prepareChat(engine, conversation, params[index]!, template, own);
       });
       const toOutput = (sample: CompletedSample, { answer }: ChatJob) => toChatOutput(sample, answer);
       const run = { name: 'messages', toOutput, signal: ended, useProgressBar } as const;
@@ -185,7 +185,12 @@ export class LLM {
   ): AsyncGenerator<CompletionDelta, void, undefined> {
     const { signal, adapter } = readOptions('stream', streamOptions, options);
     const open: Open<CompletionDelta> = async (engine, params, own) => {
-      const { prepared } = await this.#prepare(engine, readPrompt(prompt, 'prompt'), params, own);
+      const { prepared } = await this.#prepare(
+        engine,
+        readPrompt(prompt, 'prompt', engine.maxImages),
+        params,
+        own,
+      );
       const numPromptTokens = prepared.promptTokenIds.length;
       return { prepared, toDelta: (delta) => toCompletionDelta(delta, numPromptTokens) };
     };
@@ -200,7 +205,7 @@ export class LLM {
   ): AsyncGenerator<ChatCompletionDelta, void, undefined> {
     const { signal, adapter, ...template } = readOptions('streamChat', streamChatOptions, options);
     const open: Open<ChatCompletionDelta> = async (engine, params, own) => {
-      const conversation = readConversation(messages);
+      const conversation = readConversation(messages, engine.maxImages);
       const { prepared, answer } = await this.#prepareChat(engine, conversation, params, template, own);
       const numPromptTokens = prepared.promptTokenIds.length;
       const samples = Array.from({ length: params.n }, (_, index) => new AnswerDeltas(answer, index));
@@ -223,13 +228,14 @@ export class LLM {
     return speaking(signal, async (ended) => {
       const engine = await this.#engine;
       const resolved = readBeamSearchParams(params, engine);
-      const list = readPrompts(prompts);
+      const list = readPrompts(prompts, engine.maxImages);
       const adapters = await resolveAdapters(engine, adapter, list.length);
       const prepared = await prepareEach(list, 'prompts', ended, (prompt) =>
-        prepareBeamSearch(engine, prompt, resolved),
+        prepareBeamSearch(engine, prompt, resolved, ended),
       );
-      const search = async (promptTokenIds: readonly number[], index: number): Promise<BeamSearchOutput> => {
-        const run = { signal: ended, adapter: adapters[index] };
+      const search = async (prompt: PreparedRequest, index: number): Promise<BeamSearchOutput> => {
+        const { promptTokenIds, extraKeys, images } = prompt;
+        const run = { signal: ended, adapter: adapters[index], extraKeys, images };
         const beams = await beamSearch(engine, promptTokenIds, resolved, run);
         return { sequences: await describeBeams(engine, beams) };
       };
@@ -249,7 +255,7 @@ export class LLM {
       const config = engine.expectEmbedding();
       const dimensions = given.dimensions ?? null;
       checkDimensions(dimensions, config);
-      const list = readPrompts(prompts);
+      const list = readPrompts(prompts, null);
       const before = promptNamed(config, given.promptName ?? null, 'promptName');
       const of = { param: 'the prompt', before, ...truncation(given), signal: ended };
       const prepared = await prepareEach(list, 'prompts', ended, (prompt) =>
@@ -314,7 +320,7 @@ export class LLM {
 
   async #prepareChat(
     engine: InferenceEngine,
-    messages: readonly ChatMessage[],
+    { messages, images }: Conversation,
     params: SamplingParams,
     { addGenerationPrompt = true, chatTemplateKwargs: variables = {}, ...given }: ParsedChatOptions,
     own: RequestOptions,
@@ -337,7 +343,11 @@ export class LLM {
     });
     const constraint = toolUse.constraint(params.constraint, text);
     const options = { ...own, answer: toolUse.reader(text), addSpecialTokens: false };
-    const job = await this.#prepare(engine, { text }, { ...params, constraint }, options);
+    const { mediaDomains: domains } = engine;
+    const files =
+      images.length > 0 && (await fetchImages(images, { domains, signal: own.signal, readsFiles: true }));
+    const prompt = { text, ...(files && { images: files }) };
+    const job = await this.#prepare(engine, prompt, { ...params, constraint }, options);
     return { ...job, answer: { id: randomUUID(), idLength: toolUse.idLength, includesReasoning: true } };
   }
 

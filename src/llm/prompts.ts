@@ -1,23 +1,28 @@
 // Turns the forms in which a program may give prompts to `LLM` into the engine's one form.
 
+import * as z from 'zod';
 import type { Prompt } from '../engine/inference-engine.ts';
 import type { ScoredTexts } from '../engine/pooling/score-plan.ts';
 import { InvalidRequestError } from '../errors.ts';
+import { checkNumImages } from '../util/image-source.ts';
 import { summary } from '../util/preview.ts';
 
-/** Text, token ids, or either with its name. */
+/** Text, token ids, or either with its name; with its name a text may have images, too. */
 export type PromptInput =
   | string
   | readonly number[]
-  | { readonly prompt: string }
+  | { readonly prompt: string; readonly images?: readonly Uint8Array[] | undefined }
   | { readonly prompt_token_ids: readonly number[] };
 
 /** One prompt or a list of them; a list of numbers is one prompt. */
 export type PromptsInput = PromptInput | readonly PromptInput[];
 
-/** @throws InvalidRequestError naming the index of a prompt that has none of the forms. */
-export function readPrompts(prompts: PromptsInput): Prompt[] {
-  return toList(prompts).map((prompt, index) => readPrompt(prompt, `prompts[${index}]`));
+/**
+ * @param maxImages of each prompt; null where the model reads only text.
+ * @throws InvalidRequestError naming the index of a prompt that has none of the forms.
+ */
+export function readPrompts(prompts: PromptsInput, maxImages: number | null): Prompt[] {
+  return toList(prompts).map((prompt, index) => readPrompt(prompt, `prompts[${index}]`, maxImages));
 }
 
 function toList(prompts: PromptsInput): readonly PromptInput[] {
@@ -33,16 +38,16 @@ function isTokenIds(value: unknown): value is readonly number[] {
  * @param path of the prompt, for errors.
  * @throws InvalidRequestError where it has none of the forms, or more than its form has.
  */
-export function readPrompt(prompt: PromptInput, path: string): Prompt {
+export function readPrompt(prompt: PromptInput, path: string, maxImages: number | null): Prompt {
   if (typeof prompt === 'string') return { text: prompt };
   if (isTokenIds(prompt)) return { tokenIds: prompt };
   if (typeof prompt === 'object' && prompt !== null) {
     if ('prompt' in prompt && typeof prompt.prompt === 'string') {
-      expectOnly(prompt, 'prompt', path);
-      return { text: prompt.prompt };
+      expectOnly(prompt, ['prompt', 'images'], path);
+      return { text: prompt.prompt, ...imagesOf(prompt, path, maxImages) };
     }
     if ('prompt_token_ids' in prompt && isTokenIds(prompt.prompt_token_ids)) {
-      expectOnly(prompt, 'prompt_token_ids', path);
+      expectOnly(prompt, ['prompt_token_ids'], path);
       return { tokenIds: prompt.prompt_token_ids };
     }
   }
@@ -53,14 +58,30 @@ export function readPrompt(prompt: PromptInput, path: string): Prompt {
   );
 }
 
-/** What else it holds, such as an image, would be no part of what the model reads. */
-function expectOnly(prompt: object, field: string, path: string): void {
-  const other = Object.entries(prompt).find(([name, value]) => name !== field && value != null)?.[0];
+/** What else it holds, such as a film, would be no part of what the model reads. */
+function expectOnly(prompt: object, fields: readonly string[], path: string): void {
+  const other = Object.entries(prompt).find(([name, value]) => !fields.includes(name) && value != null)?.[0];
   if (other === undefined) return;
   throw new InvalidRequestError(
-    `${path} has ${other} beside ${field}, and only ${field} is read: leave ${other} out`,
+    `${path} has ${other} beside ${fields[0]}, and only ${fields.join(' and ')} ${fields.length > 1 ? 'are' : 'is'} read: leave ${other} out`,
     { param: 'prompts' },
   );
+}
+
+/** Each as the file has it, in the order of their places in the text. */
+const imageFiles = z.array(z.instanceof(Uint8Array)).nullish();
+
+function imagesOf(prompt: object, path: string, maxImages: number | null): Pick<Prompt, 'images'> {
+  const parsed = imageFiles.safeParse('images' in prompt ? prompt.images : null);
+  if (!parsed.success) {
+    throw new InvalidRequestError(
+      `${path}.images must be a list of the bytes of image files, as readFile() gives them`,
+      { param: 'prompts' },
+    );
+  }
+  const images = parsed.data ?? [];
+  checkNumImages(images.length, maxImages, { path, param: 'prompts' });
+  return images.length > 0 ? { images } : {};
 }
 
 /** Null for token ids. */

@@ -6,6 +6,7 @@ import type { LayerRange } from './layer-range.ts';
 import type { Model } from './model.ts';
 import type { ConfigFile, ModelConfig } from './model-config.ts';
 import type { TensorNames } from './tensor-names.ts';
+import type { ImageEncoder, VisionContext } from './vision/image-encoder.ts';
 import type { WeightReader } from './weights/weight-reader.ts';
 
 export interface Architecture {
@@ -17,6 +18,8 @@ export interface Architecture {
   readonly readConfig: (file: ConfigFile) => ModelConfig;
   /** @throws ModelLoadError where a tensor is missing or does not fit the config. */
   readonly load: (context: LoadContext) => Promise<Model>;
+  /** Loads the part that sees images, where the config has one; null where the checkpoint has none. The same errors. */
+  readonly loadImageEncoder?: (context: VisionContext) => ImageEncoder | null;
 }
 
 export interface LoadContext {
@@ -29,6 +32,8 @@ export interface LoadContext {
   readonly names: TensorNames;
   /** Of keys and values in the cache. */
   readonly kvDType: KvDType;
+  /** What sees images; null where nothing does, or an earlier stage has it. */
+  readonly imageEncoder: ImageEncoder | null;
   /** Longest context that may be served, in tokens. */
   readonly maxModelLen: number;
   /** Tells how much of it will be, once the weights are in memory; null is all. */

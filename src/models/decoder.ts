@@ -3,25 +3,26 @@
 
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import { roundTo } from '../ops/float-formats.ts';
-import type { KvCache, KvCacheShape, Ops, Tensor } from '../ops/ops.ts';
+import type { KvCache, KvCacheShape, Ops, Tensor, TokenIds } from '../ops/ops.ts';
 import type { LinearWeight, Vector } from '../ops/weights.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
 import type { LoadContext } from './architecture.ts';
+import { type CacheSize, kvCacheShape } from './kv-cache-shape.ts';
 import type { Layer, LayerContext, LoadLayer, RopeTables } from './layers/layer.ts';
 import type { LayerInputs } from './layers/layer-inputs.ts';
 import { type LoadNorm, type Norm, rmsNorm } from './layers/norm.ts';
 import { ropeTables, scaledTable, scalingTable, shortContext } from './layers/rope.ts';
 import type { Step } from './layers/step.ts';
 import type { Streams } from './layers/streams.ts';
-import type { CacheSize, ForwardInputs, Model } from './model.ts';
+import type { ForwardInputs, ImageRows, Model } from './model.ts';
 import { layerHeadsOf, type ModelConfig } from './model-config.ts';
 import type { PoolingConfig } from './pooling/pooling-config.ts';
 import { loadDense, type PoolingHead, product } from './pooling/pooling-head.ts';
 import { growthFactors } from './query-growth.ts';
-import { type RankShare, WHOLE } from './rank-share.ts';
-import { cacheLayerOf, keepsKeys, numKvLayers } from './recurrent-layers.ts';
+import type { RankShare } from './rank-share.ts';
+import { cacheLayerOf } from './recurrent-layers.ts';
 import type { RopeConfig } from './rope-config.ts';
-import { stateShape } from './state-shape.ts';
+import type { ImageEncoder } from './vision/image-encoder.ts';
 import { wantedRows } from './wanted-rows.ts';
 import { positionRows } from './weights/weight-reader.ts';
 
@@ -170,31 +171,6 @@ interface DecoderParts {
   readonly poolingHead: PoolingHead | null;
 }
 
-export function kvCacheShape(
-  config: ModelConfig,
-  dtype: KvDType,
-  { blocks, blockSize, sequences }: CacheSize,
-  share: RankShare = WHOLE,
-): KvCacheShape {
-  const { numKvHeads, headDim, latent } = config;
-  const kvHeads = latent === null ? share.of(numKvHeads).count : numKvHeads;
-  const layerHeads = config.layerHeads
-    ?.filter((_, layer) => keepsKeys(config, layer))
-    .map((heads) => ({ kvHeads: share.of(heads.kvHeads).count, headDim: heads.headDim }));
-  const states = stateShape(config, sequences, share);
-  return {
-    layers: numKvLayers(config),
-    blocks,
-    blockSize,
-    kvHeads,
-    headDim,
-    dtype,
-    keysAreValues: latent !== null,
-    ...(layerHeads && { layerHeads }),
-    ...(states && { states }),
-  };
-}
-
 class Decoder implements Model {
   readonly config: ModelConfig;
   readonly dtype: ComputeDType;
@@ -203,13 +179,15 @@ class Decoder implements Model {
   readonly weightBytes: number;
   readonly shortContext: number | null;
   readonly loraTargets: readonly LoraTarget[];
+  readonly imageEncoder: ImageEncoder | null;
   readonly poolingHead: PoolingHead | null;
   readonly #ops: Ops;
   readonly #parts: DecoderParts;
   readonly #share: RankShare;
   readonly #embeddingScale: number;
 
-  constructor({ config, ops, weights, kvDType, maxModelLen }: LoadContext, parts: DecoderParts) {
+  constructor(context: LoadContext, parts: DecoderParts) {
+    const { config, ops, weights, kvDType, maxModelLen } = context;
     this.config = config;
     this.#ops = ops;
     this.#parts = parts;
@@ -224,6 +202,7 @@ class Decoder implements Model {
     this.weightBytes = weights.packedBytes;
     this.shortContext = shortContext(config.layerRopes, maxModelLen);
     this.loraTargets = weights.loraTargets;
+    this.imageEncoder = context.imageEncoder;
     this.poolingHead = parts.poolingHead;
   }
 
@@ -250,11 +229,14 @@ class Decoder implements Model {
     const ops = this.#ops;
     const { embedding, positions } = this.#parts;
     if (embedding === null) throw new Error('the embeddings are with an earlier stage');
-    const total = this.config.vocabSize;
-    const { first } = this.#share.of(total);
-    const x = ops.embedding(inputs.tokens, embedding, { first, total });
+    const { vocabSize } = this.config;
+    const { first } = this.#share.of(vocabSize);
+    const { imageRows } = inputs;
+    const tokens = imageRows ? withoutRows(inputs.tokens, imageRows, vocabSize) : inputs.tokens;
+    const x = ops.embedding(tokens, embedding, { first, total: imageRows ? vocabSize + 1 : vocabSize });
     ops.sumRanks(x);
     if (this.#embeddingScale !== 1) ops.scale(x, this.#embeddingScale);
+    if (imageRows) addImageRows(ops, x, imageRows);
     if (positions !== null) {
       ops.scope(() =>
         ops.addScaled(x, ops.embedding({ ids: inputs.positions, sampled: null }, positions), 1),
@@ -277,4 +259,20 @@ class Decoder implements Model {
     if (logitSoftcap !== null) ops.softcap(logits, logitSoftcap);
     return logits;
   }
+}
+
+/** The tokens of images become one that no table has: its row is all -0. */
+function withoutRows({ ids, sampled }: TokenIds, { rows }: ImageRows, noToken: number): TokenIds {
+  const others = ids.slice();
+  for (const row of rows) others[row] = noToken;
+  return { ids: others, sampled };
+}
+
+/** To rows that are all -0. */
+function addImageRows(ops: Ops, x: Tensor, { rows, values }: ImageRows): void {
+  const all = new Float32Array(x.rows * x.cols).fill(-0);
+  for (const [index, row] of rows.entries()) {
+    all.set(values.subarray(index * x.cols, (index + 1) * x.cols), row * x.cols);
+  }
+  ops.scope(() => ops.addScaled(x, ops.tensor(all, x.rows, x.cols, 'f32'), 1));
 }

@@ -11,7 +11,7 @@ import {
 } from '../ops/dtype.ts';
 import type { Ops } from '../ops/ops.ts';
 import type { RankPlace } from '../ops/ranks.ts';
-import { kvCacheShape } from './decoder.ts';
+import { kvCacheShape } from './kv-cache-shape.ts';
 import { allLayers, type LayerRange } from './layer-range.ts';
 import type { Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
@@ -21,6 +21,7 @@ import { findArchitecture, readModelConfig } from './registry.ts';
 import type { Checkpoint } from './source/checkpoint.ts';
 import type { ModelSource } from './source/model-source.ts';
 import { findTensorNames, type TensorNames } from './tensor-names.ts';
+import type { ImageEncoder } from './vision/image-encoder.ts';
 import { expectItsLayers, judgeUnused } from './weights/checkpoint-fit.ts';
 import { hasOwnHead, ownHeadNote } from './weights/own-head.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
@@ -48,6 +49,8 @@ export interface LoadOptions {
   readonly servedLength?: ((model: ModelShape) => Promise<number>) | null;
   /** The layers to load, with what is before the first one and after the last; absent is all. */
   readonly layers?: LayerRange;
+  /** Whether the part that sees images is loaded, where the model has one; absent is yes. */
+  readonly seesImages?: boolean;
   /** What it is to be served as; absent is what its files say. */
   readonly choice?: PoolingChoice;
   /** Called before a weight is read, with the size of all that is published; what it throws ends the load. */
@@ -70,6 +73,7 @@ export async function loadModel(source: ModelSource, ops: Ops, options: LoadOpti
   const config = readModelConfig(source, options.choice);
   const share = new RankShare(ops.ranks);
   share.expectPossible(config);
+  if (config.vision !== null) share.expectPossible(config.vision.layers);
   const maxModelLen = checkLength(config, options.maxModelLen);
   const checkpoint = source.openCheckpoint();
   try {
@@ -102,6 +106,7 @@ async function loadFrom(
   };
   options.onOpen?.(shape, { bytes: checkpoint.byteLength, numbers: checkpoint.numNumbers });
   const layers = options.layers ?? allLayers(config);
+  const seesImages = isToSee(config, layers, options);
   const formats = formatsFor(options.quantization ?? null, dtype);
   options.packedCache?.open({
     fingerprint: source.fingerprint(),
@@ -110,7 +115,7 @@ async function loadFrom(
       dtype,
       formatName(formats.products),
       formatName(formats.head),
-      ...kindOf(config, layers),
+      ...kindOf(config, layers, seesImages),
       ...placeOf(ops.ranks),
     ],
   });
@@ -122,6 +127,7 @@ async function loadFrom(
   };
   const { servedLength = null } = options;
   const { load } = findArchitecture(config.architecture);
+  const imageEncoder = seesImages ? loadImageEncoder(config, checkpoint, ops, dtype) : null;
   const model = await load({
     config,
     ops,
@@ -129,6 +135,7 @@ async function loadFrom(
     names,
     layers,
     kvDType,
+    imageEncoder,
     maxModelLen: options.maxModelLen,
     servedLength: servedLength && (() => servedLength(shape)),
     progress,
@@ -136,7 +143,8 @@ async function loadFrom(
   checkpoint.expectUnchanged();
   const notes = [
     isHeadItsOwn ? ownHeadNote(source.path, names) : null,
-    judgeUnused(checkpoint, config, names, layers),
+    judgeUnused(checkpoint, config, names, layers, seesImages),
+    seesImages && imageEncoder === null ? noEncoderNote(source.path) : null,
     weights.widenedBlocks,
     stretchNote(source.path, config, options.maxModelLen),
   ];
@@ -147,10 +155,46 @@ async function loadFrom(
   return model;
 }
 
-/** A model that pools has other weights packed than one that generates, of the same files, and a stage those of its layers. */
-function kindOf({ pooling, numLayers }: ModelConfig, { first, end }: LayerRange): string[] {
+/** Whether the part that sees images is loaded: with the embeddings, where its rows go, and not beside what reads only text. */
+function isToSee(
+  { vision, pooling }: ModelConfig,
+  { first }: LayerRange,
+  { seesImages = true }: LoadOptions,
+): boolean {
+  return seesImages && vision !== null && pooling === null && first === 0;
+}
+
+/**
+ * Its weights stay in the format to compute in, and are counted by themselves: no step that decodes reads them. Null where the checkpoint
+ * has none.
+ */
+function loadImageEncoder(
+  config: ModelConfig,
+  checkpoint: Checkpoint,
+  ops: Ops,
+  dtype: ComputeDType,
+): ImageEncoder | null {
+  const { architecture, vision, quantization: published } = config;
+  const weights = new WeightReader(checkpoint, ops, { dtype, products: dtype, head: dtype, published });
+  return findArchitecture(architecture).loadImageEncoder!({ config: vision!, text: config, ops, weights });
+}
+
+function noEncoderNote(path: string): string {
+  return `${path}: the checkpoint has no tensors of the vision_config in config.json: the model reads only text`;
+}
+
+/**
+ * A model that pools has other weights packed than one that generates, of the same files, one that sees those of its encoder, too, and a
+ * stage those of its layers.
+ */
+function kindOf(
+  { pooling, numLayers }: ModelConfig,
+  { first, end }: LayerRange,
+  seesImages: boolean,
+): string[] {
   const stage = end - first < numLayers ? [`layers ${first} to ${end}`] : [];
-  return pooling === null ? stage : [pooling.task, ...stage];
+  const encoder = seesImages ? ['images'] : [];
+  return pooling === null ? [...encoder, ...stage] : [pooling.task, ...stage];
 }
 
 /** Each rank has other weights packed, of the same files. */

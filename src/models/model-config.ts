@@ -103,6 +103,8 @@ export interface ModelConfig {
    * of a layer or of all.
    */
   readonly gateDeviations: readonly (number | null)[] | null;
+  /** Of the part that sees images; null where the model only reads text. */
+  readonly vision: VisionConfig | null;
   /** Of models whose tokens see those after them, too; null where they do not. */
   readonly encoder: EncoderConfig | null;
   /** Of layers that keep a state of each sequence; null where none does. */
@@ -115,6 +117,18 @@ export interface ModelConfig {
   readonly pooling: PoolingConfig | null;
   /** Layers of the checkpoint behind the last: they guess the tokens after the next, and are not computed. */
   readonly numDraftLayers: number;
+}
+
+/** The part of a model that sees images: its layers are those of an encoder, to which each patch of an image is a token. */
+export interface VisionConfig {
+  /** Its layers. They have no vocabulary: its size is any. */
+  readonly layers: ModelConfig;
+  /** Pixels of a patch on each side. */
+  readonly patchSize: number;
+  /** Patches of the largest picture on each side. */
+  readonly patchesPerSide: number;
+  /** So many neighbours on each side become one row. */
+  readonly mergeSize: number;
 }
 
 /** The heads of a layer: see the fields of the same names of `ModelConfig`. */
@@ -311,6 +325,7 @@ export function readDecoderConfig(
     streams: null,
     laurelRank: null,
     gateDeviations: null,
+    vision: null,
     encoder: null,
     recurrent: null,
     blockFactors: null,

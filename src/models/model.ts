@@ -3,8 +3,10 @@
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, StepArrays, Tensor, TokenIds } from '../ops/ops.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
+import type { CacheSize } from './kv-cache-shape.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingHead } from './pooling/pooling-head.ts';
+import type { ImageEncoder } from './vision/image-encoder.ts';
 
 /** One step over the flattened batch: the tokens of all sequences in a row. */
 export interface ForwardInputs extends StepArrays {
@@ -14,16 +16,17 @@ export interface ForwardInputs extends StepArrays {
   readonly hidden?: Tensor | undefined;
   /** [tokens] which of the texts of its sequence a token belongs to, 0 or 1; left out, all are of the first. */
   readonly tokenTypes?: Int32Array | undefined;
+  /** Tokens of images: what is in the place of their embeddings. Left out where there are none. */
+  readonly imageRows?: ImageRows | undefined;
   /** Called after the ops of each layer. */
   readonly onLayer?: ((layer: number) => void) | undefined;
 }
 
-/** How much a cache holds. */
-export interface CacheSize {
-  readonly blocks: number;
-  readonly blockSize: number;
-  /** That have a state at the same time, where layers keep one. */
-  readonly sequences: number;
+export interface ImageRows {
+  /** [n] rows of the step */
+  readonly rows: readonly number[];
+  /** [n, hidden] */
+  readonly values: Float32Array;
 }
 
 /** What is known of a model before its weights are. */
@@ -47,6 +50,8 @@ export interface Model extends ModelShape {
   readonly shortContext: number | null;
   /** The products that adapters may add to. */
   readonly loraTargets: readonly LoraTarget[];
+  /** What sees images; null where the model only reads text. */
+  readonly imageEncoder: ImageEncoder | null;
   /** What it makes of the states that stand for sequences; null where these are the result, or where it generates. */
   readonly poolingHead: PoolingHead | null;
   /** @returns f32 hidden states [tokens, hidden], of all streams where there are several, valid until the enclosing `ops.scope` ends. */

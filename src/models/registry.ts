@@ -34,6 +34,7 @@ import { granite } from './architectures/granite.ts';
 import { graniteMoe } from './architectures/granite-moe.ts';
 import { graniteMoeSwa, graniteSwa } from './architectures/granite-swa.ts';
 import { hunyuanDense, hunyuanMoe } from './architectures/hunyuan.ts';
+import { idefics3 } from './architectures/idefics3.ts';
 import { internLm2, internLm3 } from './architectures/internlm.ts';
 import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { llama } from './architectures/llama.ts';
@@ -120,6 +121,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   falconH1,
   hunyuanDense,
   hunyuanMoe,
+  idefics3,
   internLm2,
   internLm3,
   minimaxM2,

@@ -4,13 +4,15 @@
 import type { ComputeDType, KvDType } from '../ops/dtype.ts';
 import type { KvCache, KvCacheShape, Ops, StageLink, Tensor } from '../ops/ops.ts';
 import type { LoraTarget } from './adapters/lora-target.ts';
+import type { CacheSize } from './kv-cache-shape.ts';
 import { divideLayers, type LayerRange } from './layer-range.ts';
 import { type LoadOptions, loadModel } from './load-model.ts';
-import type { CacheSize, ForwardInputs, Model, ModelShape } from './model.ts';
+import type { ForwardInputs, Model, ModelShape } from './model.ts';
 import type { ModelConfig } from './model-config.ts';
 import type { PoolingHead } from './pooling/pooling-head.ts';
 import { ofKind } from './recurrent-layers.ts';
 import type { ModelSource } from './source/model-source.ts';
+import type { ImageEncoder } from './vision/image-encoder.ts';
 import type { PackedCache } from './weights/packed-cache.ts';
 
 /** Where a stage is computed. */
@@ -167,16 +169,18 @@ export class StagedModel implements Model {
   readonly weightBytes: number;
   readonly shortContext: number | null;
   readonly loraTargets: readonly LoraTarget[];
+  readonly imageEncoder: ImageEncoder | null;
   readonly poolingHead: PoolingHead | null;
   readonly #stages: readonly Stage[];
 
   constructor(stages: readonly Stage[]) {
     const models = stages.map(({ model }) => model);
-    const { config, dtype, kvDType, shortContext } = models[0]!;
+    const { config, dtype, kvDType, shortContext, imageEncoder } = models[0]!;
     this.config = config;
     this.dtype = dtype;
     this.kvDType = kvDType;
     this.shortContext = shortContext;
+    this.imageEncoder = imageEncoder;
     this.weightFormat = [...new Set(models.flatMap((one) => one.weightFormat.split('+')))].join('+');
     this.weightBytes = models.reduce((sum, one) => sum + one.weightBytes, 0);
     this.loraTargets = models.flatMap((one) => one.loraTargets);

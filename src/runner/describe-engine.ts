@@ -43,12 +43,18 @@ export function describe(
     stateBlocks,
     shortContext: model.shortContext,
     maxModelLen,
+    imageTokenCost: imageTokenCost(model),
     pooling,
     computesWholePrompts: encoder !== null,
     vocabSize,
     maxConcurrency:
       numBlocks / mostBlocks({ blockSize, windows, stateBlocks }, maxModelLen, maxNumBatchedTokens),
   };
+}
+
+/** By the weights that each is multiplied with. */
+function imageTokenCost({ imageEncoder, weightBytes }: Model): number | null {
+  return imageEncoder && 1 + imageEncoder.weightBytesOfToken / weightBytes;
 }
 
 /** Each stage, and all of them in a line. */

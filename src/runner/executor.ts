@@ -55,6 +55,8 @@ export interface EngineInfo {
   readonly maxNumSeqs: number;
   /** States that are kept for prompts that begin alike; null where no layer keeps a state of a sequence. */
   readonly numSnapshots: number | null;
+  /** What a token of an image costs, with what sees images, in tokens of text; null where the model reads only text. */
+  readonly imageTokenCost: number | null;
   /** Null where it generates. */
   readonly pooling: PoolingConfig | null;
   /** Whether a prompt is computed in one step, of any length. */

@@ -64,6 +64,8 @@ export async function loadDraftModel(
     quantization: published === null ? config.quantization : null,
     maxModelLen: maxLength,
     choice: GENERATING,
+    // It guesses from text alone: what it knows of images would be kept a second time.
+    seesImages: false,
     onProgress: (fraction, what) => onProgress?.(fraction, `draft model: ${what}`),
     ...(onWarning && { onWarning }),
   });

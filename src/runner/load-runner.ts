@@ -2,6 +2,7 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { NotAvailableError } from '../errors.ts';
+import { readImageSettings } from '../images/load-image-processor.ts';
 import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
 import { preferredHalf } from '../models/load-model.ts';
 import type { Model } from '../models/model.ts';
@@ -154,6 +155,7 @@ async function loadTarget(
       kvCacheDtype: config.kvCacheDtype,
       maxModelLen: plan.wantedLength,
       servedLength: config.maxModelLen === 'auto' ? (shape) => agree(() => plan.maxModelLen(shape)) : null,
+      seesImages: mayGetImages(config, source),
       choice: config,
       // What does not fit now will not fit beside the weights.
       onOpen: (shape, published) => {
@@ -165,6 +167,11 @@ async function loadTarget(
       onProgress,
     }),
   );
+}
+
+/** Where no prompt can have images, what would see them is not loaded. */
+function mayGetImages({ maxImages, skipTokenizerInit }: EngineConfig, source: ModelSource): boolean {
+  return maxImages > 0 && !skipTokenizerInit && readImageSettings(source) !== null;
 }
 
 /** How much runs at the same time, and how much KV memory there is for it. */

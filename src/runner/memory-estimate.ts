@@ -3,7 +3,7 @@
 
 import { QUANTIZATIONS, type Quantization } from '../config/engine-config.ts';
 import { longestSequence } from '../kv-cache/block-groups.ts';
-import { kvCacheShape } from '../models/decoder.ts';
+import { kvCacheShape } from '../models/kv-cache-shape.ts';
 import { groupLayers } from '../models/layer-groups.ts';
 import type { PublishedSize } from '../models/load-model.ts';
 import type { ModelConfig } from '../models/model-config.ts';

@@ -14,6 +14,7 @@ import type { RowEdits } from '../sampling/logit-rules.ts';
 import { numSampledRows, type ScheduledStep, type StepResult } from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { DraftModel } from './draft-model.ts';
+import { EncodedImages } from './encoded-images.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { amongStages } from './failure-of-stages.ts';
 import type { KvMemory } from './kv-memory.ts';
@@ -44,6 +45,8 @@ export class ModelRunner implements Executor {
   readonly #kv: KvMemory;
   readonly #onWarning: (message: string) => void;
   readonly #requests = new RequestStates();
+  /** Null where the model reads only text. */
+  readonly #images: EncodedImages | null;
   /** Between `forward` and `sample`, else null. */
   #pass: ForwardPass | null = null;
   /** Steps that have not been read, the oldest first. */
@@ -64,6 +67,7 @@ export class ModelRunner implements Executor {
     this.#stages = stages;
     this.#model = model;
     this.#kv = kv;
+    this.#images = model.imageEncoder && new EncodedImages(model.imageEncoder);
     this.draftModel = draftModel;
     this.adapters = adapters;
     this.#onWarning = onWarning;
@@ -81,10 +85,11 @@ export class ModelRunner implements Executor {
   forward(step: ScheduledStep, planPoint: number): void {
     this.#requests.apply(step);
     const inputs = buildForwardInputs(step, this.info, this.#requests, this.#batchSize(step));
-    const launched = amongStages(this.#stages, () =>
-      launchForward(this.#ops, this.#model, this.#kv.cache, inputs, planPoint),
-    );
     const { queryStarts } = inputs.batch;
+    const launched = amongStages(this.#stages, () => {
+      const imageRows = this.#images?.rowsOf(step, queryStarts);
+      return launchForward(this.#ops, this.#model, this.#kv.cache, { ...inputs, imageRows }, planPoint);
+    });
     const knownLogprobs = computeKnownLogprobs(this.#ops, this.#model, launched.hidden, step, queryStarts);
     this.#pass = { ...launched, step, queryStarts, knownLogprobs };
   }

@@ -66,6 +66,8 @@ function computeLargestSteps(
 /** @param ops of the last stage */
 function computeSteps(ops: Ops, model: Model, cache: KvCache, numGroups: number, limits: StepLimits): void {
   const { maxNumBatchedTokens, maxNumSeqs, maxModelLen } = limits;
+  const { imageEncoder } = model;
+  imageEncoder?.encode(imageEncoder.largestTile, { factors: [1, 1, 1], offsets: [0, 0, 0] });
   // Some sums are taken apart only where there are few rows.
   for (
     let rows = Math.min(maxNumBatchedTokens, maxNumSeqs * maxModelLen);

@@ -1,6 +1,7 @@
 // One sequence on its way through the engine: its tokens, how many of them are computed, its blocks and its state.
 // A request with n samples comes to the scheduler as n of these.
 
+import type { PromptImage } from '../images/image-processor.ts';
 import type { BlockTable, CachedSequence, SequenceStates } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
@@ -63,6 +64,8 @@ export interface PromptRequest {
   readonly promptTokenIds: readonly number[];
   /** What the prompt's keys and values depend on beside its tokens, in the order of positions. */
   readonly extraKeys: readonly ExtraKey[];
+  /** In the order of their positions. Left out where there are none. */
+  readonly images?: readonly PromptImage[];
   readonly sampling: PromptSampling;
   /** The adapter that computes it, as the engine thread knows it; null is the model alone. */
   readonly adapterId: number | null;
@@ -108,6 +111,7 @@ export interface AdmissionRecord {
 const LONG_KEY: ExtraKey = { position: 0, key: ['context', 'long'] };
 
 const NO_DRAFT: readonly number[] = [];
+const NO_POSITIONS: readonly number[] = [];
 /** Most tokens that are taken at once because nothing else could come: what they cost the others is bounded. */
 const MAX_FORCED = 64;
 
@@ -134,6 +138,7 @@ export class Request implements CachedSequence {
   nextResumedTarget = 0;
   readonly resumedLogprobs: Logprobs[] = [];
   readonly adapterId: number | null;
+  readonly images: readonly PromptImage[];
   readonly transfer: SequenceTransfer | null;
   readonly pooling: SequencePooling | null;
   /** Blocks of each group that have been handed over to be sent; what is recomputed later is the same. */
@@ -159,6 +164,7 @@ export class Request implements CachedSequence {
   /** How many blocks of each group the executor knows from earlier steps; null where no step has had it yet. */
   numScheduledBlocks: readonly number[] | null = null;
   readonly blockHashes: BlockHash[] = [];
+  readonly #imagePositions: readonly number[];
   #extraKeys: readonly ExtraKey[];
   /** Set where it is longer than this. */
   #outgrown: number | null = null;
@@ -187,6 +193,8 @@ export class Request implements CachedSequence {
     this.numResumed = request.resumedTokenIds.length;
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
     this.adapterId = request.adapterId;
+    this.images = request.images ?? [];
+    this.#imagePositions = this.images.flatMap(({ positions }) => positions);
     this.transfer = request.transfer;
     this.pooling = request.pooling ?? null;
     this.#extraKeys = request.extraKeys;
@@ -308,6 +316,30 @@ export class Request implements CachedSequence {
     const { repetition, minTokens } = this.stop;
     if (!repetition || this.numOutputTokens < minTokens) return false;
     return isRepeating(repetition, this.tokens, this.promptLength, this.promptLength + this.numOutputTokens);
+  }
+
+  /** How many of the next `numTokens` tokens are of images. */
+  numImageTokens(numTokens: number): number {
+    const end = this.numComputedTokens + numTokens;
+    return this.#imagePositionsLeft.filter((position) => position < end).length;
+  }
+
+  /** How many tokens come next of which at most `numImageTokens` are of images. */
+  numTokensWith(numImageTokens: number): number {
+    return (this.#imagePositionsLeft[numImageTokens] ?? Number.POSITIVE_INFINITY) - this.numComputedTokens;
+  }
+
+  /** Of tokens that are not computed yet. */
+  get #imagePositionsLeft(): readonly number[] {
+    const { numComputedTokens } = this;
+    // Most steps come after all images.
+    if ((this.#imagePositions.at(-1) ?? -1) < numComputedTokens) return NO_POSITIONS;
+    return this.#imagePositions.filter((position) => position >= numComputedTokens);
+  }
+
+  /** Those with tokens from `first` up to before `end`. */
+  imagesAmong(first: number, end: number): readonly PromptImage[] {
+    return this.images.filter(({ positions }) => positions[0]! < end && positions.at(-1)! >= first);
   }
 
   append(tokenId: number): void {

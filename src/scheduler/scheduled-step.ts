@@ -1,6 +1,7 @@
 // What one engine step computes and what comes of it: plain data between the scheduler and the executor. Nothing in it
 // changes later, and everything in it can be logged, replayed or sent to another thread.
 
+import type { PromptImage } from '../images/image-processor.ts';
 import type { StatePlan } from '../kv-cache/state-snapshots.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { SequencePooling, SequenceSampling } from './request.ts';
@@ -26,6 +27,8 @@ export interface ScheduledSequence {
   readonly sampling: SequenceSampling | null;
   /** Null or left out where the step does not complete a sequence that numbers are wanted for. */
   readonly pooling?: SequencePooling | null;
+  /** Images that have tokens among `tokenIds`; left out where there are none. */
+  readonly images?: readonly PromptImage[];
   /** Null where no log-probabilities of prompt tokens are wanted from this step. */
   readonly promptLogprobs: LogprobTargets | null;
   /** The same for tokens of the answer that were known before. */

@@ -39,6 +39,8 @@ import { checkStop, type Finish } from './stop-check.ts';
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
+  /** So many of them may be of images, which cost more than others; absent: all. */
+  readonly maxImageTokens?: number;
   /** Longest context that LongRoPE does not stretch; null or absent without LongRoPE. */
   readonly shortContext?: number | null;
   /** Whether a prompt is computed in one step, of any length: its tokens see those after them. */
@@ -115,6 +117,8 @@ export class Scheduler {
   readonly #speculator: Speculator | null;
   readonly #automata = new Automata();
   #numInFlightSteps = 0;
+  /** Tokens of images that the step being planned may still have. */
+  #imageTokensLeft = 0;
   #numAdded = 0;
   readonly #totals = { promptTokens: 0, cachedPromptTokens: 0, loadedPromptTokens: 0, generationTokens: 0 };
 
@@ -249,6 +253,7 @@ export class Scheduler {
     const scheduled = new Map<Request, number>();
     const { preemptions } = this.#slots.stats;
     const share = this.#shareOfStep();
+    this.#imageTokensLeft = this.#config.maxImageTokens ?? Number.POSITIVE_INFINITY;
     let budget = this.#planRunning(scheduled, share);
     if (budget === null) return null;
     const maxDraftTokens = this.#maxDraftTokens([...scheduled.values()], share.maxTokens);
@@ -319,6 +324,7 @@ export class Scheduler {
       if (request.state !== 'running') continue;
       scheduled.set(request, numTokens);
       left -= numTokens;
+      this.#imageTokensLeft -= request.numImageTokens(numTokens);
     }
     return left;
   }
@@ -333,7 +339,7 @@ export class Scheduler {
   #numTokensWithin(left: number, request: Request): number {
     const { numTokensToCompute, numKnownTokensToCompute, mostTokensOfStep } = request;
     const wanted = this.#numStages > 1 ? numKnownTokensToCompute : numTokensToCompute;
-    const count = Math.min(wanted, mostTokensOfStep);
+    const count = Math.min(wanted, mostTokensOfStep, request.numTokensWith(this.#imageTokensLeft));
     if (count <= left) return count;
     return this.#config.computesWholePrompts ? 0 : left;
   }
@@ -360,6 +366,7 @@ export class Scheduler {
       if (request === null) return;
       if (request.state !== 'running') continue;
       const numTokens = this.#numTokensWithin(left, request);
+      this.#imageTokensLeft -= request.numImageTokens(numTokens);
       if (numTokens > 0) this.#scheduleTokens(request, numTokens, sequences);
       left -= numTokens;
     }
@@ -380,6 +387,7 @@ export class Scheduler {
     request.numScheduledBlocks = tables.map(({ blocks }) => blocks.length);
     this.#publish(request, firstPosition);
     const areStatesSent = this.#transfers.sendsStates(request, firstPosition);
+    const images = request.imagesAmong(firstPosition, end);
     sequences.push({
       requestId: request.id,
       adapterId: request.adapterId,
@@ -390,6 +398,7 @@ export class Scheduler {
       newBlocks: tables.map(({ blocks }, group) => blocks.slice(numScheduledBlocks?.[group])),
       sampling: reachesEnd && request.pooling === null ? request.sampling : null,
       pooling: reachesEnd ? request.pooling : null,
+      ...(images.length > 0 && { images }),
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
       send: this.#transfers.takeCompleted(request, areStatesSent),

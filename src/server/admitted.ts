@@ -3,6 +3,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../engine/inference-engine.ts';
 import { ClientGoneError } from '../http/in-flight.ts';
+import type { PromptImage } from '../images/image-processor.ts';
 import { sharedAbortController } from '../util/abortable.ts';
 import type { Client } from '../util/client.ts';
 import { RequestSpans } from './request-spans.ts';
@@ -18,11 +19,11 @@ export interface AdmittedRequest {
   /** For whom it is done. */
   readonly client: Client;
   /**
-   * Takes places in the engine, which are given back with the answer.
+   * Takes places in the engine and memory for images, which are given back with the answer.
    * @param numTokens of the prompts of all sequences.
    * @throws OverloadedError where there are none for this caller, the reason of an abort.
    */
-  open(numSequences: number, numTokens: number): Ticket;
+  open(numSequences: number, numTokens: number, images?: readonly PromptImage[]): Ticket;
 }
 
 /** @returns what the route's handler returns. */
@@ -43,12 +44,13 @@ export async function answerAdmitted(
     requestId: request.id,
     timeoutMs: options.requestTimeoutMs ?? 0,
   });
-  const tickets: Ticket[] = [];
-  const open = (numSequences: number, numTokens: number): Ticket => {
+  const releases: (() => void)[] = [];
+  const open: AdmittedRequest['open'] = (numSequences, numTokens, images = []) => {
     controller.signal.throwIfAborted();
     const onSampleEnded: Ticket['onSampleEnded'] = (sample) => spans?.sampleEnded(sample);
     const ticket = engine.admission.open(caller, numSequences, { numTokens, rank, onSampleEnded });
-    tickets.push(ticket);
+    releases.push(() => ticket.close());
+    releases.push(engine.heldImages.hold(caller, images));
     return ticket;
   };
   try {
@@ -60,7 +62,7 @@ export async function answerAdmitted(
     reply.hijack();
     return undefined;
   } finally {
-    for (const ticket of tickets) ticket.close();
+    for (const release of releases) release();
     spans?.end(failureOf(controller.signal));
   }
 }

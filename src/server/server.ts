@@ -4,7 +4,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { InferenceEngine } from '../engine/inference-engine.ts';
 import { ShuttingDownError } from '../errors.ts';
-import { createHttpApp, DEFAULT_BODY_LIMIT } from '../http/app.ts';
+import { createHttpApp } from '../http/app.ts';
 import { listen, portOf, urlOf } from '../http/listen.ts';
 import { pageRoute } from '../http/page.ts';
 import { describeRoutes } from './openapi.ts';
@@ -50,8 +50,8 @@ export class Server {
    */
   static async listen(options: ServerOptions): Promise<Server> {
     const context = new ServerContext(options);
-    const bodyLimit = DEFAULT_BODY_LIMIT + (options.exchangesKv ? MAX_ADDED_BYTES : 0);
-    const app = createHttpApp({ bodyLimit, ...options, metrics: context.httpMetrics });
+    const addedBytes = options.exchangesKv ? MAX_ADDED_BYTES : 0;
+    const app = createHttpApp({ ...options, addedBytes, metrics: context.httpMetrics });
     const document = describeRoutes(app, options.version);
     modelsRoute(app, context);
     for (const endpoint of [completions, chatCompletions, responses, messages])

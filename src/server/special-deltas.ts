@@ -9,13 +9,19 @@ import type { GenerationRun } from './parsed-request.ts';
 /** The best beams as samples, each in one delta. */
 export async function* searchBeams(
   engine: InferenceEngine,
-  { promptTokenIds, params, adapter, answer, extraKeys: keys, priority }: PreparedRequest,
+  { promptTokenIds, params, adapter, answer, extraKeys: keys, images, priority }: PreparedRequest,
   search: BeamSearchParams,
   run: GenerationRun,
 ): AsyncGenerator<OutputDelta, void, undefined> {
   // Each step is prepared as a request of its own, which puts the adapter's keys before these.
   const extraKeys = adapter === null ? keys : keys.slice(adapterKeys(adapter.digest).length);
-  const beams = await beamSearch(engine, promptTokenIds, search, { ...run, adapter, extraKeys, priority });
+  const beams = await beamSearch(engine, promptTokenIds, search, {
+    ...run,
+    adapter,
+    extraKeys,
+    images,
+    priority,
+  });
   for (const [index, beam] of beams.entries()) {
     // The end token is kept only where that was asked for, and is no text unless special tokens are.
     const keepsEnd = beam.finishReason === 'length' || params.include_stop_str_in_output;

@@ -4,9 +4,11 @@
 import * as z from 'zod';
 import { InvalidRequestError, MalformedRequestError, NotAvailableError } from '../errors.ts';
 import { listOf } from '../util/bounded-schemas.ts';
+import { checkNumImages, ImageSource } from '../util/image-source.ts';
+import { describedAs } from '../util/json-schema.ts';
 import { parseJson } from '../util/parse-json.ts';
 import { preview } from '../util/preview.ts';
-import type { ChatMessage, TextPart, ToolCallMessage } from './tokenizer.ts';
+import type { ChatMessage, ContentPart, ToolCallMessage } from './tokenizer.ts';
 
 /** Of one message. */
 const MAX_PARTS = 1024;
@@ -43,7 +45,18 @@ const toolCall = z.discriminatedUnion('type', [functionCall, customCall], {
   error: 'must be "function" or "custom"',
 });
 
-const contentPart = z.looseObject({ type: z.string() });
+/** Some clients send the URL itself. How closely to look (`detail`) is the model's affair. */
+const imageUrl = z.union([z.string(), z.looseObject({ url: z.string() }).transform(({ url }) => url)]);
+
+/** What is wrong with a part is said in the words of its model: the check is of the kind of part alone. */
+const contentPart = describedAs(
+  z.discriminatedUnion('type', [
+    z.looseObject({ type: z.literal('text'), text: z.string() }),
+    z.looseObject({ type: z.literal('refusal'), refusal: z.string() }),
+    z.looseObject({ type: z.literal('image_url'), image_url: imageUrl }),
+  ]),
+  z.looseObject({ type: z.string() }),
+);
 
 export const chatMessageSchema = z.looseObject({
   role: z.string().min(1, 'must not be empty').max(MAX_ROLE),
@@ -64,16 +77,39 @@ export const chatMessageSchema = z.looseObject({
 });
 
 type RequestMessage = z.output<typeof chatMessageSchema>;
+type RequestPart = z.output<typeof contentPart>;
 
-/**
- * @param path of the list, for errors.
- * @throws NotAvailableError or InvalidRequestError naming the message and the reason.
- */
-export function toChatMessages(messages: readonly RequestMessage[], path = 'messages'): ChatMessage[] {
-  return messages.map((message, index) => toChatMessage(message, `${path}[${index}]`));
+export interface Conversation {
+  readonly messages: readonly ChatMessage[];
+  /** Of its parts that are images, in their order. */
+  readonly images: readonly ImageSource[];
 }
 
-function toChatMessage(message: RequestMessage, path: string): ChatMessage {
+interface ConversationOptions {
+  /** Images that it may have; null where the model reads only text. */
+  readonly maxImages: number | null;
+  /** Of the list, for errors. */
+  readonly path?: string;
+}
+
+/** Where the parts of a conversation leave their images. */
+interface ImageList {
+  readonly maxImages: number | null;
+  readonly sources: ImageSource[];
+}
+
+/** @throws NotAvailableError or InvalidRequestError naming the message and the reason. */
+export function toConversation(
+  messages: readonly RequestMessage[],
+  { maxImages, path = 'messages' }: ConversationOptions,
+): Conversation {
+  const images: ImageList = { maxImages, sources: [] };
+  const written = messages.map((message, index) => toChatMessage(message, `${path}[${index}]`, images));
+  checkNumImages(images.sources.length, maxImages, { path, param: 'messages' });
+  return { messages: written, images: images.sources };
+}
+
+function toChatMessage(message: RequestMessage, path: string, images: ImageList): ChatMessage {
   refuseAudio(message, path);
   const { role, name, tool_call_id } = message;
   const calls = callsOf(message, path);
@@ -81,7 +117,7 @@ function toChatMessage(message: RequestMessage, path: string): ChatMessage {
   return {
     // Templates know the answers of functions by the newer name only.
     role: role === 'function' ? 'tool' : role,
-    content: contentOf(message, `${path}.content`),
+    content: contentOf(message, `${path}.content`, images),
     ...(typeof name === 'string' && { name }),
     ...(calls.length > 0 && { tool_calls: calls }),
     ...(typeof tool_call_id === 'string' && { tool_call_id }),
@@ -144,7 +180,11 @@ function refuseAudio({ audio }: RequestMessage, path: string): void {
   });
 }
 
-function contentOf({ role, content, refusal }: RequestMessage, path: string): ChatMessage['content'] {
+function contentOf(
+  { role, content, refusal }: RequestMessage,
+  path: string,
+  images: ImageList,
+): ChatMessage['content'] {
   if (content === null || content === undefined) {
     // An assistant may have said nothing: it called a function. A function may have had nothing to say.
     if (role === 'assistant' || role === 'tool' || role === 'function') return refusal ?? '';
@@ -153,24 +193,44 @@ function contentOf({ role, content, refusal }: RequestMessage, path: string): Ch
     });
   }
   if (typeof content === 'string') return refusal ? [content, refusal].filter(Boolean).join('\n') : content;
-  const parts = content.map((part, index) => textPart(part, `${path}[${index}]`));
+  const parts = content.map((part, index) => toPart(part, `${path}[${index}]`, images));
   return refusal ? [...parts, { type: 'text', text: refusal }] : parts;
 }
 
-function textPart(part: z.output<typeof contentPart>, path: string): TextPart {
+function toPart(part: RequestPart, path: string, images: ImageList): ContentPart {
   const { type } = part;
-  if (type !== 'text' && type !== 'refusal') {
-    throw new InvalidRequestError(
-      `${path} is of type ${preview(type)}, and this model reads only text: send parts of type "text"`,
-      { param: 'messages' },
-    );
-  }
+  if (type === 'image_url' && images.maxImages !== null) return imagePart(part, path, images);
+  if (type !== 'text' && type !== 'refusal') throw unreadablePart(part, path, images);
   // What an assistant said instead of an answer is text to the model.
   const text = part[type];
   if (typeof text !== 'string') {
     throw new MalformedRequestError(`${path}.${type} must be a string`, { param: 'messages' });
   }
   return { type: 'text', text };
+}
+
+function imagePart({ image_url: given }: RequestPart, path: string, images: ImageList): ContentPart {
+  images.sources.push(given instanceof ImageSource ? given : new ImageSource(urlOf(given, path), path));
+  return { type: 'image' };
+}
+
+function urlOf(given: unknown, path: string): string {
+  const parsed = imageUrl.safeParse(given);
+  if (parsed.success) return parsed.data;
+  throw new MalformedRequestError(
+    `${path}.image_url must be {"url": "..."} with the image as a data: URL, or its address on the web`,
+    { param: 'messages' },
+  );
+}
+
+function unreadablePart({ type, image_url }: RequestPart, path: string, { maxImages }: ImageList): Error {
+  const [reads, types] =
+    maxImages === null ? ['only text', '"text"'] : ['texts and images', '"text" or "image_url"'];
+  const message =
+    image_url instanceof ImageSource
+      ? `${image_url.path} is an image, and this model reads only text: leave it out`
+      : `${path} is of type ${preview(type)}, and this model reads ${reads}: send parts of type ${types}`;
+  return new InvalidRequestError(message, { param: 'messages' });
 }
 
 /** Variables of a template that are set from the request itself. */

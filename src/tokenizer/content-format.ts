@@ -2,12 +2,14 @@
 // those of one role in another form than those of the next: each is tried with both.
 
 import type { ContentFormat } from '../config/content-formats.ts';
-import type { ChatMessage, TextPart } from './tokenizer.ts';
+import type { ChatMessage, ContentPart, TextPart } from './tokenizer.ts';
 
 /** The forms that a template writes out. */
 export interface TakenForms {
   readonly text: boolean;
   readonly parts: boolean;
+  /** Among the parts. */
+  readonly images: boolean;
 }
 
 type Content = ChatMessage['content'];
@@ -18,6 +20,9 @@ export type TryTemplate = (messages: readonly object[]) => string | null;
 const PROBES = ['first', 'second'].map((name) => `\u{F8FF}svc:${name}\u{F8FF}`);
 const TEXT = PROBES.join(' ');
 const PARTS = PROBES.map((text): TextPart => ({ type: 'text', text }));
+const IMAGE_BETWEEN: readonly ContentPart[] = PARTS.flatMap((part, index) =>
+  index === 0 ? [part] : [{ type: 'image' }, part],
+);
 /** A list that is written like a text shows the names of its fields. */
 const FIELD_OF_PART = /['"]type['"]/;
 
@@ -47,13 +52,17 @@ function conversationWith(role: string, content: Content): readonly object[] {
  * @returns null where it writes neither.
  */
 export function takenForms(role: string, format: ContentFormat, render: TryTemplate): TakenForms | null {
-  const writes = (content: Content): boolean => {
-    const written = render(conversationWith(role, content)) ?? '';
-    const isList = Array.isArray(content) && FIELD_OF_PART.test(written);
-    return PROBES.every((probe) => written.includes(probe)) && !isList;
+  const written = (content: Content): string | null => {
+    const prompt = render(conversationWith(role, content)) ?? '';
+    const isList = Array.isArray(content) && FIELD_OF_PART.test(prompt);
+    return PROBES.every((probe) => prompt.includes(probe)) && !isList ? prompt : null;
   };
-  const [text, parts] = [format !== 'openai' && writes(TEXT), format !== 'string' && writes(PARTS)];
-  return text || parts ? { text, parts } : null;
+  const text = format === 'openai' ? null : written(TEXT);
+  const parts = format === 'string' ? null : written(PARTS);
+  if (text === null && parts === null) return null;
+  const withImage = parts === null ? null : written(IMAGE_BETWEEN);
+  // One that knows no images leaves them out.
+  return { text: text !== null, parts: parts !== null, images: withImage !== null && withImage !== parts };
 }
 
 /** The content in a form that the template takes; one that it takes already stays as it is. */
@@ -63,8 +72,12 @@ export function inTakenForm(content: ChatMessage['content'], takes: TakenForms):
   return takes.parts ? content : joinedText(content);
 }
 
-/** Parts become lines of their own. */
-export function joinedText(content: string | readonly TextPart[] | null): string {
+/** Texts become lines of their own; images are left out. */
+export function joinedText(content: ChatMessage['content']): string {
   if (typeof content === 'string') return content;
-  return (content ?? []).map(({ text }) => text).join('\n');
+  return (content ?? []).flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
+}
+
+export function holdsImage(content: ChatMessage['content']): boolean {
+  return typeof content === 'object' && (content?.some(({ type }) => type === 'image') ?? false);
 }

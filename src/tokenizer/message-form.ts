@@ -1,8 +1,17 @@
 // In which words and shapes one chat template takes messages. Templates do not say it, so each is tried.
 
 import type { ContentFormat } from '../config/content-formats.ts';
+import { InvalidRequestError } from '../errors.ts';
+import { preview } from '../util/preview.ts';
 import { type CallForm, callForm, inCallForm } from './call-form.ts';
-import { inTakenForm, joinedText, type TakenForms, type TryTemplate, takenForms } from './content-format.ts';
+import {
+  holdsImage,
+  inTakenForm,
+  joinedText,
+  type TakenForms,
+  type TryTemplate,
+  takenForms,
+} from './content-format.ts';
 import type { Template } from './jinja/template.ts';
 import type { ChatMessage } from './tokenizer.ts';
 
@@ -34,7 +43,8 @@ export function messageForm(
       return null;
     }
   };
-  const plain = { text: contentFormat !== 'openai', parts: contentFormat === 'openai' };
+  const isParts = contentFormat === 'openai';
+  const plain = { text: !isParts, parts: isParts, images: isParts };
   const content = takenForms('user', contentFormat, render) ?? plain;
   // Where a template cannot be tried with a role, a text is written by more templates than a list is.
   const untried = content.text ? plain : content;
@@ -47,16 +57,31 @@ export function messageForm(
   return { contents, content, calls: callForm(render) };
 }
 
-export function inMessageForm(message: ChatMessage, form: MessageForm): object {
+/**
+ * @param index of the message, for errors.
+ * @throws InvalidRequestError for an image where the template writes none.
+ */
+export function inMessageForm(message: ChatMessage, index: number, form: MessageForm): object {
   const { content, tool_calls } = message;
   const role = message.role === DEVELOPER && !form.contents.has(DEVELOPER) ? 'system' : message.role;
-  const written = inTakenForm(content, form.contents.get(role) ?? form.content);
+  const takes = form.contents.get(role) ?? form.content;
+  const hasImage = holdsImage(content);
+  if (hasImage && !takes.images) throw writesNoImages(index, role);
+  const written = inTakenForm(content, takes);
   if (tool_calls === undefined) return { ...message, role, content: written };
-  const isLeftOut = form.calls.isWithoutContent && joinedText(content) === '';
+  const isLeftOut = form.calls.isWithoutContent && joinedText(content) === '' && !hasImage;
   return {
     ...message,
     role,
     content: isLeftOut ? null : written,
     tool_calls: inCallForm(tool_calls, form.calls),
   };
+}
+
+function writesNoImages(index: number, role: string): InvalidRequestError {
+  return new InvalidRequestError(
+    `messages[${index}] has an image, and the chat template writes none in messages of the role ${preview(role)}: put it into a ` +
+      'message of another role, or give a template that writes it (--chat-template)',
+    { param: 'messages' },
+  );
 }

@@ -24,9 +24,10 @@ const kept = new Map<string, Compiled>();
 serveCalls(({ messages, variables, source }: RenderOrder): Result<string> => {
   const { template, form } = compiled(source ?? data.source);
   try {
-    const written = messages.map((message) => inMessageForm(message, form));
+    const written = messages.map((message, index) => inMessageForm(message, index, form));
     return { value: template.render({ ...data.specialTokens, ...variables, messages: written }) };
   } catch (error) {
+    if (error instanceof InvalidRequestError) throw error;
     if (error instanceof TemplateRefusal) throw problemError('refusal', error.message);
     const message = messageOf(error);
     const line = error instanceof TemplateError ? error.line : null;

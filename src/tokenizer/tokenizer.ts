@@ -107,10 +107,17 @@ export interface TextPart {
   readonly text: string;
 }
 
+/** The place of an image, where the template writes a mark. */
+export interface ImagePart {
+  readonly type: 'image';
+}
+
+export type ContentPart = TextPart | ImagePart;
+
 export interface ChatMessage {
   readonly role: string;
-  /** Parts are for templates that write each of them by itself; others get their texts as lines of one. */
-  readonly content: string | readonly TextPart[] | null;
+  /** Parts are for templates that write each of them by itself; others get their texts as lines of one, and take no images. */
+  readonly content: string | readonly ContentPart[] | null;
   readonly name?: string;
   readonly tool_calls?: readonly ToolCallMessage[];
   readonly tool_call_id?: string;

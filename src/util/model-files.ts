@@ -72,11 +72,14 @@ export const CONFIG_FILES = [
   ...SENTENCE_FILES,
 ] as const;
 
+/** What becomes of an image before the model sees it. */
+export const IMAGE_FILES = ['preprocessor_config.json', 'processor_config.json'] as const;
+
 /** Joins the *.safetensors of a model that has several. */
 export const WEIGHT_INDEX = 'model.safetensors.index.json';
 
 export type ModelFileName =
-  | (typeof CONFIG_FILES | typeof TOKENIZER_FILES | typeof OLDER_TEXTS)[number]
+  | (typeof CONFIG_FILES | typeof IMAGE_FILES | typeof TOKENIZER_FILES | typeof OLDER_TEXTS)[number]
   | SentenceFileName;
 
 export class FolderFiles implements ModelFiles {

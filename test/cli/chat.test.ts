@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import { tmpdir } from 'node:os';
@@ -8,6 +8,7 @@ import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { tinyPicture, writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { CliProcess, runCli } from '../helpers/cli-process.ts';
 
 let folder: string;
@@ -134,6 +135,43 @@ describe('svc chat in a pipe', () => {
     ]);
   });
 
+  it('sends images with the next message, and keeps them in the conversation', async () => {
+    const { bodies, origin } = await foreignServer();
+    const [picture, saved] = ['picture.png', 'seen.json'].map((name) => join(folder, name)) as [
+      string,
+      string,
+    ];
+    const bytes = await tinyPicture(1);
+    writeFileSync(picture, bytes);
+    const lines = [
+      `/image ${picture}`,
+      '/image https://example.com/cat',
+      'Alike?',
+      `/save ${saved}`,
+      '/clear',
+    ];
+    const more = [`/load ${saved}`, 'Really?'];
+    const { code, stderr } = await pipe(['--url', `${origin}/v1`], [...lines, ...more]);
+    expect(code).toBe(0);
+    expect(stderr).toContain(`(${picture} goes with the next message)`);
+    const urls = [
+      `data:image/png;base64,${Buffer.from(bytes).toString('base64')}`,
+      'https://example.com/cat',
+    ];
+    const seen = [
+      ...urls.map((url) => ({ type: 'image_url', image_url: { url } })),
+      { type: 'text', text: 'Alike?' },
+    ];
+    expect(bodies.map(messages)).toEqual([
+      [{ role: 'user', content: seen }],
+      [
+        { role: 'user', content: seen },
+        { role: 'assistant', content: 'An answer' },
+        { role: 'user', content: 'Really?' },
+      ],
+    ]);
+  });
+
   it('refuses wrong commands in one line each and goes on', async () => {
     const refusals = [
       [
@@ -145,6 +183,12 @@ describe('svc chat in a pipe', () => {
         /^there is no parameter temprature; did you mean temperature\? \(there are temperature, .*\)$/,
       ],
       ['/set temperature -1', /^temperature must be at least 0, got -1$/],
+      ['/image', /^an image is missing: \/image <file or URL>$/],
+      ['/image /no/such/file', /^\/image: file:\/\/\/no\/such\/file cannot be read: ENOENT: no such file/],
+      [
+        '/image package.json',
+        /^package\.json is none of PNG, JPEG, WebP and GIF \(of which the first picture is taken\)$/,
+      ],
       ['/save', /^a file name is missing: \/save <file>, \/load <file>$/],
       ['/load /no/such/file', /^\/no\/such\/file cannot be read: ENOENT: no such file/],
       ['/load /proc', /^\/proc cannot be read: EISDIR: /],
@@ -181,6 +225,16 @@ describe('svc chat in a pipe', () => {
 describe('svc chat', () => {
   it('runs a model that is named by itself', async () => {
     const { code, stdout, stderr } = await runCli(['chat', folder, '-q', 'Hello']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.not.stringContaining('error') });
+    expect(stdout.length).toBeGreaterThan(1);
+  });
+
+  it('shows an image to a model that sees', async () => {
+    const seeing = join(folder, 'seeing');
+    writeTinyVisionModel(seeing, { generationConfig: { max_new_tokens: 8 } });
+    const picture = join(folder, 'seen.png');
+    writeFileSync(picture, await tinyPicture(1));
+    const { code, stdout, stderr } = await pipe([seeing], [`/image ${picture}`, 'Hello']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: expect.not.stringContaining('error') });
     expect(stdout.length).toBeGreaterThan(1);
   });

@@ -10,6 +10,7 @@ import { inspectableModel } from '../../src/hub/inspectable-model.ts';
 import { resolveModel } from '../../src/hub/resolve-model.ts';
 import { blockFolder, writeGgufModel } from '../fixtures/gguf-model.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { CliProcess, runCli } from '../helpers/cli-process.ts';
 import { COMMIT, FakeHub } from '../helpers/fake-hub.ts';
 import { needs } from '../helpers/needs.ts';
@@ -161,6 +162,14 @@ describe('svc models inspect', () => {
     );
     const json = await runCli(['models', 'inspect', 'test/fixtures/goldens/gemma4', '--json']);
     expect(JSON.parse(json.stdout).shape.otherHeads).toEqual({ numKvHeads: 1, headDim: 16 });
+  });
+
+  it('tells of a model that sees images', async () => {
+    const folder = join(home, 'seeing');
+    writeTinyVisionModel(folder);
+    expect((await runCli(['models', 'inspect', folder])).stdout).toMatch(/^reads +texts and images$/m);
+    const json = await runCli(['models', 'inspect', BUNDLED, '--json']);
+    expect(JSON.parse(json.stdout).shape.seesImages).toBe(false);
   });
 
   it('tells of an embedding model what it makes of a text, and which prompts it has', async () => {

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { tinyPicture, writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { CliProcess } from '../helpers/cli-process.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { freePort } from '../helpers/svc-process.ts';
@@ -63,6 +64,21 @@ async function openStream(url: string, max_tokens = ENDLESS): Promise<{ rest: ()
 const numChunks = (stream: string) => stream.match(/^data: \{/gm)?.length ?? 0;
 
 describe('svc serve', () => {
+  it('answers about a picture with a model that sees', async () => {
+    const seeing = join(folder, 'seeing');
+    writeTinyVisionModel(seeing);
+    const { cli, url } = await serve(seeing, '--limit-mm-per-prompt', '{"image": 2}');
+    expect(cli.stderr).toMatch(/^ {2}images {7}up to 2 a prompt$/m);
+    const data = Buffer.from(await tinyPicture(1)).toString('base64');
+    const part = { type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } };
+    const response = await fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ messages: [{ role: 'user', content: [part] }], max_tokens: 4 }),
+    });
+    expect(response.status).toBe(200);
+  });
+
   it('reports what it chose and answers', async () => {
     const { cli, url } = await serve(
       model(),

@@ -2,7 +2,7 @@
 
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { poolingFolder } from '../engine/pooling-models.ts';
 import { writeTinyAdapter } from '../fixtures/tiny-adapter.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { tinyPicture, writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { startServeProcess } from '../helpers/svc-process.ts';
 
@@ -37,6 +38,7 @@ describe('examples', () => {
       'embeddings.ts',
       'offline-adapter.ts',
       'offline-chat.ts',
+      'offline-image.ts',
       'offline-streaming.ts',
       'offline.ts',
       'protocols.ts',
@@ -102,6 +104,13 @@ describe('examples', () => {
 
   it('offline-chat.ts answers its questions', async () => {
     expect(await runExample('offline-chat.ts', folder)).toContain('What is your name?\n');
+  });
+
+  it('offline-image.ts asks about an image', async () => {
+    const [seeing, picture] = [join(folder, 'seeing'), join(folder, 'picture.png')];
+    writeTinyVisionModel(seeing);
+    writeFileSync(picture, await tinyPicture(1));
+    expect(await runExample('offline-image.ts', seeing, picture)).toMatch(/.\n\d+ tokens in the prompt\n$/s);
   });
 
   it('offline-streaming.ts writes an answer, and ends well when it is interrupted', async () => {

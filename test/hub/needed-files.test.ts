@@ -37,6 +37,14 @@ describe('the files that are needed of a page', () => {
     expect(() => needed(['vocab.json'], 'org/m', 'tokenizer')).toThrow(/org\/m has no tokenizer: expected/);
   });
 
+  it('are those that say what becomes of images, where the whole model or its texts are wanted', () => {
+    const images = ['preprocessor_config.json', 'processor_config.json'];
+    const paths = [...CONFIG, ...images, 'model.safetensors'];
+    expect(needed(paths)).toEqual(paths);
+    expect(needed(paths, 'org/m', 'texts')).toEqual([...CONFIG, ...images]);
+    expect(needed(paths, 'org/m', 'config')).toEqual(CONFIG);
+  });
+
   it('are config.json and what belongs to it where only the shape is wanted', () => {
     expect(needed([...CONFIG, 'tokenizer.json', 'model.safetensors'], 'org/m', 'config')).toEqual(CONFIG);
   });

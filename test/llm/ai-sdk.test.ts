@@ -149,8 +149,8 @@ describe('a call of the SDK', () => {
     ]);
   });
 
-  it('with a picture is refused, and with a tool of a provider warned of', () => {
-    const file = { type: 'file' as const, mediaType: 'image/png', data: 'AA==' };
+  it('with a sound is refused, and with a tool of a provider warned of', () => {
+    const file = { type: 'file' as const, mediaType: 'audio/wav', data: 'AA==' };
     expect(() => readCall({ prompt: [{ role: 'user', content: [file] }] })).toThrow(InvalidRequestError);
     const { warnings, chat } = readCall({
       prompt: [],

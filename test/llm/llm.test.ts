@@ -184,7 +184,7 @@ describe('LLM.generate', () => {
   it.each([
     [
       '{"prompt": "a", "multi_modal_data": {}}',
-      'prompts[0] has multi_modal_data beside prompt, and only prompt is read',
+      'prompts[0] has multi_modal_data beside prompt, and only prompt and images are read',
     ],
     [
       '[{"prompt_token_ids": [5], "prompt": "a"}]',

@@ -227,6 +227,15 @@ describe('an adapter that is refused', () => {
       /adapts the output head/,
     ],
     [
+      // In the place of modules that read text, of which it has the shape.
+      'what sees images',
+      {
+        tensors: (all) =>
+          all.map((one) => ({ ...one, name: one.name.replace('layers', 'vision_model.layers') })),
+      },
+      /vision_model\.layers\.0\..* adapts the part that sees images, which is not supported/,
+    ],
+    [
       'sizes of DoRA',
       { tensors: (all) => [...all, { name: 'base_model.model.a.lora_magnitude_vector', shape: [4] }] },
       /is a size of DoRA/,

@@ -99,6 +99,7 @@ const CHATGLM_FIELDS = {
   num_attention_heads: 4,
   seq_length: 1000,
 };
+const SEEING_FIELDS = { text_config: FIELDS, vision_config: { image_size: 364, patch_size: 14 } };
 const GPTJ_FIELDS = { vocab_size: 100, n_embd: 64, n_layer: 4, n_head: 4, n_positions: 1000, rotary_dim: 8 };
 const OWN_FIELDS: Readonly<Record<string, object>> = {
   DistilBertModel: DISTILBERT_FIELDS,
@@ -116,6 +117,8 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   Gemma3nForConditionalGeneration: { text_config: { ...FIELDS, num_kv_shared_layers: 0 } },
   Gemma4ForConditionalGeneration: { text_config: FIELDS },
   Gemma4UnifiedForConditionalGeneration: { text_config: FIELDS },
+  Idefics3ForConditionalGeneration: SEEING_FIELDS,
+  SmolVLMForConditionalGeneration: SEEING_FIELDS,
   Llama4ForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },
   NemotronHForCausalLM: { ...FIELDS, hybrid_override_pattern: 'M-*-' },

@@ -1,7 +1,7 @@
 // Drives one sequence through a loaded model, as scheduler and runner do: its blocks lie scattered over the cache, and where it
 // outgrows the short contexts of the model it is computed again.
 
-import type { Model } from '../../src/models/model.ts';
+import type { ImageRows, Model } from '../../src/models/model.ts';
 import { type KvCache, NO_SLOT, type Ops } from '../../src/ops/ops.ts';
 
 const BLOCK_SIZE = 16;
@@ -28,22 +28,22 @@ export class ModelSession {
   }
 
   /** Adds `ids` to the sequence; logits of its last `wanted` tokens, [wanted, vocab]. */
-  run(ids: readonly number[], wanted: number): Float32Array {
-    return this.launch(ids, wanted)();
+  run(ids: readonly number[], wanted: number, imageRows?: ImageRows): Float32Array {
+    return this.launch(ids, wanted, imageRows)();
   }
 
   /** The same for ranks, whose ops wait for each other: the logits are there when the result is called. */
-  launch(ids: readonly number[], wanted: number): () => Float32Array {
+  launch(ids: readonly number[], wanted: number, imageRows?: ImageRows): () => Float32Array {
     const { shortContext } = this.model;
     const start = this.tokens.length;
     this.tokens.push(...ids);
     const outgrows = shortContext !== null && !this.isLong && this.tokens.length > shortContext;
     if (outgrows) this.isLong = true;
-    return this.forward(outgrows ? 0 : start, wanted);
+    return this.forward(outgrows ? 0 : start, wanted, imageRows);
   }
 
   /** Computes the tokens from `start` on. */
-  private forward(start: number, wanted: number): () => Float32Array {
+  private forward(start: number, wanted: number, imageRows?: ImageRows): () => Float32Array {
     const { ops, blocks } = this;
     const ids = this.tokens.slice(start);
     const positions = Int32Array.from(ids, (_, row) => start + row);
@@ -64,6 +64,7 @@ export class ModelSession {
             maxBlocks: blocks.length,
           },
           adapters: this.adapters,
+          imageRows,
           states: {
             sources: Int32Array.of(start === 0 ? NO_SLOT : 1),
             slots: Int32Array.of(1),

@@ -21,6 +21,7 @@ import { openModelSource } from '../../src/models/source/model-source.ts';
 import { PackedCache } from '../../src/models/weights/packed-cache.ts';
 import { version } from '../../src/util/version.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
+import { writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { needsNative } from '../helpers/needs.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { openCpu } from '../ops/native-backends.ts';
@@ -33,6 +34,7 @@ const THREADS_OF_NODE = Number(process.env.UV_THREADPOOL_SIZE ?? 4);
 interface LoadOptions {
   readonly quantization?: Quantization | undefined;
   readonly maxBytes?: number;
+  readonly seesImages?: boolean;
   /** Another model that is loaded before the entry is written. */
   readonly draft?: string;
 }
@@ -41,7 +43,7 @@ interface LoadOptions {
 async function load(
   model: string,
   folder: string,
-  { quantization, maxBytes = 2 ** 30, draft }: LoadOptions = {},
+  { quantization, maxBytes = 2 ** 30, draft, seesImages = true }: LoadOptions = {},
 ) {
   const ops = openCpu('portable');
   const warnings: string[] = [];
@@ -52,6 +54,7 @@ async function load(
       quantization: quantization ?? null,
       maxModelLen: null,
       packedCache: cache,
+      seesImages,
     });
     if (draft !== undefined)
       await loadModel(openModelSource(draft), ops, { dtype: 'bfloat16', maxModelLen: null });
@@ -124,6 +127,17 @@ describe('packed cache', needsNative, () => {
     expect(entriesOf(folder)).toHaveLength(3);
     expect(await load(model, folder)).toEqual({ ...plain, isFromCache: true });
     expect(await load(model, folder, { quantization: 'int8' })).toEqual({ ...int8, isFromCache: true });
+  });
+
+  it('keeps an entry for a model that sees images, and one where it only reads', async () => {
+    const [model, folder] = [newFolder(), newFolder()];
+    writeTinyVisionModel(model, { dtype: 'bf16' });
+    const seeing = await load(model, folder);
+    const reading = await load(model, folder, { seesImages: false });
+    expect(reading).toEqual(seeing);
+    expect(entriesOf(folder)).toHaveLength(2);
+    expect(await load(model, folder)).toEqual({ ...seeing, isFromCache: true });
+    expect(await load(model, folder, { seesImages: false })).toEqual({ ...reading, isFromCache: true });
   });
 
   it('packs a model again whose file has changed, though its fingerprint, size and time are the same', async () => {

@@ -38,6 +38,7 @@ function copyBuild(): string {
   cpSync(join(root, 'scripts/build-cuda.mjs'), join(folder, 'scripts/build-cuda.mjs'));
   mkdirSync(join(folder, 'native/src/cpu'), { recursive: true });
   cpSync(join(root, 'native/Makefile'), join(folder, 'native/Makefile'));
+  writeFileSync(join(folder, 'native/src/precompiled.h'), '');
   symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
   return script;
 }

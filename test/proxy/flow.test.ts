@@ -332,3 +332,46 @@ describe('what D says is wrong', () => {
     expect(d?.requests).toHaveLength(0);
   });
 });
+
+describe('a request with images', () => {
+  const url = (numBytes: number): string =>
+    `data:image/png;base64,${Buffer.alloc(numBytes, numBytes).toString('base64')}`;
+  const chatOf = (...urls: string[]) => ({
+    model: 'fake',
+    max_tokens: 2,
+    messages: [
+      { role: 'user', content: urls.map((one) => ({ type: 'image_url', image_url: { url: one } })) },
+    ],
+  });
+
+  it('reaches the instances as it is, up to 32 MB', async () => {
+    const proxy = await TestProxy.start();
+    const [p, d] = await proxy.join('PD');
+    for (const numBytes of [10, 20 * 1024 * 1024]) {
+      const body = chatOf(url(numBytes));
+      expect((await proxy.post('/v1/chat/completions', body)).status).toBe(200);
+      expect(p?.requests.at(-1)?.body).toMatchObject({ messages: body.messages, max_tokens: 1 });
+      expect(d?.requests.at(-1)?.body).toMatchObject(body);
+    }
+    expect((await proxy.post('/v1/chat/completions', chatOf(url(25 * 1024 * 1024)))).status).toBe(413);
+    expect((await proxy.post('/v1/completions', chatOf(url(7 * 1024 * 1024)))).status).toBe(413);
+  });
+
+  it('is as long as its images are in a prompt, not as their files, and the same for the same images', () => {
+    const { blockHashes, numTokens } = chatCompletions.readRequest(chatOf(url(100_000), url(50_000))).prompt;
+    expect(numTokens).toBeLessThan(2000);
+    const other = chatCompletions.readRequest(chatOf(url(100_000), url(40_000))).prompt;
+    expect(other.numTokens).toBe(numTokens);
+    const numShared = blockHashes.findIndex((hash, index) => hash !== other.blockHashes[index]);
+    expect(numShared).toBeGreaterThan(10);
+    expect(numShared).toBeLessThan(blockHashes.length - 10);
+    const block = {
+      type: 'image',
+      source: { type: 'base64', media_type: 'image/png', data: 'A'.repeat(99_999) },
+    };
+    const ofMessage = messages.readRequest({ messages: [{ role: 'user', content: [block] }] });
+    const part = { type: 'input_image', image_url: url(99_999) };
+    const ofResponse = responses.readRequest({ input: [{ role: 'user', content: [part] }] });
+    for (const { prompt } of [ofMessage, ofResponse]) expect(prompt.numTokens).toBeLessThan(1000);
+  });
+});

@@ -3,8 +3,7 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
-import { kvCacheShape } from '../../src/models/decoder.ts';
-import type { CacheSize } from '../../src/models/model.ts';
+import { type CacheSize, kvCacheShape } from '../../src/models/kv-cache-shape.ts';
 import { RankShare } from '../../src/models/rank-share.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';

@@ -244,7 +244,7 @@ describe('a request for a message is refused', () => {
     ],
     [
       { messages: [{ role: 'user', content: [image] }] },
-      /messages\[0\]\.content\[0\]\.type must be "text" or "tool_result", because this model reads only text, got "image"/,
+      /messages\[0\]\.content\[0\] is an image, and this model reads only text: leave it out/,
     ],
     [{ system: [image] }, /system\[0\]\.type must be "text"/],
     [{ tools: [{ type: 'web_search_20250305', name: 'web_search' }] }, /tools\[0\]\.type must be "custom"/],

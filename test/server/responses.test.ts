@@ -597,7 +597,7 @@ describe('a request for a response is refused', () => {
     [
       { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] },
       'input',
-      /input\[0\]\.content\[0\]\.type must be .* reads only text, got "input_image"/,
+      /input\[0\]\.content\[0\] is an image, and this model reads only text/,
     ],
     [{ tools: [{ type: 'web_search' }] }, 'tools', /tools\[0\]\.type must be "function".*got "web_search"/],
     [

@@ -33,6 +33,8 @@ const fields = (count: number): string =>
 const words = JSON.stringify(Array.from({ length: 400_000 }, (_, index) => `w${index}`));
 const messages = list('{"role":"user","content":"a"}');
 const parts = `[{"role":"user","content":${list('{"type":"text","text":"a"}')}}]`;
+/** Longer: an image of the largest size. */
+const image = `"data:image/png;base64,${'A'.repeat(27 * 1024 * 1024)}"`;
 const longText = `"${'word '.repeat(MOST_BYTES / 5 - 50)}"`;
 
 it.each<[string, number, string, string]>([
@@ -50,6 +52,12 @@ it.each<[string, number, string, string]>([
   ['text that never ends', 400, COMPLETIONS, `{"prompt":${longText}`],
   ['messages', 400, CHAT, `{"messages":${messages}}`],
   ['content parts', 400, CHAT, `{"messages":${parts}}`],
+  [
+    'an image and more',
+    400,
+    CHAT,
+    `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":${image}}}]}]}`,
+  ],
   ['text in a message', 400, CHAT, `{"messages":[{"role":"user","content":${longText}}]}`],
 ])('8 MB of %s leave the main thread to others', async (_, expected, path, body) => {
   await expectRest(expected, path, body);

@@ -246,6 +246,21 @@ describe('GET /openapi.json', () => {
     expect(schema).toHaveProperty('properties.metadata', expect.not.objectContaining(without));
   });
 
+  it('lists the kinds of parts that messages have', async () => {
+    const { schema } = (await read()).paths['/v1/chat/completions']!.post!.requestBody!.content[
+      'application/json'
+    ];
+    const partWith = (field: string) =>
+      expect.objectContaining({
+        required: ['type', field],
+        properties: expect.objectContaining({ type: { type: 'string', const: field } }),
+      });
+    expect(schema).toHaveProperty(
+      'properties.messages.items.properties.content.anyOf[0].anyOf[1].items.oneOf',
+      [partWith('text'), partWith('refusal'), partWith('image_url')],
+    );
+  });
+
   it.each([
     ['/v1/completions', ['text/event-stream']],
     ['/detokenize', ['application/json']],

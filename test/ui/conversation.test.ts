@@ -36,6 +36,22 @@ describe('the conversation of the playground', () => {
     expect(beforeAnswer([])).toEqual([]);
   });
 
+  it('shows images before the text of their message', () => {
+    const image = 'data:image/png;base64,AAAA';
+    const asked = withText([message('user', 'Hi'), message('assistant', 'Hello')], 'What is this?', [image]);
+    expect(chatRequest(null, { ...DEFAULT_SETTINGS, isStream: false }, asked).body.messages).toEqual([
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: 'Hello' },
+      {
+        role: 'user',
+        content: [
+          { type: 'image_url', image_url: { url: image } },
+          { type: 'text', text: 'What is this?' },
+        ],
+      },
+    ]);
+  });
+
   it('sends only what was set', () => {
     const plain = { ...DEFAULT_SETTINGS, isStream: false };
     expect(chatRequest('m', plain, [message('user', 'Hi'), CALLS, message('tool', 'x', 'a')])).toEqual({

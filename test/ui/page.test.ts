@@ -3,10 +3,13 @@
 import { execFileSync } from 'node:child_process';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { tinyPicture, writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { type SvcProcess, startServeProcess } from '../helpers/svc-process.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { closeAllAfterEach, TestProxy } from '../proxy/test-proxy.ts';
 import { needsBrowser, openPage, startBrowser } from './browser.ts';
 
+const newFolder = temporaryFolders();
 const PHONE = { viewport: { width: 360, height: 640 }, colorScheme: 'dark' } as const;
 const PATIENCE = { timeout: 20_000 };
 const SECRET = 'key-of-the-page';
@@ -69,6 +72,31 @@ describe('the page in a browser', needsBrowser, () => {
     await expect.poll(() => page.locator('.message').count(), PATIENCE).toBe(4);
     expect(faults).toEqual([]);
     await page.close();
+  });
+
+  it('sends images that are picked, pasted or dropped', async () => {
+    const folder = newFolder();
+    writeTinyVisionModel(folder, { generationConfig: { max_new_tokens: 8 } });
+    const seeing = await startServeProcess([folder]);
+    const { page, faults } = await openPage(browser, seeing.url);
+    const picture = Buffer.from(await tinyPicture(1, 20, 20));
+    await page.getByLabel('Images').setInputFiles({ name: 'a.png', mimeType: 'image/png', buffer: picture });
+    await handOver(page, 'paste', picture);
+    await handOver(page, 'drop', picture);
+    await page.getByRole('button', { name: 'Remove image 3' }).click();
+    const sent = page.waitForRequest('**/v1/chat/completions');
+    await say(page, 'Message', 'What is this?');
+    const url = `data:image/png;base64,${picture.toString('base64')}`;
+    const part = { type: 'image_url', image_url: { url } };
+    expect((await sent).postDataJSON().messages).toEqual([
+      { role: 'user', content: [part, part, { type: 'text', text: 'What is this?' }] },
+    ]);
+    await page.locator('.message.assistant').getByText('tokens in').waitFor();
+    expect(await page.locator('.message.user img').count()).toBe(2);
+    expect(await page.locator('.composer img').count()).toBe(0);
+    expect(faults).toEqual([]);
+    await page.close();
+    await seeing.stop();
   });
 
   it('answers who writes before the server has told its models', async () => {
@@ -250,6 +278,18 @@ describe('the page in a browser', needsBrowser, () => {
     await page.close();
   });
 });
+
+/** A file comes with an event, as from the clipboard or from another window. */
+async function handOver(page: Page, event: 'paste' | 'drop', file: Uint8Array): Promise<void> {
+  const [kind, field] =
+    event === 'paste' ? ['ClipboardEvent', 'clipboardData'] : ['DragEvent', 'dataTransfer'];
+  await page.evaluate(`
+    const data = new DataTransfer();
+    data.items.add(new File([Uint8Array.of(${file.join()})], 'b.png', { type: 'image/png' }));
+    const event = new ${kind}('${event}', { bubbles: true, cancelable: true, ${field}: data });
+    document.querySelector('.composer textarea').dispatchEvent(event);
+  `);
+}
 
 async function say(page: Page, field: string, text: string): Promise<void> {
   await page.getByLabel(field, { exact: true }).fill(text);

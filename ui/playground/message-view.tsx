@@ -1,5 +1,6 @@
 // One message: its text or tokens, what the model thought before, and the tools that it calls.
 
+import { Images } from './images.tsx';
 import type { Message } from './message.ts';
 import { TokenView } from './token-view.tsx';
 
@@ -10,7 +11,7 @@ interface Properties {
 }
 
 export function MessageView({ message, remove }: Properties) {
-  const { role, content, reasoning, toolCalls, tokens, note } = message;
+  const { role, content, images, reasoning, toolCalls, tokens, note } = message;
   return (
     <article class={`message ${role}`}>
       <header>
@@ -26,6 +27,7 @@ export function MessageView({ message, remove }: Properties) {
           <p class="text">{reasoning}</p>
         </details>
       )}
+      <Images urls={images} />
       {tokens.length > 0 ? <TokenView tokens={tokens} /> : <p class="text">{content}</p>}
       {toolCalls.map(({ id, name, input }) => (
         <pre key={id}>

@@ -21,6 +21,8 @@ export interface ToolCall {
 export interface Message {
   readonly role: 'system' | 'user' | 'assistant' | 'tool';
   readonly content: string;
+  /** data: URLs, before the text. */
+  readonly images: readonly string[];
   readonly reasoning: string;
   readonly toolCalls: readonly ToolCall[];
   /** Of the call that a tool's message answers. */
@@ -32,5 +34,5 @@ export interface Message {
 }
 
 export function message(role: Message['role'], content: string, toolCallId: string | null = null): Message {
-  return { role, content, reasoning: '', toolCalls: [], toolCallId, tokens: [], note: '' };
+  return { role, content, images: [], reasoning: '', toolCalls: [], toolCallId, tokens: [], note: '' };
 }

@@ -49,7 +49,8 @@ export function Playground() {
     if (openCall(conversation) !== undefined) return;
     void generation.run(requestFor(conversation), (made) => setMessages([...conversation, made]));
   };
-  const send = (text: string) => goOn(isChat ? withText(messages, text) : [message('user', text)]);
+  const send = (text: string, images: readonly string[]) =>
+    goOn(isChat ? withText(messages, text, images) : [message('user', text)]);
   const stopByKey = (event: KeyboardEvent) => {
     if (event.key === 'Escape') generation.stop();
   };
@@ -99,10 +100,12 @@ export function Playground() {
           label={call === undefined ? ofUser : `Result of ${call.name}`}
           isRunning={generation.isRunning}
           isEmpty={messages.length === 0}
+          takesImages={isChat && call === undefined}
           send={send}
           stop={generation.stop}
           retry={() => goOn(beforeAnswer(messages))}
           clear={() => setMessages([])}
+          failed={generation.fail}
         />
       </section>
       <SettingsForm settings={settings} isChat={isChat} change={setSettings} />

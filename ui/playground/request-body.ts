@@ -57,10 +57,11 @@ function common({ numbers, stop, isStream }: Settings): object {
   };
 }
 
-function onTheWire({ role, content, toolCalls, toolCallId }: Message): object {
+function onTheWire({ role, content, images, toolCalls, toolCallId }: Message): object {
+  const shown = images.map((url) => ({ type: 'image_url', image_url: { url } }));
   return {
     role,
-    content,
+    content: shown.length === 0 ? content : [...shown, { type: 'text', text: content }],
     ...(toolCallId !== null && { tool_call_id: toolCallId }),
     ...(toolCalls.length > 0 && {
       tool_calls: toolCalls.map(({ id, type, name, input }) => ({

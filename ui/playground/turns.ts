@@ -9,10 +9,15 @@ export function openCall(messages: readonly Message[]): ToolCall | undefined {
   return messages[last]?.toolCalls.find(({ id }) => !answered.includes(id));
 }
 
-/** The conversation with what the user wrote: an answer to a call, or a message. */
-export function withText(messages: readonly Message[], text: string): readonly Message[] {
+/** The conversation with what the user wrote: an answer to a call, or a message, which may have images. */
+export function withText(
+  messages: readonly Message[],
+  text: string,
+  images: readonly string[] = [],
+): readonly Message[] {
   const call = openCall(messages);
-  return [...messages, call === undefined ? message('user', text) : message('tool', text, call.id)];
+  const next = call === undefined ? { ...message('user', text), images } : message('tool', text, call.id);
+  return [...messages, next];
 }
 
 /** Up to what the model answered last. */

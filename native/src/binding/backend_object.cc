@@ -22,6 +22,10 @@ Napi::Error outOfHostMemory(Napi::Env env, const std::exception& error) {
 
 template <BackendObject::Method method>
 Napi::Value BackendObject::call(const Info& info) {
+  return run(method, info);
+}
+
+Napi::Value BackendObject::run(Method method, const Info& info) {
   try {
     return (this->*method)(info);
   } catch (const Napi::Error&) {

@@ -38,9 +38,11 @@ class BackendObject : public Napi::ObjectWrap<BackendObject> {
     Napi::ObjectReference array;
   };
 
-  /// Turns C++ exceptions into JavaScript errors.
+  /// What JavaScript calls, a function of its own for each method.
   template <Method method>
   Napi::Value call(const Info& info);
+  /// Turns C++ exceptions into JavaScript errors; one for all methods, since this is much to compile.
+  Napi::Value run(Method method, const Info& info);
 
   /// Throws if the backend is closed; else its device is the one that this thread uses.
   Backend& backend();

@@ -1,6 +1,6 @@
 // A conversation with a model: asks with all that was said, less the oldest of it when the context is full.
 
-import { ContextFullError, streamAnswer } from '../api-client.ts';
+import { ContextFullError, type ImagePart, type MessageContent, streamAnswer } from '../api-client.ts';
 import type { Connection } from './connect.ts';
 import type { Conversation } from './conversation.ts';
 import { type AnswerEnd, writeAnswer } from './converse.ts';
@@ -16,6 +16,7 @@ export class ChatSession {
   readonly parameters = new Parameters();
   readonly output: Output;
   readonly connection: Connection;
+  readonly #attached: ImagePart[] = [];
 
   constructor(connection: Connection, conversation: Conversation, output: Output) {
     this.connection = connection;
@@ -23,16 +24,28 @@ export class ChatSession {
     this.output = output;
   }
 
-  /** What is broken off stays in the conversation as far as it came; what failed does not. */
-  async answer(message: string, signal: AbortSignal): Promise<void> {
-    const { numForgotten } = this.conversation;
-    this.#makeRoom(message);
-    const { text, numTokens, isCutOff } = await this.#ask(message, numForgotten, signal);
-    if (isCutOff) this.output.aside('(cut off: no more tokens were allowed, or fitted into the context)');
-    if (text !== '') this.conversation.add({ user: message, assistant: text }, numTokens);
+  /** Goes with the next message. */
+  attach(image: ImagePart): void {
+    this.#attached.push(image);
   }
 
-  #makeRoom(message: string): void {
+  /** What is broken off stays in the conversation as far as it came; what failed does not. */
+  async answer(text: string, signal: AbortSignal): Promise<void> {
+    const message = this.#withImages(text);
+    const { numForgotten } = this.conversation;
+    this.#makeRoom(message);
+    const { text: answer, numTokens, isCutOff } = await this.#ask(message, numForgotten, signal);
+    if (isCutOff) this.output.aside('(cut off: no more tokens were allowed, or fitted into the context)');
+    if (answer !== '') this.conversation.add({ user: message, assistant: answer }, numTokens);
+  }
+
+  /** They are gone whatever becomes of the message: a model that sees none must not refuse all that follow. */
+  #withImages(text: string): MessageContent {
+    const images = this.#attached.splice(0);
+    return images.length === 0 ? text : [...images, { type: 'text', text }];
+  }
+
+  #makeRoom(message: MessageContent): void {
     const { contextLength } = this.connection;
     if (contextLength === null) return;
     const answerTokens = this.parameters.maxTokens ?? Math.min(ANSWER_TOKENS, ANSWER_SHARE * contextLength);
@@ -40,7 +53,7 @@ export class ChatSession {
   }
 
   /** Asks again with less, as long as the server finds it too much: it counts exactly. */
-  async #ask(message: string, numForgotten: number, signal: AbortSignal): Promise<AnswerEnd> {
+  async #ask(message: MessageContent, numForgotten: number, signal: AbortSignal): Promise<AnswerEnd> {
     for (;;) {
       try {
         return await writeAnswer(this.#stream(message, numForgotten, signal), this.output, signal);
@@ -53,7 +66,7 @@ export class ChatSession {
     }
   }
 
-  async *#stream(message: string, numForgotten: number, signal: AbortSignal) {
+  async *#stream(message: MessageContent, numForgotten: number, signal: AbortSignal) {
     const { client, model } = this.connection;
     const body = { ...this.parameters.fields, model, messages: this.conversation.request(message) };
     let isFirst = true;

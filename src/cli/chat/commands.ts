@@ -2,6 +2,7 @@
 
 import { didYouMean } from '../../config/suggest.ts';
 import { InvalidRequestError } from '../../errors.ts';
+import { attachedImage } from './attached-image.ts';
 import type { ChatSession } from './chat-session.ts';
 import { DEFAULT } from './parameters.ts';
 import { loadConversation, saveConversation } from './saved-conversation.ts';
@@ -11,7 +12,7 @@ interface Command {
   readonly argument?: string;
   readonly help: string;
   /** Left out, it leaves. @param rest the text after the name. */
-  run?(rest: string, session: ChatSession): void;
+  run?(rest: string, session: ChatSession): void | Promise<void>;
 }
 
 /** The same with another name, as other chats have it. */
@@ -44,6 +45,15 @@ const COMMANDS: readonly Command[] = [
     run: setParameter,
   },
   {
+    name: '/image',
+    argument: '<file or URL>',
+    help: 'send an image along with the next message, to a model that sees',
+    run: async (rest, session) => {
+      session.attach(await attachedImage(rest));
+      session.output.note(`(${rest} goes with the next message)`);
+    },
+  },
+  {
     name: '/save',
     argument: '<file>',
     help: 'write the conversation into a file',
@@ -74,7 +84,7 @@ export function isCommand(message: string): boolean {
 }
 
 /** @returns false to leave. @throws InvalidRequestError where there is no such command or it cannot be done. */
-export function runCommand(message: string, session: ChatSession): boolean {
+export async function runCommand(message: string, session: ChatSession): Promise<boolean> {
   const [, typed = '', rest = ''] = /^(\S+)\s*(.*)$/s.exec(message) ?? [];
   const name = ALIASES[typed] ?? typed;
   const command = COMMANDS.find((known) => known.name === name);
@@ -84,7 +94,7 @@ export function runCommand(message: string, session: ChatSession): boolean {
       `there is no command ${typed}${guess} (a space before the slash sends it as a message)`,
     );
   }
-  command.run?.(rest.trim(), session);
+  await command.run?.(rest.trim(), session);
   return command.run !== undefined;
 }
 

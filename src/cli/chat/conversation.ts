@@ -1,12 +1,15 @@
 // What was said, and how much of it the model still gets: the oldest exchanges go when the context is full.
 
-import type { ChatTurn } from '../api-client.ts';
+import type { ChatTurn, MessageContent } from '../api-client.ts';
 
 /** Once something must go, this share of the context is emptied: the next messages then find their prefix in the cache. */
 const KEPT_SHARE = 0.5;
 
+/** An image takes about as many tokens as a text of so many characters. */
+const CHARACTERS_OF_IMAGE = 4000;
+
 export interface Exchange {
-  readonly user: string;
+  readonly user: MessageContent;
   readonly assistant: string;
 }
 
@@ -32,7 +35,7 @@ export class Conversation {
   }
 
   /** What to send to have `message` answered. */
-  request(message: string): ChatTurn[] {
+  request(message: MessageContent): ChatTurn[] {
     return [...this.#remembered(), { role: 'user', content: message }];
   }
 
@@ -58,7 +61,7 @@ export class Conversation {
   }
 
   /** Forgets what leaves no room for `message` and an answer of `answerTokens`, by what tokens were worth so far. */
-  makeRoom(message: string, answerTokens: number, contextLength: number): void {
+  makeRoom(message: MessageContent, answerTokens: number, contextLength: number): void {
     const tokens = (list: readonly ChatTurn[]): number => this.#tokensPerCharacter * length(list);
     const fits = (): boolean => tokens(this.request(message)) + answerTokens <= contextLength;
     if (fits()) return;
@@ -99,5 +102,13 @@ function turns({ user, assistant }: Exchange): ChatTurn[] {
 }
 
 function length(list: readonly ChatTurn[]): number {
-  return list.reduce((sum, { content }) => sum + content.length, 0);
+  return list.reduce((sum, { content }) => sum + lengthOf(content), 0);
+}
+
+function lengthOf(content: MessageContent): number {
+  if (typeof content === 'string') return content.length;
+  return content.reduce(
+    (sum, part) => sum + (part.type === 'text' ? part.text.length : CHARACTERS_OF_IMAGE),
+    0,
+  );
 }

@@ -1,14 +1,21 @@
 // A conversation as a file: the messages in the protocol's form, so that other programs can read them too.
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import * as z from 'zod';
 import { InvalidRequestError, messageOf } from '../../errors.ts';
-import { homeFolder } from '../../util/home-folder.ts';
 import type { ChatSession } from './chat-session.ts';
 import type { Exchange } from './conversation.ts';
+import { typedPath } from './typed-path.ts';
 
-const turn = z.object({ role: z.enum(['system', 'user', 'assistant']), content: z.string() });
+const part = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('text'), text: z.string() }),
+  z.object({ type: z.literal('image_url'), image_url: z.object({ url: z.string() }) }),
+]);
+
+const turn = z.discriminatedUnion('role', [
+  z.object({ role: z.enum(['system', 'assistant']), content: z.string() }),
+  z.object({ role: z.literal('user'), content: z.union([z.string(), z.array(part)]) }),
+]);
 
 const savedConversation = z.object({
   model: z.string().optional(),
@@ -23,7 +30,7 @@ export function saveConversation(
   path: string,
   { connection, conversation, parameters }: ChatSession,
 ): string {
-  const file = expand(path);
+  const file = typedPath(path);
   // A slip of the finger must not cost a file.
   if (existsSync(file)) read(file);
   const messages = conversation.transcript();
@@ -34,7 +41,7 @@ export function saveConversation(
 
 /** @returns what to tell. @throws InvalidRequestError where the file is no conversation. */
 export function loadConversation(path: string, { conversation, parameters }: ChatSession): string {
-  const file = expand(path);
+  const file = typedPath(path);
   const { messages, parameters: fields } = read(file);
   const [first, ...others] = messages;
   const system = first?.role === 'system' ? first.content : null;
@@ -66,11 +73,6 @@ function toExchanges(messages: Saved['messages'], file: string): Exchange[] {
     exchanges.push({ user: question.content, assistant: answer.content });
   }
   return exchanges;
-}
-
-/** The tilde is the shell's, which has no part in this. */
-function expand(path: string): string {
-  return path.startsWith('~/') ? join(homeFolder(), path.slice(2)) : path;
 }
 
 /** Not every error of the system names the file. */

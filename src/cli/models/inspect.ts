@@ -141,6 +141,7 @@ function shapeOf(config: ModelConfig, numbers: number | null) {
     attentionChunk: config.windowsAreChunks ? config.slidingWindow : null,
     /** Of a layer that has some, and how many of them compute a token; null where no layer has. */
     experts: config.experts && { count: config.experts.count, perToken: config.experts.routing.topK },
+    seesImages: config.vision !== null && config.pooling === null,
     /** Of a model that does not generate. */
     pooling: config.pooling && resultOf(config.pooling),
   };
@@ -213,6 +214,7 @@ function shapeRows(shape: NonNullable<Report['shape']>): string[][] {
       ? []
       : [['experts', `${experts.count} in a layer, of which ${experts.perToken} compute a token`]]),
     ['context', `${count(shape.contextLength)} tokens of a vocabulary of ${count(vocabSize)}`],
+    ...(shape.seesImages ? [['reads', 'texts and images']] : []),
     ...(shape.pooling === null ? [] : poolingRows(shape.pooling)),
   ];
 }

@@ -20,6 +20,11 @@ const REFUSED: readonly (readonly [RegExp, string])[] = [
   [/lora_magnitude_vector/, 'is a size of DoRA'],
   [/(?:lm_head|embed_out)\./, 'adapts the output head'],
   [/\.bias$/, 'is a trained bias'],
+  // Its layers are numbered as those that read text are.
+  [
+    /(?:^|\.)(?:vision_model|vision_tower|visual|connector|multi_modal_projector)\./,
+    'adapts the part that sees images',
+  ],
 ];
 
 export interface AdapterModule {

@@ -19,6 +19,9 @@ const OF_TRAINING =
 /** Of layers that see the keys and values of others: some releases have their own all the same. */
 const NEVER_SEEN = /\.self_attn\.(k_proj|v_proj|k_norm|v_norm)\.\w+$/;
 
+/** Of models that see images: what does, which is not loaded where only text is served. */
+const OF_IMAGES = /^(model\.)?(vision_model|vision_tower|connector|multi_modal_projector)\./;
+
 /** So many of a warning's tensors are named. */
 const MOST_NAMED = 3;
 
@@ -53,6 +56,7 @@ export function judgeUnused(
   config: ModelConfig,
   { head, layers }: TensorNames,
   range: LayerRange,
+  seesImages: boolean,
 ): string | null {
   const isStage = range.end - range.first < config.numLayers;
   const isOfOthers = (layer: number): boolean => isStage && (layer < range.first || layer >= range.end);
@@ -65,6 +69,7 @@ export function judgeUnused(
     (NEVER_SEEN.test(name) && hasNoKeys(layerOf(name, layers))) ||
     ((config.tieWordEmbeddings || config.pooling !== null) && name === `${head}.weight`) ||
     (config.pooling !== null && name === `${head}.bias`) ||
+    (config.vision !== null && !seesImages && OF_IMAGES.test(name)) ||
     (config.encoder !== null && OF_TRAINING.test(name));
   const unused = checkpoint.unread().filter((name) => !isHarmless(name));
   const ofLayer = unused.find((name) => name.startsWith(`${layers}.`));

@@ -193,6 +193,13 @@ export class WeightReader {
     return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
   }
 
+  /** What makes rows [patches, n] of patches of an image, published as a convolution [n, 3, size, size]. */
+  patches(name: string, n: number, size: number, bias: boolean): LinearWeight {
+    const weight = reshape(this.#checkpoint.find(`${name}.weight`, [n, 3, size, size]), [n, 3 * size ** 2]);
+    const part = storedPart(weight, this.#bias({ name, n, bias }));
+    return this.#ops.loadLinear([part], this.dtype);
+  }
+
   /** An MLP as an expert of a mixture: gate, where there is one, and up [inner, hidden], down [hidden, inner]. */
   expert({ gate, up, down }: ExpertNames, hidden: number, inner: number, bias = false): ExpertParts {
     return {

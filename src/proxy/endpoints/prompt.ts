@@ -5,6 +5,9 @@ import { createHash } from 'node:crypto';
 
 /** Of text, about. */
 const BYTES_PER_TOKEN = 4;
+/** Of an image, about: models take from a hundred to some thousands for one. */
+const IMAGE_BYTES = 512 * BYTES_PER_TOKEN;
+const IMAGE_TYPES: readonly unknown[] = ['image_url', 'input_image', 'image'];
 /** Tokens of one block. */
 export const BLOCK_TOKENS = 32;
 /** Beginnings are compared up to here. */
@@ -40,10 +43,11 @@ export class Prompt implements PromptShape {
   }
 }
 
-/** Bytes of all texts in a value; the names of fields are not counted. */
+/** Bytes of all texts in a value; the names of fields are not counted. An image counts as its tokens, not as its file. */
 function textBytes(value: unknown): number {
   if (typeof value === 'string') return Buffer.byteLength(value);
   if (typeof value !== 'object' || value === null) return 0;
+  if (isImage(value)) return IMAGE_BYTES;
   let length = 0;
   for (const element of Object.values(value)) length += textBytes(element);
   return length;
@@ -52,8 +56,21 @@ function textBytes(value: unknown): number {
 /** A conversation in fields that only instances can render, in the order in which templates write them. */
 export function conversationPrompt(...fields: readonly unknown[]): Prompt {
   const numTokens = Math.ceil(textBytes(fields) / BYTES_PER_TOKEN);
-  const text = (): string => fields.map((field) => (field == null ? '' : JSON.stringify(field))).join('');
+  const text = (): string =>
+    fields.map((field) => (field == null ? '' : JSON.stringify(field, withoutFile))).join('');
   return new Prompt(1, numTokens, text);
+}
+
+/** A part or block of a message that is an image, in each of the protocols. */
+function isImage(value: object): boolean {
+  return 'type' in value && IMAGE_TYPES.includes(value.type);
+}
+
+/** An image as a text that is as long as it is in a prompt, and the same for the same image. */
+function withoutFile(_name: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || !isImage(value)) return value;
+  const digest = hash(JSON.stringify(Object.entries(value)));
+  return digest.repeat(Math.ceil(IMAGE_BYTES / digest.length)).slice(0, IMAGE_BYTES);
 }
 
 /** Of a text, estimated, or of packed token ids; 0 for what is neither. */

@@ -3,8 +3,9 @@
 
 import type { InferenceEngine } from '../../engine/inference-engine.ts';
 import { InvalidRequestError } from '../../errors.ts';
+import { fetchImages } from '../../images/fetch-images.ts';
 import { ToolUse } from '../../parsers/tool-use.ts';
-import { reservedVariable, toChatMessages } from '../../tokenizer/chat-messages.ts';
+import { reservedVariable, toConversation } from '../../tokenizer/chat-messages.ts';
 import type { ChatMessage, ChatTemplate, RenderOptions, Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { Client } from '../../util/client.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
@@ -33,7 +34,8 @@ interface PromptOptions
 }
 
 interface ChatPrompt {
-  readonly text: string;
+  /** The text, and the images that belong to it. */
+  readonly prompt: { readonly text: string; readonly images?: readonly Uint8Array[] };
   /** The conversation as templates get it. */
   readonly messages: readonly ChatMessage[];
   readonly toolUse: ToolUse;
@@ -41,21 +43,24 @@ interface ChatPrompt {
 }
 
 /**
- * The text that a conversation becomes, and what it was made of.
- * @throws InvalidRequestError where it cannot become one, by its own fault or for want of a template.
+ * The prompt that a conversation becomes, and what it was made of.
+ * @throws InvalidRequestError where it cannot become one, by its own fault, for want of a template or of an image; the reason of an abort.
  */
 export async function promptOfChat(
   { options }: ServerContext,
   engine: InferenceEngine,
   body: ChatCompletionRequest,
-  { caller }: Client,
+  { caller, signal }: Client,
 ): Promise<ChatPrompt> {
   const { template, tokenizer } = chatParts(engine);
   const toolUse = new ToolUse(toolFieldsOf(body), engine.answerFormats);
-  const messages = toChatMessages(body.messages);
+  const { maxImages, mediaDomains } = engine;
+  const { messages, images } = toConversation(body.messages, { maxImages });
   const { templateTools: tools } = toolUse;
   const text = await renderPrompt(template, messages, body, { ...options, tools, caller });
-  return { text, messages, toolUse, tokenizer };
+  if (images.length === 0) return { prompt: { text }, messages, toolUse, tokenizer };
+  const files = await fetchImages(images, { domains: mediaDomains, signal });
+  return { prompt: { text, images: files }, messages, toolUse, tokenizer };
 }
 
 /** @throws InvalidRequestError where this server lacks one of them. */
@@ -139,8 +144,9 @@ async function renderOpenEnded(
 /** Behind the last text: templates write parts in ways of their own. */
 function withMark(content: ChatMessage['content']): ChatMessage['content'] {
   if (typeof content === 'string' || content === null) return `${content ?? ''}${MARK}`;
-  const last = content.at(-1)?.text ?? '';
-  return [...content.slice(0, -1), { type: 'text', text: `${last}${MARK}` }];
+  const last = content.at(-1);
+  if (last?.type !== 'text') return [...content, { type: 'text', text: MARK }];
+  return [...content.slice(0, -1), { type: 'text', text: `${last.text}${MARK}` }];
 }
 
 function templateVariables(fields: PromptFields, options: PromptOptions): Record<string, unknown> {

@@ -1,11 +1,13 @@
 // A request for a message as a request for a chat completion: the blocks become messages, the other fields get their names there.
 
 import { InvalidRequestError } from '../../errors.ts';
+import { ImageSource } from '../../util/image-source.ts';
 import type { AnswerFields } from '../protocol/answer-fields.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 import {
   type CountTokensRequest,
   type CreateMessageRequest,
+  type ImageBlock,
   MAX_MESSAGES,
   type RequestMessage,
   type RequestTool,
@@ -24,7 +26,9 @@ export const FIELD_NAMES: Readonly<Record<string, string>> = {
 /** @throws InvalidRequestError for more messages than a chat may have. */
 export function toChatRequest(body: CountTokensRequest | CreateMessageRequest): ChatCompletionRequest {
   const { system, tools, tool_choice: choice, thinking, output_config } = body;
-  const messages = body.messages.flatMap(toMessages);
+  const messages = body.messages.flatMap((message, index) =>
+    toMessages(message, `messages[${index}].content`),
+  );
   if (system != null) messages.unshift({ role: 'system', content: textOf(system) });
   checkNumMessages(messages.length);
   const hasTools = tools != null && tools.length > 0;
@@ -72,14 +76,15 @@ function checkNumMessages(numMessages: number): void {
   );
 }
 
-function toMessages(message: RequestMessage): Message[] {
+/** @param path of its content. */
+function toMessages(message: RequestMessage, path: string): Message[] {
   switch (message.role) {
     case 'system':
       return [{ role: 'system', content: textOf(message.content) }];
     case 'assistant':
       return [assistantMessage(message.content)];
     case 'user':
-      return userMessages(message.content);
+      return userMessages(message.content, path);
   }
 }
 
@@ -108,20 +113,42 @@ function assistantMessage(blocks: Blocks<'assistant'>): Message {
   };
 }
 
-/** Each result of a tool is a message of its own, and so is the text between two of them. */
-function userMessages(blocks: Blocks<'user'>): Message[] {
+/** Each result of a tool is a message of its own, and so is what is between two of them. */
+function userMessages(blocks: Blocks<'user'>, path: string): Message[] {
   if (typeof blocks === 'string') return [{ role: 'user', content: blocks }];
   const messages: Message[] = [];
-  for (const block of blocks) {
-    if (block.type === 'tool_result') {
-      messages.push({ role: 'tool', tool_call_id: block.tool_use_id, content: textOf(block.content ?? '') });
+  let said: Part[] = [];
+  for (const [index, block] of blocks.entries()) {
+    if (block.type !== 'tool_result') {
+      if (said.length === 0) messages.push({ role: 'user', content: said });
+      said.push(toPart(block, `${path}[${index}]`));
       continue;
     }
-    const last = messages.at(-1);
-    if (last?.role === 'user') last.content = `${String(last.content)}\n${block.text}`;
-    else messages.push({ role: 'user', content: block.text });
+    said = [];
+    const result = block.content ?? '';
+    const content =
+      typeof result === 'string'
+        ? result
+        : result.map((part, at) => toPart(part, `${path}[${index}].content[${at}]`));
+    messages.push({ role: 'tool', tool_call_id: block.tool_use_id, content });
   }
-  return messages.length > 0 ? messages : [{ role: 'user', content: '' }];
+  return messages.length > 0 ? messages.map(withPlainText) : [{ role: 'user', content: '' }];
+}
+
+type Part = Extract<Message['content'], readonly unknown[]>[number];
+
+function toPart(block: ImageBlock | { readonly type: 'text'; readonly text: string }, path: string): Part {
+  if (block.type === 'text') return { type: 'text', text: block.text };
+  const { source } = block;
+  const url = source.type === 'url' ? source.url : `data:${source.media_type};base64,${source.data}`;
+  return { type: 'image_url', image_url: new ImageSource(url, path) };
+}
+
+/** Without images, the text that most templates write the same. */
+function withPlainText(message: Message): Message {
+  const { content } = message;
+  if (!Array.isArray(content) || content.some(({ type }) => type !== 'text')) return message;
+  return { ...message, content: content.map(({ text }) => text).join('\n') };
 }
 
 function textOf(content: string | readonly { readonly text: string }[]): string {

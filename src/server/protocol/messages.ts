@@ -16,12 +16,24 @@ const MAX_STOPS = 64;
 const MAX_STOP_LENGTH = 1024;
 
 const text = z.looseObject({ type: z.literal('text'), text: z.string() });
-const NO_TEXT = 'because this model reads only text';
+const texts = listOf(z.discriminatedUnion('type', [text], { error: 'must be "text"' }), MAX_BLOCKS);
 
-const texts = listOf(
-  z.discriminatedUnion('type', [text], { error: `must be "text", ${NO_TEXT}` }),
-  MAX_BLOCKS,
+const imageSource = z.discriminatedUnion(
+  'type',
+  [
+    z.looseObject({
+      type: z.literal('base64'),
+      media_type: z.string().regex(/^image\/[\w.+-]+$/i, 'must be a type of images, such as "image/png"'),
+      data: z.string(),
+    }),
+    z.looseObject({ type: z.literal('url'), url: z.string() }),
+  ],
+  { error: 'must be "base64" or "url": this server keeps no files' },
 );
+
+const image = z.looseObject({ type: z.literal('image'), source: imageSource });
+
+const resultBlock = z.discriminatedUnion('type', [text, image], { error: 'must be "text" or "image"' });
 
 const toolUse = z.looseObject({
   type: z.literal('tool_use'),
@@ -33,7 +45,7 @@ const toolUse = z.looseObject({
 const toolResult = z.looseObject({
   type: z.literal('tool_result'),
   tool_use_id: z.string().min(1, 'must not be empty'),
-  content: z.union([z.string(), texts]).nullish(),
+  content: z.union([z.string(), listOf(resultBlock, MAX_BLOCKS)]).nullish(),
   is_error: z.boolean().nullish(),
 });
 
@@ -41,8 +53,8 @@ const thinking = z.looseObject({ type: z.literal('thinking'), thinking: z.string
 /** Thoughts that only the server that had them can read. */
 const redactedThinking = z.looseObject({ type: z.literal('redacted_thinking') });
 
-const userBlock = z.discriminatedUnion('type', [text, toolResult], {
-  error: `must be "text" or "tool_result", ${NO_TEXT}`,
+const userBlock = z.discriminatedUnion('type', [text, image, toolResult], {
+  error: 'must be "text", "image" or "tool_result"',
 });
 const assistantBlock = z.discriminatedUnion('type', [text, toolUse, thinking, redactedThinking], {
   error: 'must be "text", "tool_use", "thinking" or "redacted_thinking"',
@@ -62,6 +74,7 @@ const message = z.discriminatedUnion(
 );
 
 export type RequestMessage = z.output<typeof message>;
+export type ImageBlock = z.output<typeof image>;
 
 const customTool = z.looseObject({
   type: z.literal('custom').nullish(),

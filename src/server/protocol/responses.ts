@@ -35,9 +35,19 @@ const status = z.enum(['in_progress', 'completed', 'incomplete']).nullish();
 const textPart = z.looseObject({ type: z.enum(['input_text', 'output_text', 'text']), text: z.string() });
 const refusalPart = z.looseObject({ type: z.literal('refusal'), refusal: z.string() });
 
+const imagePart = z.looseObject({
+  type: z.literal('input_image'),
+  file_id: z
+    .null('is not served, because this server keeps no files: send the image as image_url')
+    .optional(),
+  /** A data: URL, or its address on the web. */
+  image_url: z.string(),
+  detail: z.string().nullish(),
+});
+
 const messageParts = listOf(
-  z.discriminatedUnion('type', [textPart, refusalPart], {
-    error: 'must be "input_text", "output_text" or "refusal", because this model reads only text',
+  z.discriminatedUnion('type', [textPart, refusalPart, imagePart], {
+    error: 'must be "input_text", "input_image", "output_text" or "refusal"',
   }),
   MAX_PARTS,
 );
@@ -60,10 +70,13 @@ const functionCallItem = z.looseObject({
 });
 
 const outputParts = listOf(
-  z.looseObject({
-    type: z.literal('input_text', 'must be "input_text", because this model reads only text'),
-    text: z.string(),
-  }),
+  z.discriminatedUnion(
+    'type',
+    [z.looseObject({ type: z.literal('input_text'), text: z.string() }), imagePart],
+    {
+      error: 'must be "input_text" or "input_image"',
+    },
+  ),
   MAX_PARTS,
 );
 

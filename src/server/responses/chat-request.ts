@@ -1,10 +1,11 @@
 // A request for a response as a request for a chat completion: the items become messages, the other fields get their names there.
 
 import { areArguments } from '../../tokenizer/chat-messages.ts';
+import { ImageSource } from '../../util/image-source.ts';
 import type { AnswerFields } from '../protocol/answer-fields.ts';
 import type { ChatCompletionRequest } from '../protocol/chat-completion.ts';
 import type { CreateResponseRequest, TextFormat, Tool } from '../protocol/responses.ts';
-import type { CallItem, Item } from './items.ts';
+import { type CallItem, type Item, type MessagePart, textAlone } from './items.ts';
 
 type Message = ChatCompletionRequest['messages'][number];
 
@@ -21,7 +22,9 @@ const LOGPROBS = 'message.output_text.logprobs';
 /** @param items the whole conversation, earlier responses included. */
 export function toChatRequest(body: CreateResponseRequest, items: readonly Item[]): ChatCompletionRequest {
   const { instructions, tools, tool_choice, parallel_tool_calls } = body;
-  const messages = toMessages(items);
+  const messages = toMessages(
+    items.map((item, index) => ({ item, path: pathOf(item, index - items.length, body) })),
+  );
   const hasTools = tools != null && tools.length > 0;
   return {
     ...answerFieldsOf(body),
@@ -41,8 +44,20 @@ function asksForLogprobs({ include }: Pick<CreateResponseRequest, 'include'>): b
   return include?.includes(LOGPROBS) ?? false;
 }
 
+interface PlacedItem {
+  readonly item: Item;
+  /** For errors: `input[2]`. */
+  readonly path: string;
+}
+
+/** @param fromEnd the last of all items is -1; those of the request are behind those of earlier responses. */
+function pathOf({ id }: Item, fromEnd: number, { input }: CreateResponseRequest): string {
+  const index = fromEnd + (typeof input === 'string' ? 1 : input.length);
+  return index >= 0 ? `input[${index}]` : `the item ${id}`;
+}
+
 /** What an assistant thinks, says and calls, one item after the other, is one message. */
-function toMessages(items: readonly Item[]): Message[] {
+function toMessages(items: readonly PlacedItem[]): Message[] {
   const messages: Message[] = [];
   for (const item of items) {
     const last = messages.at(-1);
@@ -55,25 +70,27 @@ function toMessages(items: readonly Item[]): Message[] {
 }
 
 /** An assistant's message with one more item; null where that begins another message. */
-function withItem(message: Message, item: Item): Message | null {
+function withItem(message: Message, { item, path }: PlacedItem): Message | null {
   if (item.type === 'function_call' || item.type === 'custom_tool_call') {
     return { ...message, tool_calls: [...(message.tool_calls ?? []), toolCall(item)] };
   }
   const isThought = message.content === undefined && message.tool_calls === undefined;
   const isSaid = item.type === 'message' && item.role === 'assistant';
-  return isThought && isSaid ? { ...message, content: textOf(item.content) } : null;
+  return isThought && isSaid ? { ...message, content: contentOf(item.content, `${path}.content`) } : null;
 }
 
-function messagesOf(item: Item): Message[] {
+function messagesOf({ item, path }: PlacedItem): Message[] {
   switch (item.type) {
     case 'message':
-      return [{ role: item.role, content: textOf(item.content) }];
+      return [{ role: item.role, content: contentOf(item.content, `${path}.content`) }];
     case 'function_call':
     case 'custom_tool_call':
       return [{ role: 'assistant', tool_calls: [toolCall(item)] }];
     case 'function_call_output':
     case 'custom_tool_call_output':
-      return [{ role: 'tool', tool_call_id: item.call_id, content: item.output }];
+      return [
+        { role: 'tool', tool_call_id: item.call_id, content: contentOf(item.output, `${path}.output`) },
+      ];
     case 'reasoning': {
       const reasoning = textOf(item.content.length > 0 ? item.content : item.summary);
       // Other servers give thoughts back as an id, or encrypted.
@@ -90,6 +107,17 @@ function toolCall(item: CallItem) {
   // Templates take no arguments that were cut off.
   const written = areArguments(item.arguments) ? item.arguments : {};
   return { id, type: 'function', function: { name, arguments: written } } as const;
+}
+
+/** Without images, the text that most templates write the same. */
+function contentOf(content: string | readonly MessagePart[], path: string): Message['content'] {
+  if (typeof content === 'string') return content;
+  return textAlone(content) ?? content.map((part, index) => toChatPart(part, `${path}[${index}]`));
+}
+
+function toChatPart(part: MessagePart, path: string) {
+  if (part.type !== 'input_image') return { type: 'text', text: part.text };
+  return { type: 'image_url', image_url: new ImageSource(part.image_url, path) };
 }
 
 function textOf(parts: readonly { readonly text: string }[]): string {

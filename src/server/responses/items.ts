@@ -15,10 +15,19 @@ interface TextPart {
   readonly logprobs?: readonly object[];
 }
 
+export interface ImagePart {
+  readonly type: 'input_image';
+  readonly image_url: string;
+  readonly detail: string;
+  readonly file_id: null;
+}
+
+export type MessagePart = TextPart | ImagePart;
+
 export interface MessageItem extends ItemHead {
   readonly type: 'message';
   readonly role: 'user' | 'assistant' | 'system' | 'developer';
-  readonly content: readonly TextPart[];
+  readonly content: readonly MessagePart[];
 }
 
 interface FunctionCallItem extends ItemHead {
@@ -41,7 +50,8 @@ export type CallItem = FunctionCallItem | CustomCallItem;
 interface CallOutputItem extends ItemHead {
   readonly type: 'function_call_output' | 'custom_tool_call_output';
   readonly call_id: string;
-  readonly output: string;
+  /** Parts where images are among them. */
+  readonly output: string | readonly MessagePart[];
 }
 
 export interface ReasoningItem extends ItemHead {
@@ -106,8 +116,9 @@ function readItem(item: Exclude<InputItem, { type: 'item_reference' }>, id: stri
     case 'function_call_output':
     case 'custom_tool_call_output': {
       const { type, call_id, output } = item;
-      const text = typeof output === 'string' ? output : output.map((part) => part.text).join('\n');
-      return { ...head, type, call_id, output: text };
+      if (typeof output === 'string') return { ...head, type, call_id, output };
+      const parts = output.map((part) => partOf('user', part));
+      return { ...head, type, call_id, output: textAlone(parts) ?? parts };
     }
     case 'reasoning': {
       const { type, summary, content } = item;
@@ -116,18 +127,27 @@ function readItem(item: Exclude<InputItem, { type: 'item_reference' }>, id: stri
     }
     default: {
       const { role, content } = item;
-      const texts = typeof content === 'string' ? [content] : content.map(textOf);
-      return { ...head, type: 'message', role, content: texts.map((text) => partOf(role, text)) };
+      const parts = typeof content === 'string' ? [{ type: 'input_text', text: content } as const] : content;
+      return { ...head, type: 'message', role, content: parts.map((part) => partOf(role, part)) };
     }
   }
 }
 
-function textOf(part: { readonly text: string } | { readonly refusal: string }): string {
-  return 'text' in part ? String(part.text) : part.refusal;
+type GivenPart = Exclude<Extract<InputItem, { role: string }>['content'], string>[number];
+
+function partOf(role: MessageItem['role'], part: GivenPart): MessagePart {
+  if (part.type === 'input_image') {
+    const { type, image_url, detail } = part;
+    return { type, image_url, detail: detail ?? 'auto', file_id: null };
+  }
+  const text = part.type === 'refusal' ? part.refusal : part.text;
+  return role === 'assistant' ? outputText(text, []) : { type: 'input_text', text };
 }
 
-function partOf(role: MessageItem['role'], text: string): TextPart {
-  return role === 'assistant' ? outputText(text, []) : { type: 'input_text', text };
+/** A line each; null where there are images. */
+export function textAlone(parts: readonly MessagePart[]): string | null {
+  const texts = parts.flatMap((part) => (part.type === 'input_image' ? [] : [part.text]));
+  return texts.length === parts.length ? texts.join('\n') : null;
 }
 
 export function outputText<L extends Iterable<object>>(text: string, logprobs: L) {

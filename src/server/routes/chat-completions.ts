@@ -100,7 +100,8 @@ export async function prepareChat(
   checkMaxTokens(requested, engine.info.maxModelLen);
   const { params: asked, beamSearch } = samplingOf(body, max_tokens, engine);
   const proxied = readProxied(request, body, 1, asked.n);
-  const { text, messages, toolUse } = await promptOfChat(context, engine, body, client);
+  const { prompt: given, messages, toolUse } = await promptOfChat(context, engine, body, client);
+  const { text } = given;
   const params = { ...asked, constraint: toolUse.constraint(asked.constraint, text) };
   if (beamSearch !== null && params.constraint !== null) throw notForBeams(params.constraint.field);
   const common = {
@@ -111,7 +112,7 @@ export async function prepareChat(
     addSpecialTokens: body.add_special_tokens ?? false,
   };
   const prompt = await engine
-    .prepare({ text }, params, { ...common, ...proxied.prompts[0], ...client })
+    .prepare(given, params, { ...common, ...proxied.prompts[0], ...client })
     .catch(blameFields);
   checkBudget([prompt], requested, engine.info.maxModelLen);
   const role = answeringRole(body, messages, context);

@@ -12,6 +12,7 @@ import type { Client } from '../../util/client.ts';
 import { answerAdmitted } from '../admitted.ts';
 import { promptOfChat } from '../chat/chat-prompt.ts';
 import { checkChatFields } from '../chat/check-fields.ts';
+import { tokensOf } from '../chat/count-tokens.ts';
 import { blameTools } from '../chat/functions.ts';
 import { parseBody } from '../parse-body.ts';
 import {
@@ -34,8 +35,9 @@ export function tokenizeRoutes(app: FastifyInstance, context: ServerContext): vo
   app.post('/tokenize', { config: { about: TOKENIZE } }, (request, reply) =>
     answerAdmitted(context, request, reply, async ({ engine, client }) => {
       const tokenizer = tokenizerOf(engine, '/tokenize');
-      const { text, addSpecialTokens, returnsTexts } = await textOf(context, engine, request.body, client);
-      const tokens = await tokenizer.encode(text, { addSpecialTokens, ...client });
+      const asked = await promptOf(context, engine, request.body, client);
+      const { prompt, addSpecialTokens, returnsTexts } = asked;
+      const tokens = await tokensOf(engine, tokenizer, prompt, { addSpecialTokens, ...client });
       const answer = {
         count: tokens.length,
         max_model_len: engine.info.maxModelLen,
@@ -65,13 +67,13 @@ export function tokenizerInfoRoute(app: FastifyInstance, context: ServerContext)
   });
 }
 
-async function textOf(context: ServerContext, engine: InferenceEngine, body: unknown, client: Client) {
+async function promptOf(context: ServerContext, engine: InferenceEngine, body: unknown, client: Client) {
   if (typeof body === 'object' && body !== null && 'messages' in body) {
     const { return_token_strs, ...chat } = parseBody(tokenizeChatSchema, body);
     checkChatFields(context, engine, chat);
-    const { text } = await promptOfChat(context, engine, chat, client).catch(blameTools(chat));
+    const { prompt } = await promptOfChat(context, engine, chat, client).catch(blameTools(chat));
     return {
-      text,
+      prompt,
       addSpecialTokens: chat.add_special_tokens ?? false,
       returnsTexts: return_token_strs ?? false,
     };
@@ -79,7 +81,7 @@ async function textOf(context: ServerContext, engine: InferenceEngine, body: unk
   const { model, prompt, add_special_tokens, return_token_strs } = parseBody(tokenizePromptSchema, body);
   context.adapterOf(model, engine);
   const returnsTexts = return_token_strs ?? false;
-  return { text: prompt, addSpecialTokens: add_special_tokens ?? true, returnsTexts };
+  return { prompt: { text: prompt }, addSpecialTokens: add_special_tokens ?? true, returnsTexts };
 }
 
 function tokenizerOf({ tokenizer }: InferenceEngine, path: string): Tokenizer {

@@ -1,0 +1,48 @@
+// What becomes of an image before the model sees it: the text that stands for it in the prompt, and the patches that the encoder makes rows of.
+// How large an image is made and how it is cut is the model's own: each kind of model has a processor.
+
+/** A picture, or a part of one, that the encoder sees by itself. Plain data: it goes to other threads, which share its patches. */
+export interface ImageTile {
+  /** Patches below each other, and beside each other. */
+  readonly rows: number;
+  readonly cols: number;
+  /** [rows * cols, 3 * patchSize * patchSize] line by line: of each patch its red, its green and its blue, each line by line. */
+  readonly patches: Uint8Array;
+}
+
+/** An image as the engine gets it. Plain data. */
+export interface PreparedImage {
+  /** Of the patches, their form and `colours`: images with the same hash are the same to the model. */
+  readonly hash: string;
+  readonly tiles: readonly ImageTile[];
+  /** The number that a model gets for a byte of colour c is byte * factors[c] + offsets[c]. */
+  readonly colours: { readonly factors: readonly number[]; readonly offsets: readonly number[] };
+  /** Tokens that stand for it in the prompt: the encoder makes a row for each, tile after tile. */
+  readonly numTokens: number;
+}
+
+/** An image among the tokens of a prompt. Plain data. */
+export interface PromptImage {
+  readonly image: PreparedImage;
+  /** [numTokens] where its tokens are in the prompt, one after the other. */
+  readonly positions: readonly number[];
+}
+
+/** An image, and what it is in the text of a prompt. */
+export interface ReadImage {
+  readonly image: PreparedImage;
+  /** In the place of `mark`: placeholders, one for each token of the image, and what the model expects around them. */
+  readonly text: string;
+}
+
+export interface ImageProcessor {
+  /** What chat templates write where an image is. */
+  readonly mark: string;
+  /** The special token that stands for one row of an image. */
+  readonly placeholder: string;
+  /**
+   * @param file in any of the formats of `decode-image.ts`.
+   * @throws InvalidRequestError where it is no image, or a larger one than is taken.
+   */
+  read(file: Uint8Array): Promise<ReadImage>;
+}

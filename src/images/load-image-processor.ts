@@ -1,0 +1,46 @@
+// What reads the images of a model, by the architecture that its config.json names.
+
+import * as z from 'zod';
+import { checkModelJson, parseModelJson } from '../util/model-file.ts';
+import type { ModelFiles } from '../util/model-files.ts';
+import { loadIdefics3 } from './idefics3-processor.ts';
+import type { ImageProcessor } from './image-processor.ts';
+import { findImageSettings, type ImageSettings } from './image-settings.ts';
+import { loadPixtral } from './pixtral-processor.ts';
+
+type Loader = (settings: ImageSettings) => ImageProcessor;
+
+const LOADERS = new Map<string, Loader>([
+  ['Idefics3ForConditionalGeneration', loadIdefics3],
+  ['SmolVLMForConditionalGeneration', loadIdefics3],
+  ['Mistral3ForConditionalGeneration', loadPixtral],
+]);
+
+const named = z.object({ architectures: z.array(z.string()).nullish() });
+
+/**
+ * Null where the model sees no images, or brings no files that say how it does.
+ * @throws ModelLoadError naming the file, the field and what was expected.
+ */
+export function loadImageProcessor(files: ModelFiles): ImageProcessor | null {
+  const settings = readImageSettings(files);
+  return settings && makeImageProcessor(settings);
+}
+
+/** What `makeImageProcessor` needs, as plain data; null and errors as of `loadImageProcessor`. */
+export function readImageSettings(files: ModelFiles): ImageSettings | null {
+  const text = files.read('config.json');
+  if (text === null) return null;
+  const config = { path: text.path, json: parseModelJson(text, z.unknown()) };
+  return findLoader(config) === undefined ? null : findImageSettings(config, files);
+}
+
+/** @param settings of `readImageSettings`. */
+export function makeImageProcessor(settings: ImageSettings): ImageProcessor {
+  return findLoader(settings.config)!(settings);
+}
+
+function findLoader(config: ImageSettings['config']): Loader | undefined {
+  const names = checkModelJson(config.path, config.json, named).architectures ?? [];
+  return names.map((name) => LOADERS.get(name)).find((one) => one !== undefined);
+}

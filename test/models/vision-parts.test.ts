@@ -1,0 +1,85 @@
+// What is loaded of a model that sees images, and what is said where parts of it are missing.
+
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { type LoadOptions, loadModel } from '../../src/models/load-model.ts';
+import { openModelSource } from '../../src/models/source/model-source.ts';
+import { readStoredTensors, writeStoredTensors } from '../fixtures/stored-tensors.ts';
+import { writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
+import { openBackend } from '../helpers/backends.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+
+const newFolder = temporaryFolders();
+
+async function load(folder: string, options: Partial<LoadOptions> = {}) {
+  const ops = openBackend('reference');
+  const warnings: string[] = [];
+  const onWarning = (message: string): void => void warnings.push(message);
+  const common = { dtype: 'float32', maxModelLen: null, onWarning } as const;
+  try {
+    const { imageEncoder } = await loadModel(openModelSource(folder), ops, { ...common, ...options });
+    return { sees: imageEncoder !== null, warnings };
+  } finally {
+    ops.close();
+  }
+}
+
+/** A model without the tensors whose names have `part`. */
+function modelWithout(part: RegExp): string {
+  const folder = newFolder();
+  writeTinyVisionModel(folder);
+  const file = join(folder, 'model.safetensors');
+  writeStoredTensors(
+    file,
+    readStoredTensors(file).filter(({ name }) => !part.test(name)),
+  );
+  return folder;
+}
+
+describe('of a model that sees images', () => {
+  const whole = newFolder();
+  writeTinyVisionModel(whole);
+
+  it('nothing is left unsaid: all of it is used', async () => {
+    expect(await load(whole)).toEqual({ sees: true, warnings: [] });
+  });
+
+  it.each<[string, Partial<LoadOptions>]>([
+    ['where none come', { seesImages: false }],
+    ['where it makes embeddings', { choice: { runner: 'pooling', convert: 'embed' } }],
+    ['in a later stage', { layers: { first: 1, end: 3 } }],
+  ])('what sees them is not loaded %s, without a word', async (_, options) => {
+    expect(await load(whole, options)).toEqual({ sees: false, warnings: [] });
+  });
+
+  it('the text is served where a release has left the rest out, with a warning', async () => {
+    const { sees, warnings } = await load(modelWithout(/vision_model|connector/));
+    expect(sees).toBe(false);
+    expect(warnings).toEqual([
+      expect.stringMatching(
+        /: the checkpoint has no tensors of the vision_config in config\.json: the model reads/,
+      ),
+    ]);
+  });
+
+  it('a part of the rest is refused', async () => {
+    await expect(load(modelWithout(/connector/))).rejects.toThrow(
+      /modality_projection\.proj\.weight \[64, 128\] is missing/,
+    );
+  });
+
+  it('tensors that are not used are named', async () => {
+    const folder = modelWithout(/nothing/);
+    const file = join(folder, 'model.safetensors');
+    const extra = {
+      name: 'model.vision_model.head.bias',
+      shape: [2],
+      dtype: 'f32',
+      bytes: new Uint8Array(8),
+    } as const;
+    writeStoredTensors(file, [...readStoredTensors(file), extra]);
+    expect((await load(folder)).warnings).toEqual([
+      expect.stringMatching(/not used: model\.vision_model\.head/),
+    ]);
+  });
+});
