@@ -54,6 +54,7 @@ describe('svc serve', () => {
       'Answers',
       'TLS',
       'Model',
+      'Images',
       'Memory',
       'Scheduling',
       'Speculation',
