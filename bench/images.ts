@@ -25,6 +25,7 @@ export async function imageSection(): Promise<Section> {
   const { matrixFlops } = measureMachine();
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
   writeFileSync(join(folder, 'config.json'), JSON.stringify(configOf()));
+  writeFileSync(join(folder, 'preprocessor_config.json'), '{}');
   const core = await EngineCore.start({
     ...ENGINE_DEFAULTS,
     modelPath: folder,

@@ -3,6 +3,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type LoadOptions, loadModel } from '../../src/models/load-model.ts';
+import { DummySource } from '../../src/models/source/dummy-source.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { readStoredTensors, writeStoredTensors } from '../fixtures/stored-tensors.ts';
 import { writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
@@ -50,6 +51,16 @@ describe('of a model that sees images', () => {
     ['in a later stage', { layers: { first: 1, end: 3 } }],
   ])('what sees them is not loaded %s, without a word', async (_, options) => {
     expect(await load(whole, options)).toEqual({ sees: false, warnings: [] });
+  });
+
+  it('what sees them is made up with the rest for measuring', async () => {
+    const ops = openBackend('reference');
+    const source = new DummySource(openModelSource(whole));
+    const { imageEncoder } = await loadModel(source, ops, { dtype: 'bfloat16', maxModelLen: null });
+    const tile = imageEncoder!.largestTile;
+    const rows = imageEncoder!.encode(tile, { factors: [1, 1, 1], offsets: [0, 0, 0] });
+    expect(rows.every(Number.isFinite)).toBe(true);
+    ops.close();
   });
 
   it('the text is served where a release has left the rest out, with a warning', async () => {

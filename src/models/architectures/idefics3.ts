@@ -41,7 +41,7 @@ const USUAL = {
 /** Null where a release has left it out. */
 function loadImageEncoder(context: VisionContext): ImageEncoder | null {
   const { config, text, weights } = context;
-  if (!weights.has('model.vision_model.embeddings.patch_embedding')) return null;
+  if (weights.lacks('model.vision_model.embeddings.patch_embedding')) return null;
   const width = config.layers.hiddenSize * config.mergeSize ** 2;
   return new ImageEncoder(context, {
     ...loadSiglip(context, 'model.vision_model.'),

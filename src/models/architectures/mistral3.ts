@@ -65,7 +65,7 @@ function readVisionPart(file: ConfigFile): VisionConfig | null {
 /** Null where a release has left it out. */
 function loadImageEncoder(context: VisionContext): ImageEncoder | null {
   const { config, text, weights } = context;
-  const root = ['model.', ''].find((one) => weights.has(`${one}vision_tower.patch_conv`));
+  const root = ['model.', ''].find((one) => !weights.lacks(`${one}vision_tower.patch_conv`));
   if (root === undefined) return null;
   const { hiddenSize: width } = config.layers;
   const { hiddenSize: n } = text;

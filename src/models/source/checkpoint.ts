@@ -90,6 +90,11 @@ export class Checkpoint {
     return this.#tensors.has(name);
   }
 
+  /** Whether it is left out: one that makes up what it is asked for leaves out nothing. */
+  lacks(name: string): boolean {
+    return !this.has(name);
+  }
+
   /** The sizes of a tensor; null where it is not there. */
   shapeOf(name: string): readonly number[] | null {
     return this.#tensors.get(name)?.shape ?? null;

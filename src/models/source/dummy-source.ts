@@ -81,6 +81,10 @@ class DummyCheckpoint extends Checkpoint {
     return { ...wholeTensor({ name, path, byteOffset, byteLength, dtype, shape }), dtype };
   }
 
+  override lacks(): boolean {
+    return false;
+  }
+
   override close(): void {
     this.#file?.close();
     this.#file = null;

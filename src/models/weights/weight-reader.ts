@@ -234,6 +234,11 @@ export class WeightReader {
     return this.#checkpoint.has(`${name}.weight`);
   }
 
+  /** Whether a release has left `name.weight` out. */
+  lacks(name: string): boolean {
+    return this.#checkpoint.lacks(`${name}.weight`);
+  }
+
   /**
    * Loads the experts that are this rank's.
    * @param isShared whether ranks share them; else each has all.
