@@ -61,8 +61,8 @@ const LEFT_OUT = [
   'node_modules/esbuild/bin',
   // Their own tests, and what they are compiled from, nobody here reads.
   ...['node_modules/*/test', 'node_modules/*/tests', 'node_modules/zod/src'],
-  // Nothing here talks to other instances or reads style sheets.
-  ...['*/zeromq/build', '*/lightningcss-linux-x64-gnu'],
+  // Nothing here talks to other instances, reads style sheets or decodes images.
+  ...['*/zeromq/build', '*/lightningcss-linux-x64-gnu', 'node_modules/@img', 'node_modules/sharp'],
 ];
 
 interface Package {
