@@ -48,7 +48,8 @@ __device__ __forceinline__ Sight sightOf(const AttentionParams& p, int sequence,
   const int ofWindow = p.window > 0 && position >= p.window ? position - p.window + 1 : 0;
   const int ofChunk = p.ownChunk > 0 ? position - position % p.ownChunk : 0;
   const int first = ofChunk > ofWindow ? ofChunk : ofWindow;
-  if (!p.isBidirectional) return {first, position};
+  const bool isBidirectional = p.bidirectional == nullptr ? p.isBidirectional != 0 : p.bidirectional[sequence] != 0;
+  if (!isBidirectional) return {first, position};
   return {first, p.window > 0 && position + p.window < context ? position + p.window - 1 : context - 1};
 }
 

@@ -159,10 +159,11 @@ struct AttentionParams {
   const AttentionTile* tiles;
   const int32_t* queryStarts;
   const int32_t* contextLengths;
-  const int32_t* blockTables;  // [sequences, maxBlocks] of the layer's group
-  const float* sinks;          // [heads], or null
-  float* partials;             // [tokens, heads, maxChunks][headDim + 2], or null
-  float scale, softcap;        // softcap 0 is none
+  const int32_t* blockTables;    // [sequences, maxBlocks] of the layer's group
+  const int32_t* bidirectional;  // [sequences] whether rows see the tokens after them; null where `isBidirectional` is that of all
+  const float* sinks;            // [heads], or null
+  float* partials;               // [tokens, heads, maxChunks][headDim + 2], or null
+  float scale, softcap;          // softcap 0 is none
   int32_t heads, maxBlocks, numTokens, numSequences, numTiles, maxChunks;
   int32_t window;    // 0 is none
   int32_t ownChunk;  // of what a token sees only what is not before the last multiple of it; 0 is no matter

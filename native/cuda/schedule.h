@@ -14,8 +14,11 @@ namespace svc::cuda {
 struct AttentionView {
   const int32_t* queryStarts;
   const int32_t* contextLengths;
-  int window, ownChunk;  // 0 is none
+  const int32_t* bidirectional;  // null where `isBidirectional` is that of all
+  int window, ownChunk;          // 0 is none
   bool isBidirectional;
+
+  bool seesAhead(int sequence) const { return bidirectional == nullptr ? isBidirectional : bidirectional[sequence] != 0; }
 };
 
 struct ChunkRange {
@@ -32,7 +35,7 @@ inline ChunkRange chunksOf(const AttentionTile& tile, const AttentionView& view)
   const int ofWindow = view.window > 0 ? std::max(0, first - view.window + 1) : 0;
   const int begin = view.ownChunk > 0 ? std::max(ofWindow, first - first % view.ownChunk) : ofWindow;
   const int reach = view.window > 0 ? view.window - 1 : context;
-  const int end = view.isBidirectional ? std::min(context, last + reach + 1) : last + 1;
+  const int end = view.seesAhead(tile.sequence) ? std::min(context, last + reach + 1) : last + 1;
   return {begin / kKvChunk, ceilDiv(end, kKvChunk)};
 }
 

@@ -289,6 +289,8 @@ export interface NativeBackend {
     contextLengths: Int32Array,
     blockTables: Int32Array,
     maxBlocks: number,
+    /** Of each sequence 1 where rows see those after them, else 0; empty where none do. */
+    bidirectional: Int32Array,
     /** See KvMemory.onKvStep; of a cache whose memory is shared. */
     sends: Int32Array,
     /** Of each sequence, -1 for none; empty where no sequence has one. */

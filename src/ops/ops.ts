@@ -80,6 +80,8 @@ export interface AttentionBatch {
    */
   readonly blockTables: Int32Array;
   readonly maxBlocks: number;
+  /** [numSequences] 1 where the tokens of a sequence also see those after them, else 0. Left out where none do. */
+  readonly bidirectional?: Int32Array | undefined;
 }
 
 /** Of a token whose keys and values are not kept, and of a sequence whose state is not: a row that fills a batch up. */
@@ -128,11 +130,11 @@ export interface AttentionOptions {
   readonly scale: number;
   /** A token sees itself and the `window - 1` tokens before it, and as many after it where it sees any; null is all of them. */
   readonly window: number | null;
-  /** Of those a token sees what is not before the last multiple of `chunk`; left out or null, all. Not with `isBidirectional`. */
+  /** Of those a token sees what is not before the last multiple of `chunk`; left out or null, all. Not where any sees those after it. */
   readonly chunk?: number | null;
   /** Above 0: each score s = scale * q·k becomes softcap * tanh(s / softcap) before the softmax. */
   readonly softcap?: number | null;
-  /** Whether a token also sees those after it, of the `contextLengths` of its sequence. */
+  /** Whether each token also sees those after it, of the `contextLengths` of its sequence; else those do that the batch names. */
   readonly isBidirectional?: boolean;
   /** [heads] Attention sinks: one more score in the softmax of each head, without a value, so that its weights sum to less than 1. */
   readonly sinks?: Vector | null;

@@ -31,6 +31,17 @@ export interface Sequence extends SequenceSize {
   readonly v: Float32Array;
   readonly q: Float32Array;
   readonly blocks: Int32Array;
+  /** Whether its rows see the tokens after them, where others in the step need not. */
+  readonly seesAhead?: boolean;
+}
+
+/** Tokens from `begin` to `end` of a sequence, which see each other, those before them, and those after them. */
+export function partsAround(sequence: Sequence, begin: number, end: number): Sequence[] {
+  return [
+    { ...sequence, context: begin, queries: begin },
+    { ...sequence, context: end, queries: end - begin, seesAhead: true },
+    { ...sequence, queries: sequence.context - end },
+  ];
 }
 
 export function makeSequences(
@@ -113,6 +124,9 @@ export function attend(
     contextLengths: Int32Array.from(sequences, ({ context }) => context),
     blockTables,
     maxBlocks,
+    ...(sequences.some(({ seesAhead }) => seesAhead) && {
+      bidirectional: Int32Array.from(sequences, ({ seesAhead }) => (seesAhead ? 1 : 0)),
+    }),
   };
   const queries = sequences.map(({ q, context, queries }) =>
     q.subarray((context - queries) * queryWidth, context * queryWidth),

@@ -4,7 +4,14 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { unpackE4m3 } from '../../src/ops/float-formats.ts';
 import type { Ops } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
-import { attend, type Heads, makeSequences, type SequenceSize, storeTokens } from './attention-cases.ts';
+import {
+  attend,
+  type Heads,
+  makeSequences,
+  partsAround,
+  type SequenceSize,
+  storeTokens,
+} from './attention-cases.ts';
 import { describeEachIsa, expectClose, kvDTypes, openCpu, Random } from './native-backends.ts';
 import { beginStepInto } from './steps.ts';
 
@@ -160,6 +167,48 @@ describeEachIsa('attention', (isa) => {
         }
       });
     });
+
+    it.each([null, 300])(
+      'shows tokens after them to rows of the sequences that say so alone, in a window of %s',
+      (window) => {
+        const heads: Heads = { headDim: 64, kvHeads: 2, group: 2, blockSize: 16, window };
+        const [begin, end, width] = [100, 370, 256];
+        const { sequences, numBlocks } = makeSequences(new Random(15), heads, dtype, [
+          { context: 700, queries: 700 },
+          { context: 33, queries: 3 },
+        ]);
+        const [long, short] = [sequences[0]!, sequences[1]!];
+        const filled = (ops: Ops) => {
+          const shape = { layers: 1, blocks: numBlocks, blockSize: 16, kvHeads: 2, headDim: 64, dtype };
+          const cache = ops.makeKvCache(shape);
+          for (const one of sequences) storeTokens(ops, cache, 0, one, 0, one.context);
+          return cache;
+        };
+        const parts = [...partsAround(long, begin, end), short];
+        const expected = once(`${dtype} ahead in ${window}`, () =>
+          reference.scope(() => attend(reference, filled(reference), 0, heads, parts)),
+        );
+        cpu.scope(() => {
+          const cache = filled(cpu);
+          const all = attend(cpu, cache, 0, heads, parts);
+          expectClose(all, expected, { absolute: dtype === 'f32' ? 2e-5 : 2 ** -7 });
+          const rest = { ...long, context: end, queries: 31, seesAhead: true };
+          expect(attend(cpu, cache, 0, heads, [short, rest]).slice(3 * width)).toEqual(
+            all.slice((end - 31) * width, end * width),
+          );
+          const causal = attend(cpu, cache, 0, heads, sequences);
+          const partOf = (rows: Float32Array, first: number, last: number) =>
+            rows.slice(first * width, last * width);
+          for (const [first, last] of [
+            [0, begin],
+            [end - 1, 703],
+          ] as const)
+            expect(partOf(all, first, last)).toEqual(partOf(causal, first, last));
+          for (const row of [begin, end - 2])
+            expect(partOf(all, row, row + 1)).not.toEqual(partOf(causal, row, row + 1));
+        });
+      },
+    );
 
     it('gives less of the values the larger a sink is, and takes nothing from it', () => {
       const heads: Heads = { headDim: 32, kvHeads: 1, group: 2, blockSize: 16, window: null };

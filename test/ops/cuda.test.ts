@@ -9,7 +9,14 @@ import { type LinearPart, plainPart } from '../../src/ops/weights.ts';
 import { describeCuda, needsCudaEmulators, openCuda } from '../helpers/cuda-emulator.ts';
 import { LaunchedKernels } from '../helpers/launched-kernels.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
-import { attend, type Heads, makeSequences, type Sequence, storeTokens } from './attention-cases.ts';
+import {
+  attend,
+  type Heads,
+  makeSequences,
+  partsAround,
+  type Sequence,
+  storeTokens,
+} from './attention-cases.ts';
 import { BF16_ROUNDING, expectClose, Random, sumTolerance, type Tolerance } from './native-backends.ts';
 import { beginStep } from './steps.ts';
 
@@ -231,6 +238,37 @@ describeCuda('the CUDA backend', () => {
       [4, 4],
     ] as const;
     expectClose(attention(cuda, heads, queries), attention(reference, heads, queries), { absolute: 2 ** -7 });
+  });
+
+  it.each([
+    ['of two columns of values', 256, 60],
+    ['of all tokens', 64, null],
+  ] as const)('shows them to rows of the sequences that say so alone, in layers %s', (_, headDim, window) => {
+    const heads: Heads = { headDim, kvHeads: 1, group: 2, blockSize: 16, window };
+    const { sequences, numBlocks } = makeSequences(new Random(9), heads, 'bf16', [
+      { context: 120, queries: 120 },
+      { context: 20, queries: 1 },
+    ]);
+    const parts = [...partsAround(sequences[0]!, 30, 85), sequences[1]!];
+    const compute = (ops: Ops) =>
+      ops.scope(() => {
+        const shape = {
+          layers: 1,
+          blocks: numBlocks,
+          blockSize: 16,
+          kvHeads: 1,
+          headDim,
+          dtype: 'bf16',
+        } as const;
+        const cache = ops.makeKvCache(shape);
+        for (const one of sequences) storeTokens(ops, cache, 0, one, 0, one.context);
+        return attend(ops, cache, 0, heads, parts);
+      });
+    const got = compute(cuda);
+    expectClose(got, compute(reference), { absolute: 2 ** -7 });
+    const scheduled = openCuda(true);
+    expect(compute(scheduled)).toEqual(got);
+    scheduled.close();
   });
 
   it('says what it does not compute yet, naming --device cuda', () => {

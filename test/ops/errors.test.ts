@@ -148,6 +148,8 @@ describeEachIsa('wrong calls', (isa) => {
     const both = { layer: 0, scale: 1, window: null, chunk: 8, isBidirectional: true };
     const step = beginStep(cpu, cache, 1);
     expect(() => cpu.attention(zeros(1, 8), step, both)).toThrow(/a chunk from 0 to 0/);
+    expect(call({ bidirectional: ints(1) })).not.toThrow();
+    expect(call({ bidirectional: ints(1, 0) })).toThrow(/bidirectional 1, got 2/);
   });
 
   it('with a step that another one has ended are refused', () => {

@@ -151,11 +151,11 @@ struct AttentionOptions {
   int layer;
   int heads;
   float scale;
-  /// Whether a row sees the tokens after it too.
+  /// Whether the rows of all sequences see the tokens after them too; else those do that the step names.
   bool isBidirectional;
   /// So many tokens a row sees, itself included, back and, if it is bidirectional, as many onward; 0 is all of them.
   int64_t window;
-  /// Of those only what is not before the last multiple of it; 0 is all of them. None where it is bidirectional.
+  /// Of those only what is not before the last multiple of it; 0 is all of them. None where rows are bidirectional.
   int64_t chunk;
   /// 0 is none.
   float softcap;

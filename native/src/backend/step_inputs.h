@@ -44,6 +44,8 @@ struct StepInputs {
   int maxBlocks;
   /// The largest of `positions`; -1 if there are none.
   int32_t lastPosition;
+  /// [sequences] 1 where rows see the tokens after them too, else 0. Empty where none does.
+  std::vector<int32_t> bidirectional = {};
   /// Empty where the model alone computes all rows.
   std::vector<AdapterRows> adapterRows = {};
   /// [sequences] the slots that states go on from, -1 where they begin with zeros, and where they are kept, -1 where they are not. Empty
@@ -54,6 +56,7 @@ struct StepInputs {
 
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
   int sequences() const { return static_cast<int>(contextLengths.size()); }
+  bool isBidirectional(int sequence) const { return !bidirectional.empty() && bidirectional[sequence] != 0; }
   int rowsOf(int sequence) const { return queryStarts[sequence + 1] - queryStarts[sequence]; }
   const int32_t* slotsOf(int group) const { return slots.data() + group * tokens(); }
   const int32_t* tableOf(int group, int sequence) const {

@@ -112,8 +112,8 @@ std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return
 
 }  // namespace
 
-/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, sends, adapters, stateSources,
-/// stateSlots, stateSaves, stateMoves): its number.
+/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, bidirectional, sends, adapters,
+/// stateSources, stateSlots, stateSaves, stateMoves): its number.
 Napi::Value BackendObject::beginStep(const Info& info) {
   Args a = args("beginStep", info);
   const KvCache& cache = cacheAt(a);
@@ -121,7 +121,7 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   const int64_t sequences = a.integerIn(0, 1 << 20, "sequences");
   const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
-  const Span<const int32_t> sends = a.int32s(0), adapters = a.int32s(0);
+  const Span<const int32_t> bidirectional = a.int32s(0), sends = a.int32s(0), adapters = a.int32s(0);
   const Span<const int32_t> sources = a.int32s(0), stateSlots = a.int32s(0), saves = a.int32s(0), moves = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
   a.expectEqual("slots", positions.length * cache.shape.layers.groups, slots.length);
@@ -142,6 +142,8 @@ Napi::Value BackendObject::beginStep(const Info& info) {
                   static_cast<int>(maxBlocks),
                   last};
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
+  if (bidirectional.length > 0) a.expectEqual("bidirectional", sequences, bidirectional.length);
+  step.bidirectional = bidirectional.copy();
   if (adapters.length > 0) a.expectEqual("adapters", sequences, adapters.length);
   step.adapterRows = adapterRowsOf(step.queryStarts, adapters);
   if (cache.shape.states.layers > 0) takeStates(a, step, sources, stateSlots, saves);
@@ -253,7 +255,8 @@ Napi::Value BackendObject::attention(const Info& info) {
   options.isBidirectional = a.boolean();
   options.scale = static_cast<float>(a.real());
   options.window = a.integerIn(0, INT_MAX, "a window");
-  options.chunk = a.integerIn(0, options.isBidirectional ? 0 : INT_MAX, "a chunk");
+  const bool seesAhead = options.isBidirectional || !step->bidirectional.empty();
+  options.chunk = a.integerIn(0, seesAhead ? 0 : INT_MAX, "a chunk");
   options.softcap = static_cast<float>(a.real());
   options.sinks = vectorOrNullAt(a);
   const int64_t cols = a.peekCols();

@@ -245,7 +245,6 @@ struct AttentionJob {
   int heads;
   int kvHeads;
   float scale;  // above 0
-  Sight sight;
   float softcap;  // 0 is none
   const float* sinks;  // [heads]; null is none
   char* out;
@@ -265,6 +264,7 @@ struct AttentionTask {
   /// the whole sequence. It may be past the context's end.
   int firstPosition;
   int positionStep;
+  Sight sight;
   /// The same thread will read on up to this token: memory is fetched ahead so far.
   int fetchEnd;
 };

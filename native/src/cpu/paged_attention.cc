@@ -95,19 +95,19 @@ struct RowSight {
 
 int orNoWindow(int64_t tokens) { return tokens == 0 || tokens >= kNoWindow / 2 ? kNoWindow : static_cast<int>(tokens); }
 
-RowSight sightOf(const AttentionOptions& options) {
+RowSight sightOf(const AttentionOptions& options, bool isBidirectional) {
   const int window = orNoWindow(options.window), chunk = orNoWindow(options.chunk);
-  if (!options.isBidirectional) return {{window, chunk}, 0};
+  if (!isBidirectional) return {{window, chunk}, 0};
   return window == kNoWindow ? RowSight{{window, chunk}, kNoWindow} : RowSight{{2 * window - 1, chunk}, window - 1};
 }
 
-std::vector<PlannedTask> plan(const StepInputs& step, int layerGroup, int kvHeads, TaskSize size, RowSight how) {
-  const auto& [sight, ahead] = how;
+std::vector<PlannedTask> plan(const StepInputs& step, int layerGroup, int kvHeads, TaskSize size, const AttentionOptions& options) {
   std::vector<PlannedTask> tasks;
   int64_t partials = 0;
   for (int sequence = 0; sequence < step.sequences(); ++sequence) {
     const int begin = step.queryStarts[sequence], end = step.queryStarts[sequence + 1];
     const int context = step.contextLengths[sequence];
+    const auto [sight, ahead] = sightOf(options, options.isBidirectional || step.isBidirectional(sequence));
     for (int row = begin; row < end; row += size.tokens) {
       const int tokens = std::min(size.tokens, end - row);
       const int positionStep = ahead == kNoWindow ? 0 : 1;
@@ -119,7 +119,7 @@ std::vector<PlannedTask> plan(const StepInputs& step, int layerGroup, int kvHead
       for (int head = 0; head < kvHeads; head += together) {
         const int32_t* table = step.tableOf(layerGroup, sequence);
         const Range heads{head, std::min(head + together, kvHeads)};
-        PlannedTask planned{{table, context, head, heads, row, tokens, position, positionStep, visible.end}, visible, partials};
+        PlannedTask planned{{table, context, head, heads, row, tokens, position, positionStep, sight, visible.end}, visible, partials};
         partials += int64_t{planned.heads()} * planned.partitions();
         tasks.push_back(planned);
       }
@@ -242,7 +242,6 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
   const auto& cache = static_cast<const HostKvCache&>(*step.cache);
   const auto [kvHeads, headDim] = cache.shape.headsOf(options.layer);
   const DType dtype = attentionDType(cache.shape.format);
-  const RowSight how = sightOf(options);
   const AttentionJob job{cache.layouts[options.layer],
                          cache.layer(options.layer),
                          reinterpret_cast<const float*>(q.data),
@@ -250,7 +249,6 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
                          options.heads,
                          kvHeads,
                          options.scale,
-                         how.sight,
                          options.softcap,
                          sinks,
                          out.data,
@@ -259,7 +257,7 @@ void runAttention(ThreadPool& pool, const KernelSet& set, AttentionMemory& memor
   const AttentionKernels& kernels = kernelsFor(set, dtype, options.softcap);
   const TaskSize size = taskSize(kernels, job);
   const int layerGroup = cache.shape.layers.of[options.layer].group;
-  std::vector<PlannedTask> tasks = plan(step, layerGroup, kvHeads, size, how);
+  std::vector<PlannedTask> tasks = plan(step, layerGroup, kvHeads, size, options);
   if (tasks.empty()) return;
   Attention attention(pool, set, kernels, memory, job, size);
   const bool canSplit = std::any_of(tasks.begin(), tasks.end(), [](const PlannedTask& task) { return task.partitions() > 1; });

@@ -19,6 +19,9 @@ const float* numbersOf(const Vector* vector) {
 
 int groupOf(const StepInputs& step, int layer) { return step.cache->shape.layers.of[static_cast<size_t>(layer)].group; }
 
+/// Whether rows of some sequences see the tokens after them, and those of others do not.
+bool isMixed(const StepInputs& step, bool areAll) { return !areAll && !step.bidirectional.empty(); }
+
 /// Rows of the longest sequence.
 int longestQuery(const StepInputs& step) {
   int longest = 0;
@@ -61,6 +64,7 @@ AttentionParams rowsOf(AttentionParams params, int first, int count) {
   params.out = static_cast<uint16_t*>(params.out) + first * params.outStride;
   params.contextLengths += first;
   params.blockTables += static_cast<int64_t>(first) * params.maxBlocks;
+  if (params.bidirectional != nullptr) params.bidirectional += first;
   params.numTokens = params.numSequences = params.numTiles = count;
   return params;
 }
@@ -85,6 +89,7 @@ Backend::Step CudaBackend::beginStep(StepInputs inputs) {
   step_.maxBlocks = rounded(step->maxBlocks);
   const std::vector<int32_t> tables = widenedTables(*step, step_.maxBlocks);
   step_.blockTables = step_.parcel->in(tables);
+  step_.bidirectional = step_.parcel->in(step->bidirectional);
   step_.stateSources = step_.parcel->in(step->stateSources);
   step_.stateSlots = step_.parcel->in(step->stateSlots);
   const std::vector<AttentionTile> stateTiles = stateTilesOf(*step);
@@ -163,6 +168,7 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.window = static_cast<int32_t>(options.window);
   params.ownChunk = static_cast<int32_t>(options.chunk);
   params.isBidirectional = options.isBidirectional ? 1 : 0;
+  if (isMixed(*step, options.isBidirectional)) params.bidirectional = step_.parcel->device(step_.bidirectional);
   if (isF32) return run(f32Launch(params), params);
   if ((reinterpret_cast<uint64_t>(q.data) | q.stride * sizeof(float)) % 16 != 0) {
     throw std::runtime_error("rows of the queries of attention must begin at multiples of 16 bytes");
@@ -266,7 +272,8 @@ const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& st
 }
 
 void CudaBackend::sendSchedule(DeviceSchedule& to, const StepInputs& step, const Tiles& tiles) {
-  const AttentionView view{step.queryStarts.data(), step.contextLengths.data(), to.window, to.ownChunk, to.isBidirectional};
+  const int32_t* const bidirectional = isMixed(step, to.isBidirectional) ? step.bidirectional.data() : nullptr;
+  const AttentionView view{step.queryStarts.data(), step.contextLengths.data(), bidirectional, to.window, to.ownChunk, to.isBidirectional};
   const int blocks = multiprocessors_ * residentBlocks(to.heads.dim, tiles.plan.rows, sharedBytes_);
   const int parts = attentionParts(to.heads.count, to.heads.dim);
   const auto mostStates = static_cast<int>(kMostStateBytes / sizeof(float) / stateSize(tiles.plan, to.heads.dim));

@@ -25,9 +25,10 @@ struct Shape {
   int rowBytes() const { return 2 * blockBytes() + 64; }
 };
 
-/// Some last tokens of a sequence, those that a step computes.
+/// Some last tokens of a sequence, those that a step computes, and whether they see those after them.
 struct Query {
   int sequence, context, count;
+  bool seesAhead = false;
 };
 
 /// Sequences of so many tokens, with all their queries, keys and values.
@@ -53,12 +54,13 @@ class Sequences {
 
   /// [rows, heads * headDim] of the queries, one below the other. With `blocks`, by a schedule for so many, and at most `mostStates`.
   Halves attend(const std::vector<Query>& queries, uint32_t limit = kLimits[0], int blocks = 0, int mostStates = 1000) const {
-    Ints starts = {0}, contexts, tables;
+    Ints starts = {0}, contexts, tables, ahead;
     Floats q;
     int most = 0, maxContext = 0;
     for (const Query& query : queries) {
       starts.push_back(starts.back() + query.count);
       contexts.push_back(query.context);
+      ahead.push_back(query.seesAhead ? 1 : 0);
       tables.insert(tables.end(), &tables_[query.sequence * maxBlocks_], &tables_[query.sequence * maxBlocks_] + maxBlocks_);
       const float* from = &q_[query.sequence][(query.context - query.count) * shape_.cols()];
       q.insert(q.end(), from, from + query.count * shape_.cols());
@@ -72,7 +74,9 @@ class Sequences {
     eachTile(plan, starts.data(), sequences, [&](AttentionTile tile) { tiles.push_back(tile); });
     const int rows = starts.back();
     Halves out(size_t(rows) * shape_.cols());
-    const AttentionView view{starts.data(), contexts.data(), shape_.window, shape_.ownChunk, shape_.isBidirectional};
+    const bool isMixed = std::count(ahead.begin(), ahead.end(), 1) > 0;
+    const int32_t* const bidirectional = isMixed ? ahead.data() : nullptr;
+    const AttentionView view{starts.data(), contexts.data(), bidirectional, shape_.window, shape_.ownChunk, shape_.isBidirectional};
     Schedule schedule;
     if (blocks > 0) schedule = makeSchedule(tiles, view, attentionParts(shape_.kvHeads, shape_.headDim), blocks, mostStates);
     const Ints counts = {static_cast<int>(schedule.works.size()), static_cast<int>(schedule.cuts.size())};
@@ -84,6 +88,7 @@ class Sequences {
     p.out = out.data(), p.outStride = shape_.cols();
     p.kv = kv(memory);
     p.tiles = tiles.data(), p.queryStarts = starts.data(), p.contextLengths = contexts.data(), p.blockTables = tables.data();
+    p.bidirectional = bidirectional;
     p.sinks = shape_.hasSinks ? sinks_.data() : nullptr;
     p.partials = partials.empty() ? nullptr : partials.data();
     p.scale = scale(), p.softcap = shape_.softcap;
@@ -117,12 +122,14 @@ class Sequences {
     return out;
   }
 
-  double expected(int sequence, int position, int head, int d) const {
+  /// @param seen so many tokens of the sequence are before the end of what sees them, if that sees ahead
+  double expected(int sequence, int position, int head, int d, int seen = 0) const {
     const int kvHead = head / shape_.group, stride = shape_.kvHeads * shape_.headDim;
     const int behind = shape_.window > 0 ? shape_.window - 1 : lengths_[sequence];
     const int ofChunk = shape_.ownChunk > 0 ? position - position % shape_.ownChunk : 0;
     const int first = std::max(ofChunk, position - behind);
-    const int last = shape_.isBidirectional ? std::min(lengths_[sequence] - 1, position + behind) : position;
+    const int end = shape_.isBidirectional ? lengths_[sequence] : seen;
+    const int last = end > 0 ? std::min(end - 1, position + behind) : position;
     std::vector<double> scores;
     double largest = shape_.hasSinks ? sinks_[head] : -1e30, sum = 0, total = 0;
     for (int at = first; at <= last; ++at) {
@@ -218,6 +225,30 @@ void check(const Kernels& kernels, const Shape& shape, int length) {
   expectSame(&scheduled[cols], &all[(length - 1) * cols], cols, what + ", a last token by a schedule");
 }
 
+/// Some tokens in the middle of a sequence see each other, and no others do: by the definition, and with the same bits in another step.
+void checkMixed(const Kernels& kernels, const Shape& shape, int begin, int end) {
+  const int length = end + 40, cols = shape.cols();
+  const Sequences sequences(kernels, shape, {length, 21});
+  const std::string what = nameOf(shape) + ", of which some tokens see those after them";
+  const std::vector<Query> step = {{0, begin, begin}, {0, end, end - begin, true}, {0, length, length - end}, {1, 21, 3}};
+  const Halves all = sequences.attend(step);
+  for (int position = 0; position < length; position += 7) {
+    const int seen = position >= begin && position < end ? end : 0;
+    for (int i = 0; i < cols; i += 7)
+      expectNear(fromHalf(all[position * cols + i]), sequences.expected(0, position, i / shape.headDim, i % shape.headDim, seen), 0.01, what);
+  }
+  if (!shape.keysAreValues) {
+    const Halves scheduled = sequences.attend(step, kLimits[0], 7);
+    expectSame(scheduled.data(), all.data(), all.size(), what + ", by a schedule");
+  }
+  const int last = (end - begin) / 3;
+  const Halves rest = sequences.attend({{1, 9, 1}, {0, end, last, true}});
+  expectSame(&rest[cols], &all[(end - last) * cols], size_t(last) * cols, what + ", the last of them");
+  const Halves causal = sequences.attend({{0, length, length}});
+  expectSame(&causal[end * cols], &all[end * cols], size_t(length - end) * cols, what + ", the others");
+  expect(!std::equal(&causal[begin * cols], &causal[(begin + 1) * cols], &all[begin * cols]), what + ": they see nothing more");
+}
+
 /// Blocks and launches of a decode step on an H100, of sequences of 8 KV heads of 128 numbers and up to 2,048 tokens.
 struct Work {
   int blocks, launches;
@@ -274,6 +305,10 @@ void checkAttention(const Kernels& kernels) {
   check(kernels, {64, 2, 1, 16, 40, 0, false, true, false}, 150);
   check(kernels, {128, 1, 5, 16, 0, 0, false, false, false, KvForm::Half, 50}, 300);
   check(kernels, {64, 2, 2, 32, 40, 0, true, false, false, KvForm::Half, 256}, 300);
+  checkMixed(kernels, {64, 2, 2, 16, 0, 0, false, false, false}, 50, 320);
+  checkMixed(kernels, {256, 1, 2, 16, 100, 0, false, false, false}, 200, 290);
+  checkMixed(kernels, {512, 1, 2, 16, 60, 0, true, false, false}, 30, 80);
+  checkMixed(kernels, {40, 1, 5, 16, 64, 0, false, false, true}, 30, 80);
   check(kernels, {40, 1, 5, 16, 0, 0, false, false, true}, 262);
   check(kernels, {576, 1, 17, 16, 40, 0, true, false, true}, 66);
   check(kernels, {80, 2, 2, 16, 0, 0, false, false, false, KvForm::Fp8}, 130);

@@ -424,6 +424,7 @@ export class NativeOps implements Ops {
     const { positions, slotMapping, batch } = arrays;
     const { sends = NO_INTEGERS, adapters = NO_INTEGERS, states = NO_STATES } = arrays;
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
+    const { bidirectional = NO_INTEGERS } = batch;
     const id = this.#guard(() =>
       this.#native.beginStep(
         index,
@@ -434,6 +435,7 @@ export class NativeOps implements Ops {
         contextLengths,
         blockTables,
         maxBlocks,
+        bidirectional,
         sends,
         adapters,
         states.sources,

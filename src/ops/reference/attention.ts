@@ -23,7 +23,8 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
   const group = q.cols / (kvHeads * headDim);
   if (!Number.isInteger(group) || group < 1)
     throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
-  if (options.chunk && options.isBidirectional)
+  const { isBidirectional = false } = options;
+  if (options.chunk && (isBidirectional || batch.bidirectional))
     throw new ShapeError('attention', 'chunks of tokens that see none after them', 'others');
   const sinks = options.sinks ? expectVector('attention', 'sinks', options.sinks, kvHeads * group) : null;
   const out = RefTensor.zeros(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype, cache.half));
@@ -32,11 +33,15 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
     if (start === end) continue;
     const context = batch.contextLengths[sequence]!;
     const firstPosition = context - (end - start);
+    const seesAhead = isBidirectional || batch.bidirectional?.[sequence] === 1;
     for (let kvHead = 0; kvHead < kvHeads; kvHead++) {
       const past = gather(step, sequence, kvHead, options, firstPosition);
       for (let row = start; row < end; row++) {
         const position = firstPosition + (row - start);
-        const seen = { from: oldest(position, options), to: newest(position, context, options) };
+        const seen = {
+          from: oldest(position, options),
+          to: seesAhead ? newest(position, context, options) : position,
+        };
         for (let head = kvHead * group; head < (kvHead + 1) * group; head++) {
           const at = head * headDim;
           const query = input.row(row).subarray(at, at + headDim);
@@ -55,13 +60,8 @@ function oldest(position: number, { window, chunk }: AttentionOptions): number {
   return chunk ? Math.max(ofWindow, position - (position % chunk)) : ofWindow;
 }
 
-/** Position that the newest visible token has, seen from `position`. */
-function newest(
-  position: number,
-  context: number,
-  { isBidirectional = false, window }: AttentionOptions,
-): number {
-  if (!isBidirectional) return position;
+/** Position that the newest visible token has, seen from `position` by one that sees ahead. */
+function newest(position: number, context: number, { window }: AttentionOptions): number {
   return window === null ? context - 1 : Math.min(context - 1, position + window - 1);
 }
 

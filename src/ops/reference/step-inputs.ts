@@ -55,6 +55,7 @@ export class RefStepInputs implements StepInputs {
       queryStarts: batch.queryStarts.slice(),
       contextLengths: batch.contextLengths.slice(),
       blockTables: batch.blockTables.slice(),
+      bidirectional: batch.bidirectional?.slice(),
     };
   }
 
@@ -115,7 +116,7 @@ function tableAt(
 }
 
 function checkBatch(batch: AttentionBatch, numTokens: number, { shape, numGroups }: RefKvCache): void {
-  const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
+  const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks, bidirectional } = batch;
   if (queryStarts.length <= numSequences || queryStarts[0] !== 0 || queryStarts[numSequences] !== numTokens)
     throw new ShapeError(
       'beginStep',
@@ -127,6 +128,8 @@ function checkBatch(batch: AttentionBatch, numTokens: number, { shape, numGroups
     const expected = `contextLengths [${numSequences}], blockTables [${numTables}, ${maxBlocks}]`;
     throw new ShapeError('beginStep', expected, `[${contextLengths.length}], [${blockTables.length}]`);
   }
+  if (bidirectional && bidirectional.length !== numSequences)
+    throw new ShapeError('beginStep', `bidirectional [${numSequences}]`, `[${bidirectional.length}]`);
   for (let i = 0; i < numSequences; i++) {
     checkSequence(batch, i, shape);
     const numBlocks = Math.ceil(contextLengths[i]! / shape.blockSize);

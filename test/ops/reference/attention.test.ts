@@ -93,6 +93,41 @@ describe('attention', () => {
     expect(() => ops.attention(tensor(1, 1, 1), step, both)).toThrow(ShapeError);
   });
 
+  it('shows tokens after them to those of sequences that say so, no further than the window', () => {
+    const cache = cacheOf(1, 1);
+    const slots = Int32Array.from({ length: 7 }, (_, i) => i);
+    ops.storeKv(
+      tensor(7, 1, ...new Array<number>(7).fill(0)),
+      tensor(7, 1, 1, 2, 4, 8, 16, 32, 64),
+      beginStepInto(ops, cache, slots),
+      0,
+    );
+    // Tokens 1 to 3 are a sequence to attention, and so are those before and after them.
+    const batch = {
+      ...batchOf([1, 3, 3], [1, 4, 7], [[0], [0], [0]]),
+      bidirectional: Int32Array.of(0, 1, 0),
+    };
+    const seen = (window: number | null) => {
+      const q = tensor(7, 1, 1, 1, 1, 1, 1, 1, 1);
+      return [...ops.read(ops.attention(q, beginStepOver(ops, cache, batch), { ...options, window }))];
+    };
+    const means = (...sums: readonly (readonly number[])[]) =>
+      sums.map((values) => values.reduce((sum, value) => sum + value, 0) / values.length);
+    const close = (got: readonly number[], expected: readonly number[]) =>
+      got.map((value, i) => expect(value).toBeCloseTo(expected[i]!, 5));
+    const image = [1, 2, 4, 8];
+    close(seen(null), [
+      ...means([1], image, image, image),
+      ...means([...image, 16], [...image, 16, 32], [...image, 16, 32, 64]),
+    ]);
+    close(seen(3), means([1], image, image, [2, 4, 8], [4, 8, 16], [8, 16, 32], [16, 32, 64]));
+    const step = beginStepOver(ops, cache, batch);
+    const inChunks = { ...options, chunk: 3 };
+    expect(() => ops.attention(tensor(7, 1, 1, 1, 1, 1, 1, 1, 1), step, inChunks)).toThrow(ShapeError);
+    const wrong = { ...batch, bidirectional: Int32Array.of(0) };
+    expect(() => beginStepOver(ops, cache, wrong)).toThrow(/bidirectional \[3\], got \[1\]/);
+  });
+
   it('lets a group of query heads share a head of keys and values', () => {
     const cache = cacheOf(2, 1);
     ops.storeKv(tensor(1, 2, 0, 0), tensor(1, 2, 5, 9), beginStepInto(ops, cache, Int32Array.of(0)), 0);

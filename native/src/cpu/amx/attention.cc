@@ -409,7 +409,7 @@ class Block {
   }
 
   void run(Range tokens) {
-    const int oldest = job_.sight.oldest(positionOf(0)), newest = positionOf(rows_ - 1);
+    const int oldest = task_.sight.oldest(positionOf(0)), newest = positionOf(rows_ - 1);
     const Range seen{oldest > tokens.begin ? oldest : tokens.begin, smaller(newest + 1, tokens.end)};
     for (int row = 0; row < rows_; ++row) setLevel(row, kNothing);
     if (seen.begin >= seen.end) {
@@ -459,7 +459,7 @@ class Block {
   /// Masks the scores of a step, and finds the levels of those who see something for the first time.
   void prepare(int step) {
     const int token = partition_.firstToken + step * kStep;
-    const bool isWhole = token + kStep <= endOf(0) && token >= job_.sight.oldest(positionOf(rows_ - 1));
+    const bool isWhole = token + kStep <= endOf(0) && token >= task_.sight.oldest(positionOf(rows_ - 1));
     if (!isWhole) mask(step, token);
     for (int row = 0; hasUnlevelled_ && row < rows_; ++row) {
       if (levels_[row] == kNothing) setLevel(row, largestOf(step, row, kNothing));
@@ -474,7 +474,7 @@ class Block {
   /// Takes the scores of tokens out that a row cannot see.
   void mask(int step, int token) const {
     for (int row = 0; row < rows_; ++row) {
-      const int begin = job_.sight.oldest(positionOf(row)) - token;
+      const int begin = task_.sight.oldest(positionOf(row)) - token;
       const int end = endOf(row) - token;
       float* scores = scoresOfRow(step, row);
       for (int first = 0; first < kStep; first += kChunk, scores += kScoresOfChunk) {

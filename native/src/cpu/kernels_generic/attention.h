@@ -260,7 +260,7 @@ void attendRows(const AttentionJob& job, const AttentionTask& task, const KvTile
   float largest[kAttendRows], corrections[kAttendRows];
   for (int r = 0; r < rows; ++r) {
     const int position = task.firstPosition + (row + r) / group * task.positionStep;
-    const Range seen{job.sight.oldest(position), smaller(position + 1, task.contextLength)};
+    const Range seen{task.sight.oldest(position), smaller(position + 1, task.contextLength)};
     largest[r] = maskRow(job, tile, seen, scores + r * kLanes, rows * kLanes);
   }
   for (int r = 0; r < rows; ++r) {
@@ -299,7 +299,7 @@ void attend(const AttentionJob& job, const AttentionTask& task, Range tokens, co
     const int end = smaller(start + kKvTile, tokens.end);
     // Leaves out rows whose newest visible token, or oldest one, is outside the tile.
     const int64_t firstSeeing = start - task.firstPosition;
-    const int64_t endSeeing = job.sight.lastNewest(start + kKvTile - 1) + 1 - task.firstPosition;
+    const int64_t endSeeing = task.sight.lastNewest(start + kKvTile - 1) + 1 - task.firstPosition;
     const int first = firstSeeing > 0 ? static_cast<int>(firstSeeing) : 0;
     const int last = endSeeing < task.tokens ? static_cast<int>(endSeeing) : task.tokens;
     if (first >= last) continue;
