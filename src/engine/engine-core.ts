@@ -149,7 +149,14 @@ function maxStepsInFlight({
  * A prompt that is computed whole fits into a step, and leaves nothing in the cache that another could begin with.
  */
 function limitsOf(
-  { computesWholePrompts, imageTokenCost, maxModelLen, maxNumSeqs, numSnapshots }: EngineInfo,
+  {
+    computesWholePrompts,
+    imageTokenCost,
+    wholeImageTokens,
+    maxModelLen,
+    maxNumSeqs,
+    numSnapshots,
+  }: EngineInfo,
   {
     maxNumBatchedTokens,
     enablePrefixCaching,
@@ -160,8 +167,9 @@ function limitsOf(
     maxNumBatchedTokens: computesWholePrompts
       ? Math.max(maxNumBatchedTokens, maxModelLen)
       : maxNumBatchedTokens,
-    // A step takes as long as one of text.
-    maxImageTokens: Math.max(1, Math.floor(maxNumBatchedTokens / (imageTokenCost ?? 1))),
+    // A step takes as long as one of text, but where all of an image is in one.
+    maxImageTokens: Math.max(wholeImageTokens ?? 1, Math.floor(maxNumBatchedTokens / (imageTokenCost ?? 1))),
+    wholeImageTokens,
     maxNumSeqs,
     numSnapshots,
     enablePrefixCaching: enablePrefixCaching && !computesWholePrompts,

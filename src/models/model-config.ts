@@ -129,6 +129,8 @@ export interface VisionConfig {
   readonly patchesPerSide: number;
   /** So many neighbours on each side become one row. */
   readonly mergeSize: number;
+  /** Tokens of an image where those see each other in the part that reads text, too; null where each sees only those before it. */
+  readonly wholeImageTokens: number | null;
 }
 
 /** The heads of a layer: see the fields of the same names of `ModelConfig`. */

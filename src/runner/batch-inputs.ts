@@ -9,13 +9,20 @@ import type { RowEdits } from '../sampling/logit-rules.ts';
 import { uniform } from '../sampling/random-stream.ts';
 import { maskOf } from '../sampling/token-mask.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
-import { layOutRows } from './lay-out-rows.ts';
+import { layOutRows, type SequenceRows } from './lay-out-rows.ts';
 import type { RequestStates } from './request-states.ts';
+import { partsOf } from './sequence-parts.ts';
 
 interface ForwardLimits extends BlockGroups {
   readonly shortContext: number | null;
   /** Where layers keep states: slots of those that run; behind them are those of snapshots. */
   readonly maxNumSeqs: number;
+}
+
+interface StepForward {
+  readonly inputs: ForwardInputs;
+  /** [sequences + 1] first row of each sequence of the step. To attention, a sequence may be several. */
+  readonly queryStarts: Int32Array;
 }
 
 /**
@@ -27,26 +34,47 @@ export function buildForwardInputs(
   { blockSize, windows: { length: numGroups }, shortContext, maxNumSeqs }: ForwardLimits,
   requests: RequestStates,
   batchSize = sequences.length,
-): ForwardInputs {
-  const rows = sequences.map(({ requestId, tokenIds, firstPosition, isLong }) => ({
-    ids: tokenIds.map((id) => (id === PENDING_TOKEN ? requests.pendingToken(requestId) : id)),
-    firstPosition,
-    isLong,
-    tables: requests.tablesOf(requestId),
-  }));
-  const { ids, ...arrays } = layOutRows(rows, { blockSize, numGroups, shortContext }, batchSize);
+): StepForward {
+  const numFilling = batchSize - sequences.length;
+  const parts = sequences.map((sequence) => rowsOfParts(sequence, requests));
+  const rows = parts.flat();
+  const layout = { blockSize, numGroups, shortContext };
+  const { ids, ...arrays } = layOutRows(rows, layout, rows.length + numFilling);
   const sends = Int32Array.from(
     sequences.flatMap(({ send }) =>
       send === null ? [] : [send.transferId, send.firstIndex, send.blocks.length, ...send.blocks],
     ),
   );
-  return {
+  const adapters = sequences.flatMap(({ adapterId }, index) => parts[index]!.map(() => adapterId));
+  const inputs = {
     ...arrays,
     tokens: { ids, sampled: requests.latestSampled },
     sends,
-    adapters: adaptersOf(sequences, batchSize - sequences.length),
+    adapters: adaptersOf(adapters, numFilling),
     states: buildStates(sequences, requests, maxNumSeqs, batchSize),
   };
+  return { inputs, queryStarts: startsOf(sequences) };
+}
+
+/** Several only where no layer keeps a state of a sequence, which would be that of all of it. */
+function rowsOfParts(sequence: ScheduledSequence, requests: RequestStates): SequenceRows[] {
+  const { requestId, tokenIds, firstPosition, isLong } = sequence;
+  const ids = tokenIds.map((id) => (id === PENDING_TOKEN ? requests.pendingToken(requestId) : id));
+  const tables = requests.tablesOf(requestId);
+  return partsOf(sequence).map(({ first, end, seesAhead }) => ({
+    ids: ids.slice(first - firstPosition, end - firstPosition),
+    firstPosition: first,
+    isLong,
+    tables,
+    seesAhead,
+  }));
+}
+
+function startsOf(sequences: ScheduledStep['sequences']): Int32Array {
+  const starts = new Int32Array(sequences.length + 1);
+  for (const [index, { tokenIds }] of sequences.entries())
+    starts[index + 1] = starts[index]! + tokenIds.length;
+  return starts;
 }
 
 function buildStates(
@@ -72,10 +100,10 @@ function buildStates(
 }
 
 /** Undefined where no sequence has one. */
-function adaptersOf(sequences: ScheduledStep['sequences'], numFilling: number): Int32Array | undefined {
-  if (sequences.every(({ adapterId }) => adapterId === null)) return undefined;
+function adaptersOf(adapterIds: readonly (number | null)[], numFilling: number): Int32Array | undefined {
+  if (adapterIds.every((id) => id === null)) return undefined;
   const filling = new Array<number>(numFilling).fill(NO_ADAPTER);
-  return Int32Array.from([...sequences.map(({ adapterId }) => adapterId ?? NO_ADAPTER), ...filling]);
+  return Int32Array.from([...adapterIds.map((id) => id ?? NO_ADAPTER), ...filling]);
 }
 
 /** How one row of logits is sampled. */

@@ -57,6 +57,8 @@ export interface EngineInfo {
   readonly numSnapshots: number | null;
   /** What a token of an image costs, with what sees images, in tokens of text; null where the model reads only text. */
   readonly imageTokenCost: number | null;
+  /** Most tokens of an image where those see each other, so that one step computes all of them; null where it need not. */
+  readonly wholeImageTokens: number | null;
   /** Null where it generates. */
   readonly pooling: PoolingConfig | null;
   /** Whether a prompt is computed in one step, of any length. */

@@ -9,13 +9,30 @@ import { ofKind } from '../models/recurrent-layers.ts';
 /**
  * @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters; where
  *   one with states is to guess; where a stage has no blocks to hand its states over in, or rows of another length than the others; or where
- *   it cannot be in so many stages.
+ *   it cannot be in so many stages; or where steps have no room for an image that is computed in one of them.
+ * @param mayGetImages whether prompts may have any
  */
-export function expectPossible(config: EngineConfig, model: ModelConfig): void {
+export function expectPossible(config: EngineConfig, model: ModelConfig, mayGetImages: boolean): void {
   if (model.pooling !== null) expectNoGeneration(config);
   expectStages(config, model);
   if (config.kvTransfer !== null) expectTransfer(config, model);
   if (model.recurrent !== null && config.speculative !== null) refuseGuesses();
+  const wholeImageTokens = model.vision?.wholeImageTokens ?? null;
+  if (mayGetImages && wholeImageTokens !== null) expectRoomFor(wholeImageTokens, config);
+}
+
+/** An image waits for nobody where it fits into a step beside a token of each other sequence. */
+function expectRoomFor(imageTokens: number, { maxNumBatchedTokens, maxNumSeqs }: EngineConfig): void {
+  const least = imageTokens + maxNumSeqs - 1;
+  if (maxNumBatchedTokens >= least) return;
+  const fewer = maxNumBatchedTokens - imageTokens + 1;
+  const orFewer = fewer > 0 ? `, lower --max-num-seqs to ${fewer}` : '';
+  throw new ConfigError(
+    `--max-num-batched-tokens ${maxNumBatchedTokens} is too few with --max-num-seqs ${maxNumSeqs}: this model computes the ${imageTokens} ` +
+      `tokens of an image in one step, beside a token of each other sequence; raise it to ${least}${orFewer}, or leave images out with ` +
+      `--limit-mm-per-prompt '{"image": 0}'`,
+    { param: 'max-num-batched-tokens' },
+  );
 }
 
 /** A state cannot go back where a guess was wrong. */

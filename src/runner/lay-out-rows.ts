@@ -12,6 +12,8 @@ export interface SequenceRows {
   readonly isLong: boolean;
   /** [groups] Block ids in the order of its tokens. */
   readonly tables: readonly (readonly number[])[];
+  /** Whether its tokens see those after them; left out, they do not. */
+  readonly seesAhead?: boolean;
 }
 
 export interface LayoutOfCache {
@@ -63,8 +65,21 @@ export function layOutRows(
     ids,
     positions,
     slotMapping,
-    batch: { numSequences: batchSize, queryStarts, contextLengths, blockTables, maxBlocks },
+    batch: {
+      numSequences: batchSize,
+      queryStarts,
+      contextLengths,
+      blockTables,
+      maxBlocks,
+      bidirectional: bidirectionalOf(sequences, batchSize),
+    },
   };
+}
+
+/** Undefined where no token sees those after it. */
+function bidirectionalOf(sequences: readonly SequenceRows[], batchSize: number): Int32Array | undefined {
+  if (!sequences.some(({ seesAhead }) => seesAhead)) return undefined;
+  return Int32Array.from({ length: batchSize }, (_, index) => (sequences[index]?.seesAhead ? 1 : 0));
 }
 
 function startsOf(sequences: readonly SequenceRows[], batchSize: number): Int32Array {

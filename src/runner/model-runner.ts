@@ -84,8 +84,12 @@ export class ModelRunner implements Executor {
 
   forward(step: ScheduledStep, planPoint: number): void {
     this.#requests.apply(step);
-    const inputs = buildForwardInputs(step, this.info, this.#requests, this.#batchSize(step));
-    const { queryStarts } = inputs.batch;
+    const { inputs, queryStarts } = buildForwardInputs(
+      step,
+      this.info,
+      this.#requests,
+      this.#batchSize(step),
+    );
     const launched = amongStages(this.#stages, () => {
       const imageRows = this.#images?.rowsOf(step, queryStarts);
       return launchForward(this.#ops, this.#model, this.#kv.cache, { ...inputs, imageRows }, planPoint);

@@ -68,8 +68,7 @@ export class PoolingRunner implements Executor {
 
   forward(step: ScheduledStep, planPoint: number): void {
     this.#requests.apply(step);
-    const inputs = buildForwardInputs(step, this.info, this.#requests);
-    const { queryStarts } = inputs.batch;
+    const { inputs, queryStarts } = buildForwardInputs(step, this.info, this.#requests);
     const tokenTypes = this.#model.config.encoder === null ? undefined : typesOf(step, queryStarts);
     const withTypes = { ...inputs, tokenTypes };
     const launched = amongStages(this.#stages, () =>

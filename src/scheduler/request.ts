@@ -8,6 +8,7 @@ import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import type { SequenceConstraint } from '../sampling/constrained-tokens.ts';
 import { LogitHistory, type LogitRules, type Refusal, type RowEdits } from '../sampling/logit-rules.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
+import { type Range, rangesOf } from '../util/ranges.ts';
 import type { CompiledConstraint } from './automata.ts';
 import { isRepeating, type RepetitionRule } from './repetition.ts';
 
@@ -165,6 +166,8 @@ export class Request implements CachedSequence {
   numScheduledBlocks: readonly number[] | null = null;
   readonly blockHashes: BlockHash[] = [];
   readonly #imagePositions: readonly number[];
+  /** Where tokens of images follow each other, in the order of positions. */
+  readonly #imageRanges: readonly Range[];
   #extraKeys: readonly ExtraKey[];
   /** Set where it is longer than this. */
   #outgrown: number | null = null;
@@ -195,6 +198,7 @@ export class Request implements CachedSequence {
     this.adapterId = request.adapterId;
     this.images = request.images ?? [];
     this.#imagePositions = this.images.flatMap(({ positions }) => positions);
+    this.#imageRanges = this.images.flatMap(({ positions }) => rangesOf(positions));
     this.transfer = request.transfer;
     this.pooling = request.pooling ?? null;
     this.#extraKeys = request.extraKeys;
@@ -335,6 +339,18 @@ export class Request implements CachedSequence {
     // Most steps come after all images.
     if ((this.#imagePositions.at(-1) ?? -1) < numComputedTokens) return NO_POSITIONS;
     return this.#imagePositions.filter((position) => position >= numComputedTokens);
+  }
+
+  /** Most of the next `numTokens` tokens that end inside no image. */
+  numTokensBetweenImages(numTokens: number): number {
+    const end = this.numComputedTokens + numTokens;
+    const cut = this.#imageRanges.find((range) => range.first < end && end < range.end);
+    return cut === undefined ? numTokens : Math.max(0, cut.first - this.numComputedTokens);
+  }
+
+  /** Tokens of images that follow each other, and of which some are from `first` up to before `end`. */
+  imageRangesAmong(first: number, end: number): readonly Range[] {
+    return this.#imageRanges.filter((range) => range.first < end && range.end > first);
   }
 
   /** Those with tokens from `first` up to before `end`. */

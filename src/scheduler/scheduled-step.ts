@@ -4,6 +4,7 @@
 import type { PromptImage } from '../images/image-processor.ts';
 import type { StatePlan } from '../kv-cache/state-snapshots.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
+import type { Range } from '../util/ranges.ts';
 import type { SequencePooling, SequenceSampling } from './request.ts';
 
 /** In `tokenIds`: the newest token of the same request, which an earlier step samples and nobody has read yet. */
@@ -29,6 +30,11 @@ export interface ScheduledSequence {
   readonly pooling?: SequencePooling | null;
   /** Images that have tokens among `tokenIds`; left out where there are none. */
   readonly images?: readonly PromptImage[];
+  /**
+   * Positions of an image whose tokens see each other: all of a range are among `tokenIds`, or have been computed before. Left out where
+   * there are none.
+   */
+  readonly wholeRanges?: readonly Range[];
   /** Null where no log-probabilities of prompt tokens are wanted from this step. */
   readonly promptLogprobs: LogprobTargets | null;
   /** The same for tokens of the answer that were known before. */

@@ -41,6 +41,8 @@ export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumBatchedTokens: number;
   /** So many of them may be of images, which cost more than others; absent: all. */
   readonly maxImageTokens?: number;
+  /** Most tokens of an image where a step computes all of one, no more than the limits of a step; null or absent: it may end inside one. */
+  readonly wholeImageTokens?: number | null;
   /** Longest context that LongRoPE does not stretch; null or absent without LongRoPE. */
   readonly shortContext?: number | null;
   /** Whether a prompt is computed in one step, of any length: its tokens see those after them. */
@@ -268,6 +270,10 @@ export class Scheduler {
     return sequences;
   }
 
+  get #seesWholeImages(): boolean {
+    return (this.#config.wholeImageTokens ?? null) !== null;
+  }
+
   get #numStages(): number {
     return this.#config.pipelineParallelSize ?? 1;
   }
@@ -340,8 +346,9 @@ export class Scheduler {
     const { numTokensToCompute, numKnownTokensToCompute, mostTokensOfStep } = request;
     const wanted = this.#numStages > 1 ? numKnownTokensToCompute : numTokensToCompute;
     const count = Math.min(wanted, mostTokensOfStep, request.numTokensWith(this.#imageTokensLeft));
-    if (count <= left) return count;
-    return this.#config.computesWholePrompts ? 0 : left;
+    if (this.#config.computesWholePrompts) return count <= left ? count : 0;
+    const most = Math.min(count, left);
+    return this.#seesWholeImages ? request.numTokensBetweenImages(most) : most;
   }
 
   /**
@@ -388,6 +395,7 @@ export class Scheduler {
     this.#publish(request, firstPosition);
     const areStatesSent = this.#transfers.sendsStates(request, firstPosition);
     const images = request.imagesAmong(firstPosition, end);
+    const wholeRanges = this.#seesWholeImages ? request.imageRangesAmong(firstPosition, end) : [];
     sequences.push({
       requestId: request.id,
       adapterId: request.adapterId,
@@ -399,6 +407,7 @@ export class Scheduler {
       sampling: reachesEnd && request.pooling === null ? request.sampling : null,
       pooling: reachesEnd ? request.pooling : null,
       ...(images.length > 0 && { images }),
+      ...(wholeRanges.length > 0 && { wholeRanges }),
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
       send: this.#transfers.takeCompleted(request, areStatesSent),

@@ -14,6 +14,7 @@ interface StepLimits {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
   readonly computesWholePrompts?: boolean;
+  readonly wholeImageTokens?: number | null;
 }
 
 /** What there is to compute beside the prompts in flight. */
@@ -31,7 +32,7 @@ const PIECES_PER_STAGE = 2;
 export function shareOfStep(
   { running, numWaiting, numWaitingTokens }: Work,
   numStages: number,
-  { maxNumSeqs, maxNumBatchedTokens, computesWholePrompts = false }: StepLimits,
+  { maxNumSeqs, maxNumBatchedTokens, computesWholePrompts = false, wholeImageTokens = null }: StepLimits,
 ): StepShare {
   if (numStages === 1) return { maxSequences: Number.POSITIVE_INFINITY, maxTokens: maxNumBatchedTokens };
   const numSequences = Math.min(maxNumSeqs, running.length + numWaiting);
@@ -43,8 +44,7 @@ export function shareOfStep(
     numWaitingTokens,
   );
   const piece = Math.ceil(numTokens / (PIECES_PER_STAGE * numStages));
-  return {
-    maxSequences,
-    maxTokens: Math.min(maxNumBatchedTokens, Math.max(MIN_TOKENS, maxSequences, piece)),
-  };
+  // An image has room beside a token of each other sequence.
+  const least = Math.max(MIN_TOKENS, maxSequences + (wholeImageTokens ?? 0));
+  return { maxSequences, maxTokens: Math.min(maxNumBatchedTokens, Math.max(least, piece)) };
 }

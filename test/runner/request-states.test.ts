@@ -100,11 +100,13 @@ describe('buildForwardInputs', () => {
       sequence(1, { tokenIds: [PENDING_TOKEN], firstPosition: 16, newBlocks: [[9], [5]] }),
     ]);
     requests.apply(second);
-    const { tokens, positions, slotMapping, batch } = buildForwardInputs(
+    const { inputs, queryStarts } = buildForwardInputs(
       second,
       { ...groups, shortContext: null, maxNumSeqs: 8 },
       requests,
     );
+    const { tokens, positions, slotMapping, batch } = inputs;
+    expect([...queryStarts]).toEqual([0, 1, 3, 4]);
     expect(tokens).toEqual({ ids: Int32Array.of(-2, 10, 11, -1), sampled: unread });
     expect([...positions]).toEqual([1, 0, 1, 16]);
     expect([...slotMapping]).toEqual([

@@ -27,6 +27,8 @@ const visionFields = z.looseObject({
 /** What an architecture makes of `vision_config`. */
 interface VisionTraits extends DecoderTraits {
   readonly mergeSize: number;
+  /** Left out, null. */
+  readonly wholeImageTokens?: number;
   /** What published files leave out, since it is usual. */
   readonly usual?: Readonly<Record<string, unknown>>;
 }
@@ -34,7 +36,7 @@ interface VisionTraits extends DecoderTraits {
 /** @throws ModelLoadError naming the file, the field and what was expected. */
 export function readVisionConfig(
   file: ConfigFile,
-  { mergeSize, usual = {}, ...traits }: VisionTraits,
+  { mergeSize, wholeImageTokens, usual = {}, ...traits }: VisionTraits,
 ): VisionConfig {
   const whole = checkModelJson(file.path, file.json, wholeFields);
   const given = checkModelJson(file.path, whole.vision_config, z.record(z.string(), z.unknown()));
@@ -55,5 +57,11 @@ export function readVisionConfig(
   };
   const layers = readDecoderConfig({ ...file, json }, () => traits);
   const encoder = { positions: null, numTokenTypes: 0, pooledRows: 'mean' } as const;
-  return { layers: { ...layers, encoder }, patchSize, patchesPerSide, mergeSize };
+  return {
+    layers: { ...layers, encoder },
+    patchSize,
+    patchesPerSide,
+    mergeSize,
+    wholeImageTokens: wholeImageTokens ?? null,
+  };
 }
