@@ -11,6 +11,8 @@ import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { imageRequests } from '../helpers/image-requests.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { copyForEngine } from '../models/vision-cases.ts';
+import { IMAGE_TOKENS, requestOf } from './whole-image-prompts.ts';
 
 const newFolder = temporaryFolders();
 const folder = newFolder();
@@ -48,6 +50,34 @@ it(
     }
   },
 );
+
+it('images that are seen whole are as well, where a step ends at each', needsCudaEmulator, async () => {
+  const modelPath = newFolder();
+  copyForEngine('gemma3', modelPath);
+  const parts = { sampling: { numLogprobs: 1 }, stop: { maxTokens: 3 } };
+  const prompts = [
+    requestOf(0, 40, [[9, 0]], parts),
+    requestOf(
+      1,
+      96,
+      [
+        [2, 0],
+        [30, 1],
+        [60, 2],
+      ],
+      { ...parts, numPromptLogprobs: 0 },
+    ),
+    requestOf(2, 60, [[9, 0]], parts),
+  ];
+  const cuda = generate(await start('cuda', { modelPath }), prompts);
+  const chunked = await start('cuda', { modelPath, maxNumBatchedTokens: IMAGE_TOKENS + 2, maxNumSeqs: 2 });
+  expect(generate(chunked, prompts, [0, 2, 9])).toEqual(cuda);
+  const cpu = generate(await start('cpu', { modelPath }), prompts);
+  for (const [index, number] of cpu.get(1)!.promptNumbers.entries()) {
+    if (!Number.isInteger(number))
+      expect(Math.abs(cuda.get(1)!.promptNumbers[index]! - number)).toBeLessThan(0.1);
+  }
+});
 
 it('a draft model of its kind guesses beside it', needsCudaEmulator, async () => {
   const speculative = { method: 'draft_model', model: folder, numSpeculativeTokens: 2 } as const;

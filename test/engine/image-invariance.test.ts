@@ -1,7 +1,5 @@
 // What is answered about images follows from them and the prompt alone, whatever else an engine does.
 
-import { cpSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
@@ -15,7 +13,7 @@ import { type Answer, generate } from '../helpers/generate.ts';
 import { imageRequests } from '../helpers/image-requests.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { COLOURS, casesOf, FOLDER, MODELS } from '../models/vision-cases.ts';
+import { COLOURS, casesOf, copyForEngine, MODELS } from '../models/vision-cases.ts';
 
 const newFolder = temporaryFolders();
 const [folder, draftFolder, adapterFolder] = [newFolder(), newFolder(), newFolder()];
@@ -114,14 +112,16 @@ describe('answers about images are the same', () => {
 describe.each(MODELS)('log-probabilities of prompts with images are those of another program: %s', (name) => {
   const modelPath = newFolder();
   beforeAll(() => {
-    cpSync(`${FOLDER}/${name}`, modelPath, { recursive: true });
-    writeFileSync(join(modelPath, 'preprocessor_config.json'), '{}');
+    copyForEngine(name, modelPath);
   });
   const cases = casesOf(name);
 
   it.each<[string, Partial<EngineConfig>]>([
     ['whole', {}],
-    ['in chunks', { maxNumBatchedTokens: 5 }],
+    [
+      'in chunks',
+      name === 'gemma3' ? { maxNumBatchedTokens: 17, maxNumSeqs: 2 } : { maxNumBatchedTokens: 5 },
+    ],
   ])('%s', async (_, options) => {
     const core = await start({ modelPath, device: 'reference', dtype: 'float32', ...options });
     const answers = generate(

@@ -3,6 +3,8 @@
 
 import type { ImageRows, Model } from '../../src/models/model.ts';
 import { type KvCache, NO_SLOT, type Ops } from '../../src/ops/ops.ts';
+import { partsOf } from '../../src/runner/sequence-parts.ts';
+import { rangesOf } from '../../src/util/ranges.ts';
 
 const BLOCK_SIZE = 16;
 
@@ -48,6 +50,10 @@ export class ModelSession {
     const ids = this.tokens.slice(start);
     const positions = Int32Array.from(ids, (_, row) => start + row);
     const first = this.isLong ? this.model.shortContext! : 0;
+    const seesWholeImages = (this.model.config.vision?.wholeImageTokens ?? null) !== null;
+    const images = rangesOf(seesWholeImages ? (imageRows?.rows ?? []) : []);
+    const wholeRanges = images.map((range) => ({ first: start + range.first, end: start + range.end }));
+    const parts = partsOf({ firstPosition: start, tokenIds: ids, wholeRanges });
     return ops.scope(() => {
       const hidden = this.model.forward(
         {
@@ -57,11 +63,12 @@ export class ModelSession {
             (position) => blocks[Math.floor(position / BLOCK_SIZE)]! * BLOCK_SIZE + (position % BLOCK_SIZE),
           ),
           batch: {
-            numSequences: 1,
-            queryStarts: Int32Array.of(0, ids.length),
-            contextLengths: Int32Array.of(start + ids.length),
-            blockTables: blocks,
+            numSequences: parts.length,
+            queryStarts: Int32Array.of(0, ...parts.map(({ end }) => end - start)),
+            contextLengths: Int32Array.from(parts, ({ end }) => end),
+            blockTables: Int32Array.from(parts.flatMap(() => [...blocks])),
             maxBlocks: blocks.length,
+            bidirectional: Int32Array.from(parts, ({ seesAhead }) => (seesAhead ? 1 : 0)),
           },
           adapters: this.adapters,
           imageRows,

@@ -1,15 +1,28 @@
 // What another program computed with models that see images, of prompts with tiles that follow from their place.
 
-import { readFileSync } from 'node:fs';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import type { ImageTile, PreparedImage } from '../../src/images/image-processor.ts';
 import { readGolden } from '../helpers/read-tensors.ts';
 
 export const FOLDER = fileURLToPath(new URL('../fixtures/vision', import.meta.url));
-export const MODELS = ['idefics3', 'smolvlm', 'mistral3'];
+export const MODELS = ['idefics3', 'smolvlm', 'mistral3', 'gemma3'];
 const PLACEHOLDER = 5;
 const PATCH = 4;
+const configFile = z.looseObject({ architectures: z.array(z.string()) });
+
+/** A copy of a model in `folder` that an engine takes images for. What makes them ready is that of another model: nothing is read by it. */
+export function copyForEngine(name: string, folder: string): void {
+  cpSync(`${FOLDER}/${name}`, folder, { recursive: true });
+  writeFileSync(join(folder, 'preprocessor_config.json'), '{}');
+  const path = join(folder, 'config.json');
+  const config = configFile.parse(JSON.parse(readFileSync(path, 'utf8')));
+  const architectures = [...config.architectures, 'SmolVLMForConditionalGeneration'];
+  writeFileSync(path, JSON.stringify({ ...config, architectures }));
+}
+
 export const COLOURS: PreparedImage['colours'] = {
   factors: [2 / 255, 2 / 255, 2 / 255],
   offsets: [-1, -1, -1],

@@ -57,15 +57,28 @@ def smolvlm(kind: str):
     return getattr(t, f"{kind}ForConditionalGeneration"), config, squares
 
 
+def gemma3():
+    """Windows that an image fits into."""
+    text = TEXT | {"model_type": "gemma3_text", "num_hidden_layers": 3, "head_dim": 8, "sliding_window": 20, "query_pre_attn_scalar": 16}
+    text |= {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "tie_word_embeddings": True}
+    vision = SIGLIP | {"model_type": "siglip_vision_model", "image_size": 32, "vision_use_head": False}
+    config = t.Gemma3Config(vision_config=vision, text_config=text, image_token_id=PLACEHOLDER, mm_tokens_per_image=16, pad_token_id=0)
+    return t.Gemma3ForConditionalGeneration, config, lambda tiles: {"pixel_values": pixels(tiles)}
+
+
 MODELS = {
     "idefics3": lambda: smolvlm("Idefics3"),
     "smolvlm": lambda: smolvlm("SmolVLM"),
     "mistral3": mistral3,
+    "gemma3": gemma3,
 }
-SQUARE = (4, 4)
+RENAMED = {"gemma3": ("vision_tower.", "vision_tower.vision_model.")}
+"""To what releases name their tensors."""
+SQUARE, LARGE = (4, 4), (8, 8)
 """Tokens of each case, and of its tiles the first token and rows and columns of patches, of which four become a token."""
 CASES = {"one": (14, [(3, SQUARE)]), "several": (45, [(2, SQUARE), (20, SQUARE), (31, SQUARE)])}
 OTHER_CASES = {"mistral3": {"one": (16, [(3, (4, 6))]), "several": (45, [(2, (2, 8)), (20, (6, 4)), (31, SQUARE)])}}
+OTHER_CASES["gemma3"] = {"one": (34, [(9, LARGE)]), "several": (96, [(2, LARGE), (33, LARGE), (52, LARGE)])}
 
 
 def prompt(length: int, tiles: list, generator: torch.Generator) -> list[int]:
@@ -76,10 +89,20 @@ def prompt(length: int, tiles: list, generator: torch.Generator) -> list[int]:
     return ids
 
 
+def compute(model: torch.nn.Module, ids: list[int], images: dict):
+    tokens = torch.tensor([ids])
+    # Where tokens of an image see each other.
+    types = {"token_type_ids": (tokens == PLACEHOLDER).long()} if isinstance(model, t.Gemma3ForConditionalGeneration) else {}
+    output = model(tokens, use_cache=False, **images, **types)
+    if types and torch.equal(output.logits, model(tokens, use_cache=False, **images).logits):
+        raise RuntimeError("tokens of an image see none after them")
+    return output
+
+
 def greedy(model: torch.nn.Module, ids: list[int], images: dict) -> tuple[list[int], float]:
     tokens, gap = list(ids), float("inf")
     for _ in range(GREEDY):
-        logits = model(torch.tensor([tokens]), use_cache=False, **images).logits[0, -1]
+        logits = compute(model, tokens, images).logits[0, -1]
         best = logits.topk(2)
         gap = min(gap, (best.values[0] - best.values[1]).item())
         tokens.append(best.indices[0].item())
@@ -105,7 +128,7 @@ def make_model(folder: Path, name: str) -> None:
                 break
         else:
             raise RuntimeError("no prompt has a clear continuation")
-        output = model(torch.tensor([ids]), use_cache=False, **images)
+        output = compute(model, ids, images)
         features = output.image_hidden_states
         features = getattr(features, "pooler_output", features)
         features = torch.cat(features) if isinstance(features, (list, tuple)) else features
@@ -118,7 +141,7 @@ def make_model(folder: Path, name: str) -> None:
     made_with = f"transformers {t.__version__}, torch {torch.__version__}, eager attention, float32"
     (folder / "golden.json").write_text(json.dumps({"made_with": made_with, "cases": cases}, separators=(",", ":")) + "\n")
     save_file(tensors, folder / "golden.safetensors")
-    state = {key: value.to(torch.bfloat16).contiguous() for key, value in model.state_dict().items()}
+    state = {key.replace(*RENAMED.get(name, ("", ""))): value.to(torch.bfloat16).contiguous() for key, value in model.state_dict().items()}
     save_file(state, folder / "model.safetensors")
     print(name, [case["min_top2_gap"] for case in cases])
 

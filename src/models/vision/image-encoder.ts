@@ -34,7 +34,7 @@ export interface ImageEncoderParts {
   readonly finalNorm?: Norm;
   /** How the neighbours that become one row follow each other in it. */
   readonly order: PatchOrder;
-  /** [rows, hidden * mergeSize²] f32 -> [rows, hidden of the model] f32 */
+  /** [rows, hidden * mergeSize²] f32, or of means [rows, hidden] -> [rows, hidden of the model] f32 */
   readonly project: (ops: Ops, merged: Tensor) => Tensor;
 }
 

@@ -1,14 +1,14 @@
-// Rows of neighbouring patches, side by side as one row each.
+// Rows of neighbouring patches as one row each: side by side, or their mean.
 
 import type { ImageTile } from '../../images/image-processor.ts';
 
-/** Of each neighbour all numbers together, or of each number those of all neighbours. */
-export type PatchOrder = 'by neighbour' | 'by number';
+/** Of each neighbour all numbers together, of each number those of all neighbours, or of each number their mean alone. */
+export type PatchOrder = 'by neighbour' | 'by number' | 'mean';
 
 /**
  * @param numbers [patches, hidden], the patches of a tile line by line
  * @param size neighbours on each side, of which rows and columns are multiples
- * @returns [patches / size², hidden * size²], neighbours line by line
+ * @returns [patches / size², hidden * size²], neighbours line by line; of means [patches / size², hidden]
  */
 export function mergePatches(
   numbers: Float32Array,
@@ -18,14 +18,18 @@ export function mergePatches(
 ): Float32Array {
   const hidden = numbers.length / (rows * cols);
   const area = size ** 2;
-  const [ofNeighbour, ofNumber] = order === 'by neighbour' ? [hidden, 1] : [1, area];
-  const merged = new Float32Array(numbers.length);
+  const { ofGroup, ofNeighbour, ofNumber, share } = {
+    'by neighbour': { ofGroup: hidden * area, ofNeighbour: hidden, ofNumber: 1, share: 1 },
+    'by number': { ofGroup: hidden * area, ofNeighbour: 1, ofNumber: area, share: 1 },
+    mean: { ofGroup: hidden, ofNeighbour: 0, ofNumber: 1, share: 1 / area },
+  }[order];
+  const merged = new Float32Array(((rows * cols) / area) * ofGroup);
   for (let patch = 0; patch < rows * cols; patch++) {
     const [row, col] = [Math.floor(patch / cols), patch % cols];
     const group = Math.floor(row / size) * (cols / size) + Math.floor(col / size);
     const neighbour = (row % size) * size + (col % size);
-    const start = group * hidden * area + neighbour * ofNeighbour;
-    for (let i = 0; i < hidden; i++) merged[start + i * ofNumber] = numbers[patch * hidden + i]!;
+    const start = group * ofGroup + neighbour * ofNeighbour;
+    for (let i = 0; i < hidden; i++) merged[start + i * ofNumber]! += numbers[patch * hidden + i]! * share;
   }
   return merged;
 }

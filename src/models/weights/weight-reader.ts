@@ -193,6 +193,13 @@ export class WeightReader {
     return this.#ops.loadLinear(parts, this.#formatOf(parts, this.dtype));
   }
 
+  /** The same without a bias, published as [k, n] under `name` itself. */
+  transposedClassifier(name: string, n: number, k: number): LinearWeight {
+    const tensor = this.#checkpoint.find(name, [k, n]);
+    const weight = { kind: 'transposed', shape: [n, k], tensor } as const;
+    return this.#ops.loadLinear([{ weight, bias: null }], this.dtype);
+  }
+
   /** What makes rows [patches, n] of patches of an image, published as a convolution [n, 3, size, size]. */
   patches(name: string, n: number, size: number, bias: boolean): LinearWeight {
     const weight = reshape(this.#checkpoint.find(`${name}.weight`, [n, 3, size, size]), [n, 3 * size ** 2]);
