@@ -305,6 +305,36 @@ describe('readConfig', () => {
     });
   });
 
+  it('of Gemma 3 that sees images makes a token of a square of patches, and one step computes those of an image', () => {
+    const vision_config = {
+      hidden_size: 1152,
+      image_size: 896,
+      intermediate_size: 4304,
+      num_attention_heads: 16,
+      num_hidden_layers: 27,
+      patch_size: 14,
+      vision_use_head: false,
+    };
+    const read = (fields: object, sliding_window: number | null = 1024) => {
+      const json = { text_config: { ...FIELDS, sliding_window }, vision_config, ...fields };
+      return gemma3.readConfig({ path: 'config.json', architecture: 'Gemma3ForConditionalGeneration', json })
+        .vision;
+    };
+    expect(read({})).toMatchObject({
+      layers: { numLayers: 27, headDim: 72, normEps: 1e-6, activation: 'gelu_tanh' },
+      patchesPerSide: 64,
+      mergeSize: 4,
+      wholeImageTokens: 256,
+    });
+    expect(read({ mm_tokens_per_image: 1024 }, null)).toMatchObject({ mergeSize: 2, wholeImageTokens: 1024 });
+    expect(read({ vision_config: undefined })).toBeNull();
+    const square =
+      /mm_tokens_per_image must be the tokens of a square that divides the 64 patches .* got 250/;
+    expect(() => read({ mm_tokens_per_image: 250 })).toThrow(square);
+    const window = /config\.json: mm_tokens_per_image must be at most sliding_window, 200, got 256/;
+    expect(() => read({}, 200)).toThrow(window);
+  });
+
   it('of Gemma 3 that sees images ties its head as the whole model says', () => {
     const read = (outer: object, inner: object) => {
       const json = { text_config: { ...FIELDS, ...inner }, ...outer };

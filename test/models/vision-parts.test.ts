@@ -1,5 +1,6 @@
 // What is loaded of a model that sees images, and what is said where parts of it are missing.
 
+import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type LoadOptions, loadModel } from '../../src/models/load-model.ts';
@@ -9,6 +10,7 @@ import { readStoredTensors, writeStoredTensors } from '../fixtures/stored-tensor
 import { writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { openBackend } from '../helpers/backends.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { FOLDER } from './vision-cases.ts';
 
 const newFolder = temporaryFolders();
 
@@ -36,6 +38,35 @@ function modelWithout(part: RegExp): string {
   );
   return folder;
 }
+
+describe('of a Gemma 3', () => {
+  const file = 'model.safetensors';
+
+  /** A copy whose tensors have other names, and without those that have none. */
+  function renamed(nameOf: (name: string) => string | null): string {
+    const folder = newFolder();
+    cpSync(`${FOLDER}/gemma3`, folder, { recursive: true });
+    const tensors = readStoredTensors(join(folder, file)).flatMap((tensor) => {
+      const name = nameOf(tensor.name);
+      return name === null ? [] : [{ ...tensor, name }];
+    });
+    writeStoredTensors(join(folder, file), tensors);
+    return folder;
+  }
+
+  it('what sees images has the names of older releases, too, and is used up', async () => {
+    expect(await load(renamed((name) => name))).toEqual({ sees: true, warnings: [] });
+    const older = (name: string) =>
+      name.replace(/^model\.language_model\./, 'language_model.model.').replace(/^model\./, '');
+    expect(await load(renamed(older))).toEqual({ sees: true, warnings: [] });
+  });
+
+  it('the text is served where a release has left the rest out, with a warning', async () => {
+    const { sees, warnings } = await load(renamed((name) => (/vision|projector/.test(name) ? null : name)));
+    expect(sees).toBe(false);
+    expect(warnings).toEqual([expect.stringMatching(/has no tensors of the vision_config in config\.json/)]);
+  });
+});
 
 describe('of a model that sees images', () => {
   const whole = newFolder();

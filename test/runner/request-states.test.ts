@@ -121,4 +121,28 @@ describe('buildForwardInputs', () => {
       maxBlocks: 2,
     });
   });
+
+  it('makes several sequences for attention of one whose images are seen whole, with the same blocks and adapter', () => {
+    const requests = new RequestStates();
+    const tokenIds = [4, 5, 6, 7, 8, 9];
+    const step = stepOf([
+      sequence(1, { adapterId: null, newBlocks: [[3]] }),
+      sequence(2, { adapterId: 1, tokenIds, wholeRanges: [{ first: 1, end: 4 }], newBlocks: [[2]] }),
+    ]);
+    requests.apply(step);
+    const limits = { blockSize: 16, windows: [null], shortContext: null, maxNumSeqs: 8 };
+    const { inputs, queryStarts } = buildForwardInputs(step, limits, requests);
+    expect([...queryStarts]).toEqual([0, 1, 7]);
+    expect([...inputs.positions]).toEqual([0, 0, 1, 2, 3, 4, 5]);
+    expect([...inputs.slotMapping]).toEqual([48, 32, 33, 34, 35, 36, 37]);
+    expect([...inputs.adapters!]).toEqual([-1, 1, 1, 1]);
+    expect(inputs.batch).toEqual({
+      numSequences: 4,
+      queryStarts: Int32Array.of(0, 1, 2, 5, 7),
+      contextLengths: Int32Array.of(1, 1, 4, 6),
+      blockTables: Int32Array.of(3, 2, 2, 2),
+      maxBlocks: 1,
+      bidirectional: Int32Array.of(0, 0, 1, 0),
+    });
+  });
 });

@@ -133,6 +133,16 @@ describe('an image that a step computes whole', () => {
     expect(lengthsIn(run(scheduler)[0]!)).toEqual([[3, 2]]);
   });
 
+  it('goes on where what came from another instance ends inside it', () => {
+    const scheduler = new Scheduler(WHOLE);
+    const image = imageAt(Array.from({ length: 32 }, (_, index) => 10 + index));
+    scheduler.add({ ...requestOf(0, 50, [image]), transfer: { kind: 'load', transferId: 5 } });
+    expect(scheduler.schedule().sequences).toEqual([]);
+    scheduler.applyTransfer({ kind: 'loaded', transferId: 5, numTokens: 32 });
+    const [{ sequences }] = run(scheduler) as [ScheduledStep];
+    expect(sequences[0]).toMatchObject({ firstPosition: 32, wholeRanges: [{ first: 10, end: 42 }] });
+  });
+
   it('goes on where the cache ends inside it', () => {
     const scheduler = new Scheduler({ ...WHOLE, enablePrefixCaching: true });
     const image = imageAt(Array.from({ length: 32 }, (_, index) => 10 + index));
