@@ -68,7 +68,9 @@ export class ModelSession {
             contextLengths: Int32Array.from(parts, ({ end }) => end),
             blockTables: Int32Array.from(parts.flatMap(() => [...blocks])),
             maxBlocks: blocks.length,
-            bidirectional: Int32Array.from(parts, ({ seesAhead }) => (seesAhead ? 1 : 0)),
+            ...(wholeRanges.length > 0 && {
+              bidirectional: Int32Array.from(parts, ({ seesAhead }) => (seesAhead ? 1 : 0)),
+            }),
           },
           adapters: this.adapters,
           imageRows,
