@@ -8,8 +8,8 @@ import { ofKind } from '../models/recurrent-layers.ts';
 
 /**
  * @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters; where
- *   one with states is to guess; where a stage has no blocks to hand its states over in, or rows of another length than the others; or where
- *   it cannot be in so many stages; or where steps have no room for an image that is computed in one of them.
+ *   one with states is to guess; where a stage has no blocks to hand its states over in, or rows of another length than the others; where it
+ *   cannot be in so many stages; or where steps have no room for an image that one of them computes whole.
  * @param mayGetImages whether prompts may have any
  */
 export function expectPossible(config: EngineConfig, model: ModelConfig, mayGetImages: boolean): void {
