@@ -19,6 +19,13 @@ export interface PreparedImage {
   readonly colours: { readonly factors: readonly number[]; readonly offsets: readonly number[] };
   /** Tokens that stand for it in the prompt: the encoder makes a row for each, tile after tile. */
   readonly numTokens: number;
+  /** Tokens below each other and beside each other, of models to which they lie in a plane; left out, one comes after the other. */
+  readonly grid?: { readonly rows: number; readonly cols: number };
+}
+
+/** By how much positions behind an image are less than the number of tokens before them: in a plane it is as long as its longer side. */
+export function lagBehind({ numTokens, grid }: PreparedImage): number {
+  return grid === undefined ? 0 : numTokens - Math.max(grid.rows, grid.cols);
 }
 
 /** An image among the tokens of a prompt. Plain data. */

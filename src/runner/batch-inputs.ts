@@ -11,6 +11,7 @@ import { maskOf } from '../sampling/token-mask.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
 import { layOutRows } from './lay-out-rows.ts';
 import type { RequestStates } from './request-states.ts';
+import { ropePlacesOf } from './rope-places.ts';
 
 interface ForwardLimits extends BlockGroups {
   readonly shortContext: number | null;
@@ -28,12 +29,16 @@ export function buildForwardInputs(
   requests: RequestStates,
   batchSize = sequences.length,
 ): ForwardInputs {
-  const rows = sequences.map(({ requestId, tokenIds, firstPosition, isLong }) => ({
-    ids: tokenIds.map((id) => (id === PENDING_TOKEN ? requests.pendingToken(requestId) : id)),
-    firstPosition,
-    isLong,
-    tables: requests.tablesOf(requestId),
-  }));
+  const rows = sequences.map((sequence) => {
+    const { requestId, tokenIds, firstPosition, isLong } = sequence;
+    return {
+      ids: tokenIds.map((id) => (id === PENDING_TOKEN ? requests.pendingToken(requestId) : id)),
+      firstPosition,
+      isLong,
+      places: ropePlacesOf({ ...sequence, numTokens: tokenIds.length }),
+      tables: requests.tablesOf(requestId),
+    };
+  });
   const { ids, ...arrays } = layOutRows(rows, { blockSize, numGroups, shortContext }, batchSize);
   const sends = Int32Array.from(
     sequences.flatMap(({ send }) =>

@@ -29,6 +29,8 @@ export interface ScheduledSequence {
   readonly pooling?: SequencePooling | null;
   /** Images that have tokens among `tokenIds`; left out where there are none. */
   readonly images?: readonly PromptImage[];
+  /** By how much its first token is behind `firstPosition` for rotation, because of images before it; left out, by nothing. */
+  readonly positionLag?: number;
   /** Null where no log-probabilities of prompt tokens are wanted from this step. */
   readonly promptLogprobs: LogprobTargets | null;
   /** The same for tokens of the answer that were known before. */

@@ -388,6 +388,7 @@ export class Scheduler {
     this.#publish(request, firstPosition);
     const areStatesSent = this.#transfers.sendsStates(request, firstPosition);
     const images = request.imagesAmong(firstPosition, end);
+    const positionLag = request.positionLagAt(firstPosition);
     sequences.push({
       requestId: request.id,
       adapterId: request.adapterId,
@@ -399,6 +400,7 @@ export class Scheduler {
       sampling: reachesEnd && request.pooling === null ? request.sampling : null,
       pooling: reachesEnd ? request.pooling : null,
       ...(images.length > 0 && { images }),
+      ...(positionLag > 0 && { positionLag }),
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
       send: this.#transfers.takeCompleted(request, areStatesSent),
