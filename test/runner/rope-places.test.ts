@@ -47,7 +47,11 @@ describe('tokens turn', () => {
       for (let end = first + 1; end <= 40; end++) {
         const part = placesOf(images, first, end - first);
         const counted = Array.from({ length: end - first }, (_, index) => first + index);
-        const { positions, lines, columns } = part ?? { positions: counted, lines: counted, columns: counted };
+        const { positions, lines, columns } = part ?? {
+          positions: counted,
+          lines: counted,
+          columns: counted,
+        };
         expect(positions).toEqual(whole.positions.slice(first, end));
         expect(lines).toEqual(whole.lines.slice(first, end));
         expect(columns).toEqual(whole.columns.slice(first, end));
