@@ -3,11 +3,13 @@
 import * as z from 'zod';
 import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
+import { loadGemma3 } from './gemma3-processor.ts';
 import type { GivenFields } from './given-fields.ts';
 import { loadIdefics3 } from './idefics3-processor.ts';
 import type { ImageProcessor } from './image-processor.ts';
 import { findImageSettings, type ImageSettings } from './image-settings.ts';
 import { loadPixtral } from './pixtral-processor.ts';
+import { loadQwenVL } from './qwen-vl-processor.ts';
 
 type Loader = (settings: ImageSettings) => ImageProcessor;
 
@@ -15,6 +17,13 @@ const LOADERS = new Map<string, Loader>([
   ['Idefics3ForConditionalGeneration', loadIdefics3],
   ['SmolVLMForConditionalGeneration', loadIdefics3],
   ['Mistral3ForConditionalGeneration', loadPixtral],
+  ['Gemma3ForConditionalGeneration', loadGemma3],
+  ['Qwen2VLForConditionalGeneration', loadQwenVL],
+  ['Qwen2_5_VLForConditionalGeneration', loadQwenVL],
+  ['Qwen3VLForConditionalGeneration', loadQwenVL],
+  ['Qwen3VLMoeForConditionalGeneration', loadQwenVL],
+  ['Qwen3_5ForConditionalGeneration', loadQwenVL],
+  ['Qwen3_5MoeForConditionalGeneration', loadQwenVL],
 ]);
 
 const named = z.object({ architectures: z.array(z.string()).nullish() });
