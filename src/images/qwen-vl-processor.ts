@@ -97,7 +97,7 @@ const length = z.int().positive();
 
 const modelFields = z.object({
   vision_config: z.object({
-    patch_size: length,
+    patch_size: length.nullish(),
     spatial_merge_size: length.max(MOST_MERGED).default(2),
   }),
 });
@@ -123,6 +123,7 @@ const givenFields = z.strictObject({
 type ImageFields = z.output<typeof imageFields>;
 
 /** Of a model whose files leave it out, in pixels. */
+const USUAL_PATCH = 14;
 const USUAL_AREA: Area = { least: 56 * 56, most: 28 * 28 * 1280 };
 
 /**
@@ -133,7 +134,8 @@ export function loadQwenVL(settings: ImageSettings): QwenVLProcessor {
   const { config, images } = settings;
   const { vision_config: vision } = checkModelJson(config.path, config.json, modelFields);
   const fields = checkModelJson(images.path, images.json, imageFields);
-  const { patch_size: patchSize, spatial_merge_size: mergeSize } = vision;
+  const patchSize = vision.patch_size ?? fields.patch_size ?? USUAL_PATCH;
+  const mergeSize = vision.spatial_merge_size;
   if ((fields.patch_size ?? patchSize) !== patchSize || (fields.merge_size ?? mergeSize) !== mergeSize) {
     throw new ModelLoadError(
       `${images.path}: patch_size and merge_size are not patch_size and spatial_merge_size of vision_config in ${config.path}, ` +
