@@ -1,6 +1,12 @@
 // What becomes of an image before the model sees it: the text that stands for it in the prompt, and the patches that the encoder makes rows of.
 // How large an image is made and how it is cut is the model's own: each kind of model has a processor.
 
+/**
+ * Of an image whose size the model does not bound, whatever files and options say. Published files allow four times as many and more, which
+ * take minutes on a processor, for each patch looks at all others; and the encoder has memory for that many, wanted or not.
+ */
+export const MOST_PATCHES = 16_384;
+
 /** A picture, or a part of one, that the encoder sees by itself. Plain data: it goes to other threads, which share its patches. */
 export interface ImageTile {
   /** Patches below each other, and beside each other. */

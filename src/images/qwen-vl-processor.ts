@@ -6,17 +6,12 @@ import { InvalidRequestError, ModelLoadError } from '../errors.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { decodeImage } from './decode-image.ts';
 import { checkGiven } from './given-fields.ts';
-import type { ImageProcessor, ReadImage } from './image-processor.ts';
+import { type ImageProcessor, MOST_PATCHES, type ReadImage } from './image-processor.ts';
 import { type ImageSettings, readColours, resampling } from './image-settings.ts';
 import type { Pixels } from './pixels.ts';
 import { type Colours, prepareImage, wholeTile } from './prepare-image.ts';
 import { type Filter, resize } from './resize.ts';
 
-/**
- * No image has more patches, whatever files and options say. Published files allow four times as many and more, which take minutes on a
- * processor, for each patch looks at all others; and the encoder has memory for that many, wanted or not.
- */
-export const MOST_PATCHES = 16_384;
 /** Of the longer side to the other one. */
 const MOST_RATIO = 200;
 /** Of longer ones the narrowest image could be rounded up to more than `MOST_PATCHES`. */
@@ -53,8 +48,9 @@ export class QwenVLProcessor implements ImageProcessor {
     const pixels = await decodeImage(file);
     const { width, height } = fitArea(pixels, patchSize * mergeSize, area);
     const tile = wholeTile(resize(pixels, width, height, filter), patchSize);
-    const numTokens = (tile.rows * tile.cols) / mergeSize ** 2;
-    return { image: prepareImage([tile], colours, numTokens), text: IMAGE.repeat(numTokens) };
+    const grid = { rows: tile.rows / mergeSize, cols: tile.cols / mergeSize };
+    const numTokens = grid.rows * grid.cols;
+    return { image: prepareImage([tile], colours, numTokens, grid), text: IMAGE.repeat(numTokens) };
   }
 }
 

@@ -135,6 +135,10 @@ export interface VisionConfig {
   readonly frames: number;
   /** Of layers whose patches see only those of their window; null where all see the whole tile. */
   readonly windows: WindowsConfig | null;
+  /** Of the square of learned positions that is stretched over each tile; null where there is none. */
+  readonly positionsPerSide: number | null;
+  /** Numbers of the layers whose rows the first layers of the text part get, too, one after the other. */
+  readonly deepLayers: readonly number[];
 }
 
 export interface WindowsConfig {

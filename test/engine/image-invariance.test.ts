@@ -15,7 +15,7 @@ import { type Answer, generate } from '../helpers/generate.ts';
 import { imageRequests } from '../helpers/image-requests.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { COLOURS, casesOf, FOLDER, MODELS } from '../models/vision-cases.ts';
+import { casesOf, FOLDER, MODELS } from '../models/vision-cases.ts';
 
 const newFolder = temporaryFolders();
 const [folder, draftFolder, adapterFolder] = [newFolder(), newFolder(), newFolder()];
@@ -126,11 +126,9 @@ describe.each(MODELS)('log-probabilities of prompts with images are those of ano
     const core = await start({ modelPath, device: 'reference', dtype: 'float32', ...options });
     const answers = generate(
       core,
-      cases.map(({ ids, places, tiles }, id) => {
-        const image = { hash: `${id}`, tiles, colours: COLOURS, numTokens: places.length };
-        const prompt = { promptTokenIds: ids, images: [{ image, positions: places }] };
-        return newRequest({ id, ...prompt, numPromptLogprobs: 0, stop: { maxTokens: 1 } });
-      }),
+      cases.map(({ ids, images }, id) =>
+        newRequest({ id, promptTokenIds: ids, images, numPromptLogprobs: 0, stop: { maxTokens: 1 } }),
+      ),
     );
     for (const [id, { ids, logits }] of cases.entries()) {
       const [rows, vocabSize] = [logits.shape[0]!, logits.shape[1]!];

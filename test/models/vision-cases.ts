@@ -3,11 +3,13 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
-import type { ImageTile, PreparedImage } from '../../src/images/image-processor.ts';
+import type { ImageTile, PreparedImage, PromptImage } from '../../src/images/image-processor.ts';
 import { readGolden } from '../helpers/read-tensors.ts';
 
 export const FOLDER = fileURLToPath(new URL('../fixtures/vision', import.meta.url));
-export const MODELS = ['idefics3', 'smolvlm', 'mistral3'];
+/** To which tokens of images lie in a plane. */
+const IN_PLANE = ['qwen2-vl', 'qwen2.5-vl', 'qwen3-vl', 'qwen3.5'];
+export const MODELS = ['idefics3', 'smolvlm', 'mistral3', ...IN_PLANE];
 const PLACEHOLDER = 5;
 const PATCH = 4;
 export const COLOURS: PreparedImage['colours'] = {
@@ -30,7 +32,24 @@ export function casesOf(name: string) {
   const read = (tensor: string) => readGolden(`${FOLDER}/${name}/golden.safetensors`, tensor);
   return cases.map(({ id, input_ids: ids, tiles: sizes }) => {
     const places = ids.flatMap((token, index) => (token === PLACEHOLDER ? [index] : []));
-    return { id, ids, places, tiles: tilesOf(sizes), rows: read(`${id}.rows`), logits: read(`${id}.logits`) };
+    const tiles = tilesOf(sizes);
+    const images = imagesOf(tiles, places, IN_PLANE.includes(name));
+    return { id, ids, places, tiles, images, rows: read(`${id}.rows`), logits: read(`${id}.logits`) };
+  });
+}
+
+/** Each tile is an image, of which four patches become a token. */
+function imagesOf(tiles: readonly ImageTile[], places: readonly number[], isInPlane: boolean): PromptImage[] {
+  let next = 0;
+  return tiles.map((tile) => {
+    const grid = { rows: tile.rows / 2, cols: tile.cols / 2 };
+    const numTokens = grid.rows * grid.cols;
+    next += numTokens;
+    const image = { hash: `${next}`, tiles: [tile], colours: COLOURS, numTokens };
+    return {
+      image: isInPlane ? { ...image, grid } : image,
+      positions: places.slice(next - numTokens, next),
+    };
   });
 }
 

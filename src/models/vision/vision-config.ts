@@ -55,5 +55,14 @@ export function readVisionConfig(
   };
   const layers = readDecoderConfig({ ...file, json }, () => traits);
   const encoder = { positions: null, numTokenTypes: 0, pooledRows: 'mean' } as const;
-  return { layers: { ...layers, encoder }, patchSize, patchesPerSide, mergeSize, frames: 1, windows: null };
+  return {
+    layers: { ...layers, encoder },
+    patchSize,
+    patchesPerSide,
+    mergeSize,
+    frames: 1,
+    windows: null,
+    positionsPerSide: null,
+    deepLayers: [],
+  };
 }
