@@ -22,6 +22,7 @@ const golden = z.object({
     z.object({
       id: z.string(),
       input_ids: z.array(z.number()),
+      greedy_ids: z.array(z.number()),
       tiles: z.array(z.tuple([z.number(), z.number()])),
     }),
   ),
@@ -30,11 +31,11 @@ const golden = z.object({
 export function casesOf(name: string) {
   const { cases } = golden.parse(JSON.parse(readFileSync(`${FOLDER}/${name}/golden.json`, 'utf8')));
   const read = (tensor: string) => readGolden(`${FOLDER}/${name}/golden.safetensors`, tensor);
-  return cases.map(({ id, input_ids: ids, tiles: sizes }) => {
+  return cases.map(({ id, input_ids: ids, greedy_ids: greedy, tiles: sizes }) => {
     const places = ids.flatMap((token, index) => (token === PLACEHOLDER ? [index] : []));
     const tiles = tilesOf(sizes);
     const images = imagesOf(tiles, places, IN_PLANE.includes(name));
-    return { id, ids, places, tiles, images, rows: read(`${id}.rows`), logits: read(`${id}.logits`) };
+    return { id, ids, greedy, places, tiles, images, rows: read(`${id}.rows`), logits: read(`${id}.logits`) };
   });
 }
 
