@@ -53,6 +53,8 @@ export interface ImageProcessor {
   readonly mark: string;
   /** The special token that stands for one row of an image. */
   readonly placeholder: string;
+  /** Patches of a tile at most, where that is less than the encoder could see; left out, as many as that. */
+  readonly mostPatches?: number;
   /**
    * @param file in any of the formats of `decode-image.ts`.
    * @throws InvalidRequestError where it is no image, or a larger one than is taken.

@@ -37,10 +37,12 @@ interface Area {
 export class QwenVLProcessor implements ImageProcessor {
   readonly mark = IMAGE;
   readonly placeholder = IMAGE;
+  readonly mostPatches: number;
   readonly #options: QwenVLOptions;
 
   constructor(options: QwenVLOptions) {
     this.#options = options;
+    this.mostPatches = mostPatches(options);
   }
 
   async read(file: Uint8Array): Promise<ReadImage> {
@@ -52,6 +54,14 @@ export class QwenVLProcessor implements ImageProcessor {
     const numTokens = grid.rows * grid.cols;
     return { image: prepareImage([tile], colours, numTokens, grid), text: IMAGE.repeat(numTokens) };
   }
+}
+
+/** Sides are made whole tokens: an image of the narrowest form is as much larger than its area as its longer side is long. */
+function mostPatches({ area: { most }, patchSize, mergeSize }: QwenVLOptions): number {
+  const step = patchSize * mergeSize;
+  const longest = Math.sqrt(most * MOST_RATIO);
+  const largest = most + step * (longest + longest / MOST_RATIO + step);
+  return Math.min(MOST_PATCHES, Math.ceil(largest / patchSize ** 2));
 }
 
 type Size = Pick<Pixels, 'width' | 'height'>;

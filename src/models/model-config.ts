@@ -127,7 +127,7 @@ export interface VisionConfig {
   readonly layers: ModelConfig;
   /** Pixels of a patch on each side. */
   readonly patchSize: number;
-  /** Patches of the largest picture on each side. */
+  /** Patches of the largest square picture on each side. */
   readonly patchesPerSide: number;
   /** So many neighbours on each side become one row. */
   readonly mergeSize: number;

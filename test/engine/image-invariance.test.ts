@@ -123,7 +123,8 @@ describe.each(MODELS)('log-probabilities of prompts with images are those of ano
   const modelPath = newFolder();
   beforeAll(() => {
     cpSync(`${FOLDER}/${name}`, modelPath, { recursive: true });
-    writeFileSync(join(modelPath, 'preprocessor_config.json'), '{}');
+    const sizes = { max_image_size: { longest_edge: 16 } };
+    writeFileSync(join(modelPath, 'preprocessor_config.json'), JSON.stringify(sizes));
   });
   const cases = casesOf(name);
 

@@ -104,6 +104,22 @@ describe('images of Qwen-VL', () => {
     expect(numPatches(image.tiles[0]!)).toBe(MOST_PATCHES);
   });
 
+  it('have no more patches than the encoder is told of, however narrow they are', async () => {
+    const area = fc.integer({ min: 1, max: 5000 });
+    const size = fc.oneof(
+      fc.constantFrom([200, 1], [1, 200], [2, 400], [7, 3]),
+      fc.tuple(fc.integer({ min: 1, max: 100 }), fc.integer({ min: 1, max: 100 })),
+    );
+    await fc.assert(
+      fc.asyncProperty(area, area, size, async (min_pixels, max_pixels, [width, height]) => {
+        const processor = load({ images: { min_pixels, max_pixels } });
+        const { image } = await processor.read(await noise(width!, height!));
+        expect(numPatches(image.tiles[0]!)).toBeLessThanOrEqual(processor.mostPatches!);
+      }),
+      { numRuns: 100 },
+    );
+  });
+
   it('are refused where they are too narrow', async () => {
     const processor = load({});
     await processor.read(await noise(200, 1));

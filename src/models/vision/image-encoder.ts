@@ -21,6 +21,8 @@ export interface VisionContext {
   readonly weights: WeightReader;
   /** What takes its rows. */
   readonly text: Pick<ModelConfig, 'hiddenSize' | 'normEps'>;
+  /** That a tile has at most; left out, as many as there can be. */
+  readonly mostPatches?: number | undefined;
 }
 
 export interface ImageEncoderParts {
@@ -53,8 +55,13 @@ export class ImageEncoder {
     this.#context = context;
     this.#parts = parts;
     const { config, ops, weights } = context;
-    const size = { blocks: numBlocks(config), blockSize: BLOCK_SIZE, sequences: 1 };
+    const size = { blocks: numBlocks(config, this.#mostPatches), blockSize: BLOCK_SIZE, sequences: 1 };
     this.#cache = ops.makeKvCache(kvCacheShape(config.layers, weights.dtype, size, weights.share));
+  }
+
+  get #mostPatches(): number {
+    const { config, mostPatches = Number.POSITIVE_INFINITY } = this.#context;
+    return Math.min(config.patchesPerSide ** 2, mostPatches);
   }
 
   /** Of the weights that a row takes, each as often as there are patches in it. */
@@ -70,7 +77,8 @@ export class ImageEncoder {
 
   /** A tile that takes as much memory as any. */
   get largestTile(): ImageTile {
-    const { patchesPerSide: side, patchSize } = this.#context.config;
+    const { patchSize, mergeSize } = this.#context.config;
+    const side = Math.floor(Math.sqrt(this.#mostPatches) / mergeSize) * mergeSize;
     return { rows: side, cols: side, patches: new Uint8Array(side ** 2 * 3 * patchSize ** 2) };
   }
 
@@ -131,8 +139,7 @@ export class ImageEncoder {
 }
 
 /** Each window begins a block; those at the edge are narrow. */
-function numBlocks({ patchesPerSide, mergeSize, windows }: VisionConfig): number {
-  const numPatches = patchesPerSide ** 2;
+function numBlocks({ mergeSize, windows }: VisionConfig, numPatches: number): number {
   const numWindows = windows === null ? 0 : Math.ceil(numPatches / (windows.side * mergeSize)) + 1;
   return Math.ceil(numPatches / BLOCK_SIZE) + numWindows;
 }
