@@ -81,14 +81,15 @@ struct LayerNormParams {
   Format outFormat;
 };
 
-/// x [rows, heads * headDim] f32 in place; table [maxPositions, rotaryDim]: cosines, then sines.
+/// x [rows, heads * headDim] f32 in place; table [maxPositions, rotaryDim]: cosines, then sines. For sections see svc::RopeHeads.
 struct RopeParams {
   float* x;
   int64_t xStride;
-  const int32_t* positions;
+  const int32_t* positions[3];  // by plane: see svc::RopeHeads::planeOf
   const float* table;
   int32_t rows, heads, headDim, first, rotaryDim;
   int32_t isInterleaved;
+  int32_t lines, columns, alternate;
 };
 
 /// How keys and values are kept: the values of svc::KvFormat.

@@ -2,6 +2,7 @@
 // bits that svcWarpRmsNorm, svcRope and svcStoreKv would give it one after the other.
 
 #include "columns.cuh"
+#include "rope.cuh"
 #include "store_kv.cuh"
 
 namespace svc::cuda {
@@ -38,13 +39,13 @@ struct Angles {
   Head cosines, sines;
 
   __device__ __forceinline__ Angles() {}
-  __device__ __forceinline__ Angles(const RopeParams& p, const float* ofPositions, int row) {
-    const float* const table = ofPositions + static_cast<int64_t>(p.positions[row]) * p.rotaryDim;
+  __device__ __forceinline__ Angles(const RopeParams& p, const float* table, int row) {
     Head::each(0, p.headDim, [&](int j, int column) {
       const Turn turn(p, column);
       if (!turn.isTurned) return;
-      cosines.numbers[j] = table[turn.pair];
-      sines.numbers[j] = table[p.rotaryDim / 2 + turn.pair];
+      const float* const ofPair = turnOf(p, table, row, turn.pair);
+      cosines.numbers[j] = ofPair[turn.pair];
+      sines.numbers[j] = ofPair[p.rotaryDim / 2 + turn.pair];
     });
   }
 };

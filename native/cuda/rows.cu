@@ -2,6 +2,7 @@
 
 #include "codes.cuh"
 #include "math.cuh"
+#include "rope.cuh"
 
 namespace svc::cuda {
 
@@ -35,7 +36,7 @@ SVC_KERNEL(svcRope, RopeParams, kRowThreads) {
   const int half = p.rotaryDim / 2, pair = column() % half, head = column() / half;
   if (head >= p.heads) return;
   const int row = static_cast<int>(blockIdx.x);
-  const float* turn = p.table + static_cast<int64_t>(p.positions[row]) * p.rotaryDim;
+  const float* turn = turnOf(p, p.table, row, pair);
   const float cosine = turn[pair], sine = turn[half + pair];
   float* x = p.x + row * p.xStride + static_cast<int64_t>(head) * p.headDim + p.first;
   float& a = x[p.isInterleaved ? 2 * pair : pair];

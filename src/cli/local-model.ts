@@ -76,13 +76,13 @@ function fingerprintOf({ info, adapters }: InferenceEngine): string {
 function optionsDigest({ engine, answers }: ServeConfig): string {
   const { tokenizer, hfOverrides, maxModelLen, seed, maxLogprobs, structuredOutputs } = engine;
   const { chatTemplate, chatTemplateContentFormat, toolCallParser, reasoningParser } = engine;
-  const { generationConfig, overrideGenerationConfig } = engine;
+  const { generationConfig, overrideGenerationConfig, mmProcessorKwargs } = engine;
   // The same model has another name where its folder has moved.
   const { servedModelNames: _, ...ofAnswers } = answers;
   const options = {
     ...{ tokenizer, hfOverrides, maxModelLen, seed, maxLogprobs, structuredOutputs },
     ...{ chatTemplate, chatTemplateContentFormat, toolCallParser, reasoningParser },
-    ...{ generationConfig, overrideGenerationConfig },
+    ...{ generationConfig, overrideGenerationConfig, mmProcessorKwargs },
     ...ofAnswers,
   };
   return createHash('sha256').update(JSON.stringify(options)).digest('hex').slice(0, 12);

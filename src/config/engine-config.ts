@@ -172,6 +172,8 @@ export interface EngineConfig {
   readonly maxLogprobs: number;
   /** Images that one prompt may have, of models that see. */
   readonly maxImages: number;
+  /** Fields that win over those of the model's files of images. */
+  readonly mmProcessorKwargs: Readonly<Record<string, unknown>> | null;
   /** The only hosts that images are fetched from, as URLs have them; none are all that are public. */
   readonly allowedMediaDomains: readonly string[];
   /** How this instance exchanges KV blocks with others; null is not at all. */

@@ -257,7 +257,6 @@ export const FOREIGN_OPTIONS: readonly ForeignOption[] = [
 
   // Other things than text.
   harmless('--media-io-kwargs', 'json', IMAGES_ALIKE),
-  harmless('--mm-processor-kwargs', 'json', IMAGES_ALIKE),
   harmless('--mm-processor-cache-gb', 'value', IMAGES_ALIKE),
   harmless('--mm-encoder-tp-mode', 'value', IMAGES_ALIKE),
   harmless('--skip-mm-profiling', 'nothing', IMAGES_ALIKE),

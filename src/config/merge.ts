@@ -139,6 +139,7 @@ export function engineConfig(model: string, { values, given }: MergedOptions): E
     overrideGenerationConfig: values.overrideGenerationConfig,
     maxLogprobs: values.maxLogprobs,
     maxImages: parseMaxImages(values.limitMmPerPrompt),
+    mmProcessorKwargs: values.mmProcessorKwargs,
     allowedMediaDomains: mediaDomains(values.allowedMediaDomains),
     kvTransfer: parseKvTransferConfig(values.kvTransferConfig, {
       port: values.port,

@@ -259,6 +259,10 @@ export const SERVE_OPTIONS = new OptionTable({
       help: 'images that one prompt may have, of models that see: {"image": 4}, or --limit-mm-per-prompt.image 4; 0 takes none',
       defaultText: '{"image": 16}',
     }),
+    mmProcessorKwargs: optional(json(), {
+      help: 'how large images are to the model, which wins over its files: {"max_pixels": 1003520} of Qwen-VL, {"size": {"longest_edge": 1024}} of Mistral 3 and Idefics 3; fewer pixels are fewer tokens',
+      defaultText: 'as the files of the model say',
+    }),
     allowedMediaDomains: option<readonly string[]>(hosts(), [], {
       help: 'the only hosts that images are fetched from, such as images.example.com or 10.0.0.7; those named here may be of private networks',
       defaultText: 'all that are on the public web',

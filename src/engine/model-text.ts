@@ -61,7 +61,10 @@ export async function readModelText(
     tokenizer,
     chatTemplate,
     tokenizerInfo: info,
-    imageInputs: tokenizer && takesImages ? await openImages(source, tokenizer, onWarning) : null,
+    imageInputs:
+      tokenizer && takesImages
+        ? await openImages(source, tokenizer, { given: config.mmProcessorKwargs ?? {}, onWarning })
+        : null,
     answerFormats: answerFormats(config, chatTemplate?.sourceForTools ?? null),
     samplingDefaults: sampling,
     maxOutputTokens,
@@ -70,13 +73,19 @@ export async function readModelText(
   };
 }
 
+interface ImageOptions {
+  /** Of --mm-processor-kwargs. */
+  readonly given: Readonly<Record<string, unknown>>;
+  readonly onWarning: ((message: string) => void) | undefined;
+}
+
 /** Null, and a warning, where the model lacks a file that it needs for them. */
 async function openImages(
   source: ModelSource,
   tokenizer: Tokenizer,
-  onWarning?: (message: string) => void,
+  { given, onWarning }: ImageOptions,
 ): Promise<ImageInputs | null> {
-  const reader = loadImageReader(source);
+  const reader = loadImageReader(source, given);
   const inputs = reader && (await ImageInputs.open(reader, tokenizer));
   if (inputs !== null) return inputs;
   const lacks =

@@ -7,6 +7,7 @@ import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { decodeImage } from './decode-image.ts';
+import { longestEdge } from './given-fields.ts';
 import type { ImageProcessor, ImageTile, ReadImage } from './image-processor.ts';
 import { type ImageSettings, readColours, resampling } from './image-settings.ts';
 import type { Pixels } from './pixels.ts';
@@ -137,9 +138,9 @@ const processorFields = z.object({ image_seq_len: length.nullish() });
 const USUAL_TILE = 364;
 const USUAL_TILES_ACROSS = 4;
 
-/** @throws ModelLoadError where the files contradict each other, or say what is not supported. */
+/** @throws ModelLoadError where the files contradict each other, or say what is not supported; ConfigError as of `longestEdge`. */
 export function loadIdefics3(settings: ImageSettings): Idefics3Processor {
-  const { config, images } = settings;
+  const { config, images, given } = settings;
   const model = checkModelJson(config.path, config.json, modelFields);
   const fields = checkModelJson(images.path, images.json, imageFields);
   const patchSize = model.vision_config.patch_size;
@@ -150,9 +151,9 @@ export function loadIdefics3(settings: ImageSettings): Idefics3Processor {
         `${model.vision_config.image_size}: expected the same, for tiles that do not fill the encoder are not supported`,
     );
   }
+  const edge = longestEdge(given, fields.size?.longest_edge ?? USUAL_TILES_ACROSS * USUAL_TILE);
   return new Idefics3Processor({
-    longestEdge:
-      fields.do_resize === false ? null : (fields.size?.longest_edge ?? USUAL_TILES_ACROSS * USUAL_TILE),
+    longestEdge: fields.do_resize === false ? null : edge,
     tileSize,
     isSplit: fields.do_image_splitting ?? true,
     patchSize,

@@ -1,6 +1,12 @@
 // What becomes of an image before the model sees it: the text that stands for it in the prompt, and the patches that the encoder makes rows of.
 // How large an image is made and how it is cut is the model's own: each kind of model has a processor.
 
+/**
+ * Of an image whose size the model does not bound, whatever files and options say. Published files allow four times as many and more, which
+ * take minutes on a processor, for each patch looks at all others; and the encoder has memory for that many, wanted or not.
+ */
+export const MOST_PATCHES = 16_384;
+
 /** A picture, or a part of one, that the encoder sees by itself. Plain data: it goes to other threads, which share its patches. */
 export interface ImageTile {
   /** Patches below each other, and beside each other. */
@@ -19,6 +25,13 @@ export interface PreparedImage {
   readonly colours: { readonly factors: readonly number[]; readonly offsets: readonly number[] };
   /** Tokens that stand for it in the prompt: the encoder makes a row for each, tile after tile. */
   readonly numTokens: number;
+  /** Tokens below each other and beside each other, of models to which they lie in a plane; left out, one comes after the other. */
+  readonly grid?: { readonly rows: number; readonly cols: number };
+}
+
+/** By how much positions behind an image are less than the number of tokens before them: in a plane it is as long as its longer side. */
+export function lagBehind({ numTokens, grid }: PreparedImage): number {
+  return grid === undefined ? 0 : numTokens - Math.max(grid.rows, grid.cols);
 }
 
 /** An image among the tokens of a prompt. Plain data. */
@@ -40,6 +53,8 @@ export interface ImageProcessor {
   readonly mark: string;
   /** The special token that stands for one row of an image. */
   readonly placeholder: string;
+  /** Patches of a tile at most, where that is less than the encoder could see; left out, as many as that. */
+  readonly mostPatches?: number;
   /**
    * @param file in any of the formats of `decode-image.ts`.
    * @throws InvalidRequestError where it is no image, or a larger one than is taken.

@@ -5,6 +5,7 @@ import { CallThread } from '../util/call-thread.ts';
 import type { Client } from '../util/client.ts';
 import { MAX_BYTES_OF_IMAGES } from '../util/image-source.ts';
 import type { ModelFiles } from '../util/model-files.ts';
+import type { GivenFields } from './given-fields.ts';
 import type { ImageProcessor, ReadImage } from './image-processor.ts';
 import type { ImageSettings } from './image-settings.ts';
 import { makeImageProcessor, readImageSettings } from './load-image-processor.ts';
@@ -18,7 +19,7 @@ export class ImageReader implements ImageProcessor {
   readonly placeholder: string;
   readonly #thread: CallThread<Uint8Array, ReadImage>;
 
-  /** @throws ModelLoadError as `loadImageProcessor`. */
+  /** @throws as `loadImageProcessor`. */
   constructor(settings: ImageSettings) {
     const { mark, placeholder } = makeImageProcessor(settings);
     this.mark = mark;
@@ -50,8 +51,8 @@ export class ImageReader implements ImageProcessor {
   }
 }
 
-/** Null and errors as of `loadImageProcessor`. */
-export function loadImageReader(files: ModelFiles): ImageReader | null {
-  const settings = readImageSettings(files);
+/** Options, null and errors as of `loadImageProcessor`. */
+export function loadImageReader(files: ModelFiles, given: GivenFields = {}): ImageReader | null {
+  const settings = readImageSettings(files, given);
   return settings && new ImageReader(settings);
 }

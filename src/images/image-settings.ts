@@ -1,8 +1,9 @@
-// What the files of a model say of its images, and the fields that all of them have in common.
+// What the files of a model and --mm-processor-kwargs say of its images, and the fields that all of them have in common.
 
 import * as z from 'zod';
 import { checkModelJson, type ModelText, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
+import type { GivenFields } from './given-fields.ts';
 import { CHANNELS } from './pixels.ts';
 import type { Colours } from './prepare-image.ts';
 import type { Filter } from './resize.ts';
@@ -20,19 +21,25 @@ export interface ImageSettings {
   readonly images: JsonFile;
   /** processor_config.json: the text that stands for an image. */
   readonly processor: JsonFile | null;
+  /** Of --mm-processor-kwargs: it wins over the files. */
+  readonly given: GivenFields;
 }
 
 const withImages = z.object({ image_processor: z.record(z.string(), z.unknown()).nullish() });
 
 /** Null where the model does not say how pixels are made ready. */
-export function findImageSettings(config: JsonFile, files: ModelFiles): ImageSettings | null {
+export function findImageSettings(
+  config: JsonFile,
+  files: ModelFiles,
+  given: GivenFields,
+): ImageSettings | null {
   const processor = readJson(files.read('processor_config.json'));
   // Newer files have it all in one, which counts where there are both.
   const inner = processor && checkModelJson(processor.path, processor.json, withImages).image_processor;
   const images = inner
     ? { path: processor.path, json: inner }
     : readJson(files.read('preprocessor_config.json'));
-  return images && { config, images, processor };
+  return images && { config, images, processor, given };
 }
 
 function readJson(text: ModelText | null): JsonFile | null {

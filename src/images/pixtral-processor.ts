@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { decodeImage } from './decode-image.ts';
+import { longestEdge } from './given-fields.ts';
 import type { ImageProcessor, ReadImage } from './image-processor.ts';
 import { type ImageSettings, readColours, resampling } from './image-settings.ts';
 import { type Colours, prepareImage, wholeTile } from './prepare-image.ts';
@@ -81,9 +82,9 @@ const processorFields = z.object({
 /** Of a model whose files leave it out. */
 const USUAL_EDGE = 1024;
 
-/** @throws ModelLoadError where the files contradict each other, or say what is not supported. */
+/** @throws ModelLoadError where the files contradict each other, or say what is not supported; ConfigError as of `longestEdge`. */
 export function loadPixtral(settings: ImageSettings): PixtralProcessor {
-  const { config, images } = settings;
+  const { config, images, given } = settings;
   const model = checkModelJson(config.path, config.json, modelFields);
   const fields = checkModelJson(images.path, images.json, imageFields);
   const processor = checkModelJson(
@@ -103,7 +104,7 @@ export function loadPixtral(settings: ImageSettings): PixtralProcessor {
     );
   }
   return new PixtralProcessor({
-    longestEdge: fields.size?.longest_edge ?? USUAL_EDGE,
+    longestEdge: longestEdge(given, fields.size?.longest_edge ?? USUAL_EDGE),
     patchSize,
     mergeSize,
     tokens: {

@@ -44,12 +44,14 @@ export function cutTile(
   return { rows, cols, patches };
 }
 
+/** @param grid of its tokens: see `PreparedImage` */
 export function prepareImage(
   tiles: readonly ImageTile[],
   colours: Colours,
   numTokens: number,
+  grid?: PreparedImage['grid'],
 ): PreparedImage {
   const hash = createHash('sha256').update(JSON.stringify([colours, numTokens]));
   for (const { rows, cols, patches } of tiles) hash.update(JSON.stringify([rows, cols])).update(patches);
-  return { hash: hash.digest('hex'), tiles, colours, numTokens };
+  return { hash: hash.digest('hex'), tiles, colours, numTokens, ...(grid && { grid }) };
 }

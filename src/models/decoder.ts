@@ -185,6 +185,8 @@ class Decoder implements Model {
   readonly #parts: DecoderParts;
   readonly #share: RankShare;
   readonly #embeddingScale: number;
+  /** Of those that are here, among all of the model. */
+  readonly #firstLayer: number;
 
   constructor(context: LoadContext, parts: DecoderParts) {
     const { config, ops, weights, kvDType, maxModelLen } = context;
@@ -192,6 +194,7 @@ class Decoder implements Model {
     this.#ops = ops;
     this.#parts = parts;
     this.#share = weights.share;
+    this.#firstLayer = context.layers.first;
     this.dtype = weights.dtype;
     const scale = Float32Array.of(config.embeddingScale);
     // Where the original computes in bfloat16, the factor is of that format too.
@@ -220,9 +223,16 @@ class Decoder implements Model {
     const step = layerInputs === undefined ? begun : { ...begun, layerInputs };
     for (const [index, layer] of parts.layers.entries()) {
       ops.scope(() => layer(x, step));
+      this.#addDeepRows(x, inputs.imageRows, this.#firstLayer + index);
       inputs.onLayer?.(index);
     }
     return x;
+  }
+
+  /** What images give behind a layer, where they give something. */
+  #addDeepRows(x: Tensor, imageRows: ImageRows | undefined, layer: number): void {
+    const numLayers = this.config.vision?.deepLayers.length ?? 0;
+    if (imageRows && layer < numLayers) addImageRows(this.#ops, x, imageRows, 1 + layer);
   }
 
   #embed(inputs: ForwardInputs): Tensor {
@@ -236,7 +246,7 @@ class Decoder implements Model {
     const x = ops.embedding(tokens, embedding, { first, total: imageRows ? vocabSize + 1 : vocabSize });
     ops.sumRanks(x);
     if (this.#embeddingScale !== 1) ops.scale(x, this.#embeddingScale);
-    if (imageRows) addImageRows(ops, x, imageRows);
+    if (imageRows) addImageRows(ops, x, imageRows, 0);
     if (positions !== null) {
       ops.scope(() =>
         ops.addScaled(x, ops.embedding({ ids: inputs.positions, sampled: null }, positions), 1),
@@ -268,11 +278,13 @@ function withoutRows({ ids, sampled }: TokenIds, { rows }: ImageRows, noToken: n
   return { ids: others, sampled };
 }
 
-/** To rows that are all -0. */
-function addImageRows(ops: Ops, x: Tensor, { rows, values }: ImageRows): void {
+/** @param part of their values: the first one is added to rows that are all -0. */
+function addImageRows(ops: Ops, x: Tensor, { rows, values }: ImageRows, part: number): void {
   const all = new Float32Array(x.rows * x.cols).fill(-0);
+  const width = values.length / rows.length;
   for (const [index, row] of rows.entries()) {
-    all.set(values.subarray(index * x.cols, (index + 1) * x.cols), row * x.cols);
+    const first = index * width + part * x.cols;
+    all.set(values.subarray(first, first + x.cols), row * x.cols);
   }
   ops.scope(() => ops.addScaled(x, ops.tensor(all, x.rows, x.cols, 'f32'), 1));
 }

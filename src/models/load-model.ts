@@ -51,6 +51,8 @@ export interface LoadOptions {
   readonly layers?: LayerRange;
   /** Whether the part that sees images is loaded, where the model has one; absent is yes. */
   readonly seesImages?: boolean;
+  /** Patches of a picture at most, where that is less than the model could see. */
+  readonly mostPatches?: number | undefined;
   /** What it is to be served as; absent is what its files say. */
   readonly choice?: PoolingChoice;
   /** Called before a weight is read, with the size of all that is published; what it throws ends the load. */
@@ -127,7 +129,9 @@ async function loadFrom(
   };
   const { servedLength = null } = options;
   const { load } = findArchitecture(config.architecture);
-  const imageEncoder = seesImages ? loadImageEncoder(config, checkpoint, ops, dtype) : null;
+  const imageEncoder = seesImages
+    ? loadImageEncoder(config, checkpoint, ops, dtype, options.mostPatches)
+    : null;
   const model = await load({
     config,
     ops,
@@ -173,10 +177,17 @@ function loadImageEncoder(
   checkpoint: Checkpoint,
   ops: Ops,
   dtype: ComputeDType,
+  mostPatches?: number,
 ): ImageEncoder | null {
   const { architecture, vision, quantization: published } = config;
   const weights = new WeightReader(checkpoint, ops, { dtype, products: dtype, head: dtype, published });
-  return findArchitecture(architecture).loadImageEncoder!({ config: vision!, text: config, ops, weights });
+  return findArchitecture(architecture).loadImageEncoder!({
+    config: vision!,
+    text: config,
+    ops,
+    weights,
+    mostPatches,
+  });
 }
 
 function noEncoderNote(path: string): string {

@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import type { Activation } from '../ops/activation.ts';
 import type { FloatDType } from '../ops/dtype.ts';
-import type { KvHeads } from '../ops/ops.ts';
+import type { KvHeads, RopeSections } from '../ops/ops.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { preview } from '../util/preview.ts';
 import type { ExpertsConfig } from './experts-config.ts';
@@ -47,6 +47,8 @@ export interface ModelConfig {
   readonly layerRopes: readonly (RopeConfig | null)[];
   /** Whether neighbours are rotated against each other (2i, 2i + 1), rather than the halves of a head (i, i + rotaryDim / 2). */
   readonly ropeIsInterleaved: boolean;
+  /** Of models in which tokens of images lie in a plane; null where all pairs turn by the position. */
+  readonly ropeSections: RopeSections | null;
   /** Of models whose queries count more at later positions; null where all count alike. */
   readonly queryGrowth: QueryGrowth | null;
   /** [numLayers] factor on q·k. */
@@ -125,12 +127,27 @@ export interface VisionConfig {
   readonly layers: ModelConfig;
   /** Pixels of a patch on each side. */
   readonly patchSize: number;
-  /** Patches of the largest picture on each side. */
+  /** Patches of the largest square picture on each side. */
   readonly patchesPerSide: number;
   /** So many neighbours on each side become one row. */
   readonly mergeSize: number;
   /** Tokens of an image where those see each other in the part that reads text, too; null where each sees only those before it. */
   readonly wholeImageTokens: number | null;
+  /** What a patch is told of: an image is a film of so many frames in which nothing moves. */
+  readonly frames: number;
+  /** Of layers whose patches see only those of their window; null where all see the whole tile. */
+  readonly windows: WindowsConfig | null;
+  /** Of the square of learned positions that is stretched over each tile; null where there is none. */
+  readonly positionsPerSide: number | null;
+  /** Numbers of the layers whose rows the first layers of the text part get, too, one after the other. */
+  readonly deepLayers: readonly number[];
+}
+
+export interface WindowsConfig {
+  /** Of a window, in patches. */
+  readonly side: number;
+  /** Numbers of the layers whose patches see the whole tile. */
+  readonly wholeLayers: readonly number[];
 }
 
 /** The heads of a layer: see the fields of the same names of `ModelConfig`. */
@@ -268,6 +285,7 @@ export interface DecoderTraits {
   /** Share of a head that positions rotate, where config.json has no `partial_rotary_factor`; left out: all. */
   readonly rotaryFactor?: number;
   readonly ropeIsInterleaved?: boolean;
+  readonly ropeSections?: RopeSections;
   /** How a layer rotates, where that is not as the config's rotation says for all. */
   readonly ropeOf?: (layer: LayerKind, rope: RopeConfig) => RopeConfig | null;
   /** Left out: 1 / sqrt(headDim). */
@@ -370,6 +388,7 @@ function attentionFields(path: string, fields: ConfigFields, traits: DecoderTrai
 function plainTraits(traits: DecoderTraits) {
   return {
     ropeIsInterleaved: traits.ropeIsInterleaved ?? false,
+    ropeSections: traits.ropeSections ?? null,
     attentionSoftcap: traits.attentionSoftcap ?? null,
     qkvClip: traits.qkvClip ?? null,
     embeddingScale: traits.embeddingScale ?? 1,

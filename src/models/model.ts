@@ -25,7 +25,7 @@ export interface ForwardInputs extends StepArrays {
 export interface ImageRows {
   /** [n] rows of the step */
   readonly rows: readonly number[];
-  /** [n, hidden] */
+  /** [n, (1 + layers) * hidden]: what is in the place of embeddings, then what is added behind each of the first layers. */
   readonly values: Float32Array;
 }
 

@@ -53,7 +53,7 @@ import { opt } from './architectures/opt.ts';
 import { phi } from './architectures/phi.ts';
 import { phi3 } from './architectures/phi3.ts';
 import { phiMoe } from './architectures/phimoe.ts';
-import { qwen2Vl, qwen3Vl, qwen3VlMoe } from './architectures/qwen-vl.ts';
+import { qwen2Vl, qwen3Vl, qwen3VlMoe, qwen25Vl } from './architectures/qwen-vl.ts';
 import { qwen2 } from './architectures/qwen2.ts';
 import { qwen2Moe } from './architectures/qwen2-moe.ts';
 import { qwen3 } from './architectures/qwen3.ts';
@@ -83,6 +83,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   qwen3,
   qwen3Moe,
   qwen2Vl,
+  qwen25Vl,
   qwen3Vl,
   qwen3VlMoe,
   qwen3Next,

@@ -66,6 +66,17 @@ export type NativeWeightFormat = 'f32' | 'bf16' | 'f16' | 'int8' | NativeBlockDT
 /** A tensor in the arena: byte offset, rows, columns, distance of rows in elements. */
 export type TensorArgs = readonly [offset: number, rows: number, cols: number, stride: number];
 
+/** See `RopeHeads` and `RopeSections`. */
+export type RopeArgs = readonly [
+  headDim: number,
+  first: number,
+  rotaryDim: number,
+  isInterleaved: boolean,
+  lines: number,
+  columns: number,
+  alternate: boolean,
+];
+
 /** Of an op among all that were called, from 1. */
 export type StreamPosition = number;
 
@@ -283,6 +294,8 @@ export interface NativeBackend {
   beginStep(
     cache: number,
     positions: Int32Array,
+    /** [2, tokens], or empty where both are `positions`. */
+    planePositions: Int32Array,
     slots: Int32Array,
     numSequences: number,
     queryStarts: Int32Array,
@@ -344,15 +357,7 @@ export interface NativeBackend {
     skips: number,
     ...rest: [...x: TensorArgs, ...b: TensorArgs, ...c: TensorArgs, ...steps: TensorArgs, ...out: TensorArgs]
   ): StreamPosition;
-  rope(
-    table: number,
-    headDim: number,
-    first: number,
-    rotaryDim: number,
-    isInterleaved: boolean,
-    step: number,
-    ...x: TensorArgs
-  ): StreamPosition;
+  rope(table: number, ...rest: [...heads: RopeArgs, step: number, ...x: TensorArgs]): StreamPosition;
   /** `starts` [rows of out + 1] rise. */
   meanRows(starts: Int32Array, ...rest: [...x: TensorArgs, ...out: TensorArgs]): StreamPosition;
   gatherRows(
@@ -380,11 +385,7 @@ export interface NativeBackend {
     eps: number,
     queryTable: number,
     keyTable: number,
-    headDim: number,
-    first: number,
-    rotaryDim: number,
-    isInterleaved: boolean,
-    ...rest: [...q: TensorArgs, ...k: TensorArgs, ...v: TensorArgs]
+    ...rest: [...heads: RopeArgs, ...q: TensorArgs, ...k: TensorArgs, ...v: TensorArgs]
   ): StreamPosition;
   /** `window` 0, `chunk` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(

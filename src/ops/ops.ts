@@ -91,6 +91,8 @@ export const NO_SLOT = -1;
 export interface StepArrays {
   /** [tokens] the row of the tables of `rope` that turns each token: its position, from 0, unless the model has several tables. */
   readonly positions: Int32Array;
+  /** [2, tokens] the same for pairs of numbers that turn by line, and by column: see `RopeSections`. Left out, both are `positions`. */
+  readonly planePositions?: Int32Array | undefined;
   /** [groups, tokens] where its keys and values go: block * blockSize + offset, or NO_SLOT. */
   readonly slotMapping: Int32Array;
   readonly batch: AttentionBatch;
@@ -149,6 +151,16 @@ export interface RopeHeads {
   readonly rotaryDim?: number;
   /** Pairs are (2i, 2i + 1); left out, (i, i + rotaryDim / 2). */
   readonly isInterleaved?: boolean;
+  /** Left out, all pairs turn by `positions`. */
+  readonly sections?: RopeSections | undefined;
+}
+
+/** How many pairs of a head turn by the line of a token in a plane, and by its column, which are in `planePositions`; the others by `positions`. */
+export interface RopeSections {
+  readonly lines: number;
+  readonly columns: number;
+  /** Pair 3i + 1 is of the lines and 3i + 2 of the columns, from the first ones on; else the others come first, then lines, then columns. */
+  readonly alternate: boolean;
 }
 
 /** Of each head of queries and of keys, both [headDim]. */

@@ -11,6 +11,7 @@ import { maskOf } from '../sampling/token-mask.ts';
 import { PENDING_TOKEN, type ScheduledSequence, type ScheduledStep } from '../scheduler/scheduled-step.ts';
 import { layOutRows, type SequenceRows } from './lay-out-rows.ts';
 import type { RequestStates } from './request-states.ts';
+import { ropePlacesOf } from './rope-places.ts';
 import { partsOf } from './sequence-parts.ts';
 
 interface ForwardLimits extends BlockGroups {
@@ -65,6 +66,7 @@ function rowsOfParts(sequence: ScheduledSequence, requests: RequestStates): Sequ
     ids: ids.slice(first - firstPosition, end - firstPosition),
     firstPosition: first,
     isLong,
+    places: ropePlacesOf({ ...sequence, firstPosition: first, numTokens: end - first }),
     tables,
     seesAhead,
   }));

@@ -2,7 +2,8 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { NotAvailableError } from '../errors.ts';
-import { readImageSettings } from '../images/load-image-processor.ts';
+import type { ImageProcessor } from '../images/image-processor.ts';
+import { loadImageProcessor } from '../images/load-image-processor.ts';
 import { type LoadedAdapter, loadAdapter } from '../models/adapters/load-adapter.ts';
 import { preferredHalf } from '../models/load-model.ts';
 import type { Model } from '../models/model.ts';
@@ -57,7 +58,7 @@ export async function loadRunner(
 ): Promise<Executor> {
   const source = openConfiguredSource(config);
   const modelConfig = readModelConfig(source, config);
-  expectPossible(config, modelConfig, mayGetImages(config, source));
+  expectPossible(config, modelConfig, imageProcessor(config, source) !== null);
   const half = preferredHalf(modelConfig, config);
   const agree = place?.agree ?? (async (own) => own());
   return await loadOrFallBack(selectStages({ ...config, half }, place?.seats), (selected) =>
@@ -148,6 +149,7 @@ async function loadTarget(
   plan: KvPlan,
 ): Promise<Model> {
   const { ops } = places.at(-1)!;
+  const images = imageProcessor(config, source);
   return await withMemoryFor(FOR_WEIGHTS, () =>
     loadStages(source, places, readModelConfig(source, config), {
       dtype: config.dtype,
@@ -155,7 +157,8 @@ async function loadTarget(
       kvCacheDtype: config.kvCacheDtype,
       maxModelLen: plan.wantedLength,
       servedLength: config.maxModelLen === 'auto' ? (shape) => agree(() => plan.maxModelLen(shape)) : null,
-      seesImages: mayGetImages(config, source),
+      seesImages: images !== null,
+      mostPatches: images?.mostPatches,
       choice: config,
       // What does not fit now will not fit beside the weights.
       onOpen: (shape, published) => {
@@ -169,9 +172,12 @@ async function loadTarget(
   );
 }
 
-/** Where no prompt can have images, what would see them is not loaded. */
-function mayGetImages({ maxImages, skipTokenizerInit }: EngineConfig, source: ModelSource): boolean {
-  return maxImages > 0 && !skipTokenizerInit && readImageSettings(source) !== null;
+/** Null where no prompt can have images: what would see them is not loaded. */
+function imageProcessor(
+  { maxImages, skipTokenizerInit, mmProcessorKwargs }: EngineConfig,
+  source: ModelSource,
+): ImageProcessor | null {
+  return maxImages > 0 && !skipTokenizerInit ? loadImageProcessor(source, mmProcessorKwargs ?? {}) : null;
 }
 
 /** How much runs at the same time, and how much KV memory there is for it. */

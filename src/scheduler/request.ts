@@ -1,7 +1,7 @@
 // One sequence on its way through the engine: its tokens, how many of them are computed, its blocks and its state.
 // A request with n samples comes to the scheduler as n of these.
 
-import type { PromptImage } from '../images/image-processor.ts';
+import { lagBehind, type PromptImage } from '../images/image-processor.ts';
 import type { BlockTable, CachedSequence, SequenceStates } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
@@ -356,6 +356,14 @@ export class Request implements CachedSequence {
   /** Those with tokens from `first` up to before `end`. */
   imagesAmong(first: number, end: number): readonly PromptImage[] {
     return this.images.filter(({ positions }) => positions[0]! < end && positions.at(-1)! >= first);
+  }
+
+  /** See `positionLag` of `ScheduledSequence`. */
+  positionLagAt(position: number): number {
+    return this.images.reduce(
+      (sum, { image, positions }) => (positions.at(-1)! < position ? sum + lagBehind(image) : sum),
+      0,
+    );
   }
 
   append(tokenId: number): void {

@@ -35,6 +35,8 @@ export interface ScheduledSequence {
    * there are none.
    */
   readonly wholeRanges?: readonly Range[];
+  /** By how much its first token is behind `firstPosition` for rotation, because of images before it; left out, by nothing. */
+  readonly positionLag?: number;
   /** Null where no log-probabilities of prompt tokens are wanted from this step. */
   readonly promptLogprobs: LogprobTargets | null;
   /** The same for tokens of the answer that were known before. */

@@ -396,6 +396,7 @@ export class Scheduler {
     const areStatesSent = this.#transfers.sendsStates(request, firstPosition);
     const images = request.imagesAmong(firstPosition, end);
     const wholeRanges = this.#seesWholeImages ? request.imageRangesAmong(firstPosition, end) : [];
+    const positionLag = request.positionLagAt(firstPosition);
     sequences.push({
       requestId: request.id,
       adapterId: request.adapterId,
@@ -408,6 +409,7 @@ export class Scheduler {
       pooling: reachesEnd ? request.pooling : null,
       ...(images.length > 0 && { images }),
       ...(wholeRanges.length > 0 && { wholeRanges }),
+      ...(positionLag > 0 && { positionLag }),
       promptLogprobs: takePromptTargets(request, firstPosition),
       resumedLogprobs: takeResumedTargets(request, firstPosition),
       send: this.#transfers.takeCompleted(request, areStatesSent),

@@ -29,6 +29,20 @@ describe('--limit-mm-per-prompt', () => {
   });
 });
 
+describe('--mm-processor-kwargs', () => {
+  it.each<[unknown, object | null]>([
+    [undefined, null],
+    ['{"max_pixels": 1000}', { max_pixels: 1000 }],
+    [{ size: { longest_edge: 512 } }, { size: { longest_edge: 512 } }],
+  ])('is for the model to judge: %j', (value, fields) => {
+    expect(configWith('mmProcessorKwargs', value).mmProcessorKwargs).toEqual(fields);
+  });
+
+  it('is refused where it is no JSON object', () => {
+    expect(() => configWith('mmProcessorKwargs', '[1]')).toThrow(/expected a JSON object/);
+  });
+});
+
 describe('--allowed-media-domains', () => {
   it.each<[unknown, string[]]>([
     [undefined, []],

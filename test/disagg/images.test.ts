@@ -76,7 +76,7 @@ describe('images through instances of each way to send, and two that decode', ne
     await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve));
     webUrl = `http://127.0.0.1:${(web.address() as AddressInfo).port}/picture.png`;
     const model = newFolder();
-    writeTinyVisionModel(model);
+    writeTinyVisionModel(model, { family: 'Qwen3-VL' });
     cluster = await Cluster.start({
       model,
       producers: 0,

@@ -148,6 +148,16 @@ describe('images are not taken, and nothing else is refused,', () => {
     ]);
   });
 
+  it('and what --mm-processor-kwargs says of them is checked', async () => {
+    const edge = (longest_edge: number) => ({ mmProcessorKwargs: { size: { longest_edge } } });
+    expect(await read(folder, edge(1))).toEqual({ takesImages: true, warnings: [] });
+    await expect(read(folder, edge(1e6))).rejects.toThrow(
+      /--mm-processor-kwargs: size\.longest_edge must be at most/,
+    );
+    // Where no image is taken, nothing of it matters.
+    expect(await read(folder, { ...edge(1e6), maxImages: 0 })).toEqual({ takesImages: false, warnings: [] });
+  });
+
   it('where the tokenizer has no token for them', async () => {
     const { takesImages, warnings } = await read(
       changed((copy) => writeFileSync(join(copy, 'tokenizer.json'), JSON.stringify(tinyTokenizer()))),

@@ -49,7 +49,7 @@ describe.each(cases)('%s', (_, { expected, ...model }) => {
 });
 
 function withCounts(text: string, placeholder: string): string {
-  const runs = new RegExp(`(${placeholder.replace(/[[\]]/g, '\\$&')})+`, 'g');
+  const runs = new RegExp(`(${placeholder.replace(/[[\]|]/g, '\\$&')})+`, 'g');
   return text.replace(runs, (run) => `${placeholder}*${run.length / placeholder.length}`);
 }
 

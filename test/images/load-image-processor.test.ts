@@ -8,6 +8,7 @@ import type { ImageProcessor, ImageTile } from '../../src/images/image-processor
 import { loadImageProcessor } from '../../src/images/load-image-processor.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import { type ImageModel, imageModel } from './image-model.ts';
+import { noise, noiseAt } from './noise.ts';
 
 const folder = temporaryFolders();
 
@@ -32,14 +33,6 @@ const MISTRAL = {
 
 function load(model: ImageModel): ImageProcessor | null {
   return loadImageProcessor(imageModel(folder(), model));
-}
-
-/** A PNG of noise. */
-function noise(width: number, height: number): Promise<Buffer> {
-  const pixels = Uint8Array.from({ length: width * height * 3 }, (_, i) => (i * 2_654_435_761) % 251);
-  return sharp(pixels, { raw: { width, height, channels: 3 } })
-    .png()
-    .toBuffer();
 }
 
 /** The pixel of a tile at a place, of one channel. */
@@ -163,7 +156,7 @@ describe('loadImageProcessor', () => {
     expect(image.numTokens).toBe(5);
     expect(image.tiles.map(({ rows, cols }) => [rows, cols])).toEqual(new Array(5).fill([3, 3]));
     // It has the size already: the second tile begins with the 29th pixel of the first line.
-    const numbers = [0, 28].map((x) => (x * 3 * 2_654_435_761) % 251);
+    const numbers = [0, 28].map((x) => noiseAt(x * 3));
     expect(image.tiles.slice(0, 2).map((tile) => pixelOf(tile, 9, 0, 0, 0))).toEqual(numbers);
   });
 

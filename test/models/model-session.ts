@@ -1,12 +1,19 @@
 // Drives one sequence through a loaded model, as scheduler and runner do: its blocks lie scattered over the cache, and where it
 // outgrows the short contexts of the model it is computed again.
 
+import type { PromptImage } from '../../src/images/image-processor.ts';
 import type { ImageRows, Model } from '../../src/models/model.ts';
 import { type KvCache, NO_SLOT, type Ops } from '../../src/ops/ops.ts';
+import { ropePlacesOf } from '../../src/runner/rope-places.ts';
 import { partsOf } from '../../src/runner/sequence-parts.ts';
 import { rangesOf } from '../../src/util/ranges.ts';
 
 const BLOCK_SIZE = 16;
+
+/** Images among the tokens that are computed, from the first token of the sequence on. */
+interface SeenImages extends ImageRows {
+  readonly images: readonly PromptImage[];
+}
 
 export class ModelSession {
   private readonly ops: Ops;
@@ -30,35 +37,37 @@ export class ModelSession {
   }
 
   /** Adds `ids` to the sequence; logits of its last `wanted` tokens, [wanted, vocab]. */
-  run(ids: readonly number[], wanted: number, imageRows?: ImageRows): Float32Array {
-    return this.launch(ids, wanted, imageRows)();
+  run(ids: readonly number[], wanted: number, seen?: SeenImages): Float32Array {
+    return this.launch(ids, wanted, seen)();
   }
 
   /** The same for ranks, whose ops wait for each other: the logits are there when the result is called. */
-  launch(ids: readonly number[], wanted: number, imageRows?: ImageRows): () => Float32Array {
+  launch(ids: readonly number[], wanted: number, seen?: SeenImages): () => Float32Array {
     const { shortContext } = this.model;
     const start = this.tokens.length;
     this.tokens.push(...ids);
     const outgrows = shortContext !== null && !this.isLong && this.tokens.length > shortContext;
     if (outgrows) this.isLong = true;
-    return this.forward(outgrows ? 0 : start, wanted, imageRows);
+    return this.forward(outgrows ? 0 : start, wanted, seen);
   }
 
   /** Computes the tokens from `start` on. */
-  private forward(start: number, wanted: number, imageRows?: ImageRows): () => Float32Array {
+  private forward(start: number, wanted: number, seen?: SeenImages): () => Float32Array {
     const { ops, blocks } = this;
     const ids = this.tokens.slice(start);
     const positions = Int32Array.from(ids, (_, row) => start + row);
+    const places = seen && ropePlacesOf({ firstPosition: 0, numTokens: ids.length, images: seen.images });
     const first = this.isLong ? this.model.shortContext! : 0;
     const seesWholeImages = (this.model.config.vision?.wholeImageTokens ?? null) !== null;
-    const images = rangesOf(seesWholeImages ? (imageRows?.rows ?? []) : []);
+    const images = rangesOf(seesWholeImages ? (seen?.rows ?? []) : []);
     const wholeRanges = images.map((range) => ({ first: start + range.first, end: start + range.end }));
     const parts = partsOf({ firstPosition: start, tokenIds: ids, wholeRanges });
     return ops.scope(() => {
       const hidden = this.model.forward(
         {
           tokens: { ids: Int32Array.from(ids), sampled: null },
-          positions: positions.map((position) => first + position),
+          positions: Int32Array.from(places?.positions ?? positions, (position) => first + position),
+          planePositions: places && Int32Array.of(...places.lines, ...places.columns),
           slotMapping: positions.map(
             (position) => blocks[Math.floor(position / BLOCK_SIZE)]! * BLOCK_SIZE + (position % BLOCK_SIZE),
           ),
@@ -73,7 +82,7 @@ export class ModelSession {
             }),
           },
           adapters: this.adapters,
-          imageRows,
+          imageRows: seen,
           states: {
             sources: Int32Array.of(start === 0 ? NO_SLOT : 1),
             slots: Int32Array.of(1),

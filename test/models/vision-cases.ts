@@ -4,23 +4,21 @@ import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
-import type { ImageTile, PreparedImage } from '../../src/images/image-processor.ts';
+import type { ImageTile, PreparedImage, PromptImage } from '../../src/images/image-processor.ts';
 import { readGolden } from '../helpers/read-tensors.ts';
 
 export const FOLDER = fileURLToPath(new URL('../fixtures/vision', import.meta.url));
-export const MODELS = ['idefics3', 'smolvlm', 'mistral3', 'gemma3'];
+/** To which tokens of images lie in a plane. */
+const IN_PLANE = ['qwen2-vl', 'qwen2.5-vl', 'qwen3-vl', 'qwen3.5'];
+export const MODELS = ['idefics3', 'smolvlm', 'mistral3', 'gemma3', ...IN_PLANE];
 const PLACEHOLDER = 5;
 const PATCH = 4;
-const configFile = z.looseObject({ architectures: z.array(z.string()) });
 
-/** A copy of a model in `folder` that an engine takes images for. What makes them ready is that of another model: nothing is read by it. */
+/** A copy of a model in `folder` that an engine takes images for. */
 export function copyForEngine(name: string, folder: string): void {
   cpSync(`${FOLDER}/${name}`, folder, { recursive: true });
-  writeFileSync(join(folder, 'preprocessor_config.json'), '{}');
-  const path = join(folder, 'config.json');
-  const config = configFile.parse(JSON.parse(readFileSync(path, 'utf8')));
-  const architectures = [...config.architectures, 'SmolVLMForConditionalGeneration'];
-  writeFileSync(path, JSON.stringify({ ...config, architectures }));
+  const sizes = { max_image_size: { longest_edge: 16 } };
+  writeFileSync(join(folder, 'preprocessor_config.json'), JSON.stringify(sizes));
 }
 
 export const COLOURS: PreparedImage['colours'] = {
@@ -33,6 +31,7 @@ const golden = z.object({
     z.object({
       id: z.string(),
       input_ids: z.array(z.number()),
+      greedy_ids: z.array(z.number()),
       tiles: z.array(z.tuple([z.number(), z.number()])),
     }),
   ),
@@ -41,9 +40,26 @@ const golden = z.object({
 export function casesOf(name: string) {
   const { cases } = golden.parse(JSON.parse(readFileSync(`${FOLDER}/${name}/golden.json`, 'utf8')));
   const read = (tensor: string) => readGolden(`${FOLDER}/${name}/golden.safetensors`, tensor);
-  return cases.map(({ id, input_ids: ids, tiles: sizes }) => {
+  return cases.map(({ id, input_ids: ids, greedy_ids: greedy, tiles: sizes }) => {
     const places = ids.flatMap((token, index) => (token === PLACEHOLDER ? [index] : []));
-    return { id, ids, places, tiles: tilesOf(sizes), rows: read(`${id}.rows`), logits: read(`${id}.logits`) };
+    const tiles = tilesOf(sizes);
+    const images = imagesOf(tiles, places, IN_PLANE.includes(name));
+    return { id, ids, greedy, places, tiles, images, rows: read(`${id}.rows`), logits: read(`${id}.logits`) };
+  });
+}
+
+/** Each tile is an image, of which four patches become a token. */
+function imagesOf(tiles: readonly ImageTile[], places: readonly number[], isInPlane: boolean): PromptImage[] {
+  let next = 0;
+  return tiles.map((tile) => {
+    const grid = { rows: tile.rows / 2, cols: tile.cols / 2 };
+    const numTokens = grid.rows * grid.cols;
+    next += numTokens;
+    const image = { hash: `${next}`, tiles: [tile], colours: COLOURS, numTokens };
+    return {
+      image: isInPlane ? { ...image, grid } : image,
+      positions: places.slice(next - numTokens, next),
+    };
   });
 }
 

@@ -27,11 +27,11 @@ describe.each(MODELS)('%s', (name) => {
     expect(cosine(Float32Array.from(got), rows.values)).toBeGreaterThan(0.999);
   });
 
-  it.each(casesOf(name))('gives the logits of case $id', async ({ ids, places, rows, logits }) => {
+  it.each(casesOf(name))('gives the logits of case $id', async ({ ids, places, images, rows, logits }) => {
     for (const backend of ['reference', 'cpu'] as const) {
       const { ops, model } = await load(backend, 'float32');
       const session = new ModelSession(ops, model, ids.length);
-      const got = session.run(ids, logits.shape[0]!, { rows: places, values: rows.values });
+      const got = session.run(ids, logits.shape[0]!, { rows: places, values: rows.values, images });
       expect(largestDifference(got, logits.values)).toBeLessThan(1e-4);
     }
   });

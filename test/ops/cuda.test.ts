@@ -105,9 +105,13 @@ describeCuda('the CUDA backend', () => {
     const table = random.floats(64 * 16);
     expectSame(tolerance, (ops) => {
       const input = tensor(ops);
-      const step = beginStep(ops, ops.makeKvCache(SHAPE), rows, { positions: Int32Array.of(0, 5, 63, 7) });
+      const planePositions = Int32Array.of(0, 6, 62, 8, 1, 9, 0, 63);
+      const places = { positions: Int32Array.of(0, 5, 63, 7), planePositions };
+      const step = beginStep(ops, ops.makeKvCache(SHAPE), rows, places);
+      const sections = { lines: 3, columns: 2, alternate: true };
       ops.rope(input, step, ops.makeVector(table), { headDim: 24, first: 4, rotaryDim: 16 });
       ops.rope(input, step, ops.makeVector(table), { headDim: 24, rotaryDim: 16, isInterleaved: true });
+      ops.rope(input, step, ops.makeVector(table), { headDim: 24, rotaryDim: 16, sections });
       return ops.read(input);
     });
   });

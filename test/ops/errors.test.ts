@@ -112,6 +112,15 @@ describeEachIsa('wrong calls', (isa) => {
     expect(() => rope(4)).toThrow(/positions from 0 to 3, got 4/);
     expect(() => rope(-1)).toThrow(/positions from 0 to .*, got -1 in row 0/);
     const cache = cpu.makeKvCache(cacheShape);
+    const inPlane = (...places: number[]) => {
+      const step = beginStep(cpu, cache, 1, { planePositions: ints(...places) });
+      cpu.rope(zeros(1, 8), step, angles, {
+        headDim: 8,
+        sections: { lines: 1, columns: 1, alternate: false },
+      });
+    };
+    expect(() => inPlane(3)).toThrow(/planePositions 2, got 1/);
+    expect(() => inPlane(3, 4)).toThrow(/planePositions from 0 to 3, got 4 in row 1/);
     expect(() => beginStepInto(cpu, cache, ints(0, 48))).toThrow(/slots from -1 to 47, got 48 in row 1/);
     const step = beginStepInto(cpu, cache, ints(0));
     expect(() => cpu.storeKv(zeros(1, 8), zeros(1, 8), step, 2)).toThrow(/a layer from 0 to 1/);

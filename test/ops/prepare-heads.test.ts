@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { KvDType } from '../../src/ops/dtype.ts';
 import type { NativeOps } from '../../src/ops/native/native-ops.ts';
-import type { HeadPreparation, Ops, StepInputs, Tensor } from '../../src/ops/ops.ts';
+import type { HeadPreparation, Ops, RopeSections, StepInputs, Tensor } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { needsCudaEmulator, openCuda } from '../helpers/cuda-emulator.ts';
 import { describeEachIsa, kvDTypes, openCpu, Random } from './native-backends.ts';
@@ -20,6 +20,7 @@ interface Case {
     readonly first?: number;
     readonly rotaryDim?: number;
     readonly isInterleaved?: boolean;
+    readonly sections?: RopeSections;
   } | null;
 }
 
@@ -29,6 +30,14 @@ const CASES: readonly Case[] = [
   { headDim: 256, heads: 2, kvHeads: 1, hasNorms: true, rope: { rotaryDim: 64 } },
   { headDim: 80, heads: 3, kvHeads: 3, rope: { rotaryDim: 24, isInterleaved: true } },
   { headDim: 40, heads: 9, kvHeads: 3, hasNorms: true, rope: { first: 8, rotaryDim: 20 } },
+  { headDim: 64, heads: 2, kvHeads: 1, rope: { sections: { lines: 12, columns: 12, alternate: false } } },
+  {
+    headDim: 128,
+    heads: 2,
+    kvHeads: 2,
+    hasNorms: true,
+    rope: { rotaryDim: 64, sections: { lines: 11, columns: 10, alternate: true } },
+  },
   { headDim: 96, heads: 1, kvHeads: 1, hasNorms: true, rope: null },
   { headDim: 16, heads: 2, kvHeads: 2, rope: null },
   { headDim: 2, heads: 2, kvHeads: 1, dtypes: ['f32'], rope: {} },
@@ -39,6 +48,7 @@ const ROWS = 5;
 /** Of two blocks of 16; that of the third row is nowhere. */
 const SLOTS = Int32Array.of(3, 17, -1, 0, 31);
 const POSITIONS = Int32Array.of(3, 0, 7, 1, 15);
+const PLANE_POSITIONS = Int32Array.of(4, 0, 9, 2, 3, 15, 14, 0, 1, 2);
 
 /** All that the step leaves: q, and what attention finds in the cache at the end. */
 function bitsOf(ops: Ops, one: Case, dtype: KvDType, prepare: Prepare): Float32Array {
@@ -55,7 +65,11 @@ function bitsOf(ops: Ops, one: Case, dtype: KvDType, prepare: Prepare): Float32A
     const turned = rope?.rotaryDim ?? headDim;
     const [queries, keys] = [vector(16 * turned), vector(16 * turned)];
     const rotation = rope === null ? undefined : { queries, keys, heads: { headDim, ...rope } };
-    const step = beginStep(ops, cache, ROWS, { positions: POSITIONS, slotMapping: SLOTS });
+    const step = beginStep(ops, cache, ROWS, {
+      positions: POSITIONS,
+      planePositions: PLANE_POSITIONS,
+      slotMapping: SLOTS,
+    });
     prepare(ops, [q!, k!, v!], step, { layer: 1, norms, rotation });
     return Float32Array.from([...ops.read(q!), ...seen(ops, cache, q!.cols)]);
   });

@@ -1,7 +1,7 @@
 // Ops on single rows of the native backend against their definition.
 
 import { afterAll, expect, it } from 'vitest';
-import type { Ops } from '../../src/ops/ops.ts';
+import type { Ops, RopeHeads, StepArrays } from '../../src/ops/ops.ts';
 import { ReferenceOps } from '../../src/ops/reference/reference-ops.ts';
 import { type LinearPart, narrow, plainPart, type TensorSource } from '../../src/ops/weights.ts';
 import { WeightFolder } from '../helpers/weight-file.ts';
@@ -14,7 +14,7 @@ import {
   openCpu,
   Random,
 } from './native-backends.ts';
-import { beginStepAt } from './steps.ts';
+import { beginStep, beginStepAt } from './steps.ts';
 
 const folder = new WeightFolder();
 afterAll(() => folder.remove());
@@ -225,6 +225,40 @@ describeEachIsa('row ops', (isa) => {
       expectClose(actual, expected, { absolute: 3e-7 });
       expect(actual).not.toEqual(x);
     }
+  });
+
+  // What each of 16 pairs turns by.
+  it.each([
+    [{ lines: 5, columns: 4, alternate: true }, [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 0, 0]],
+    [{ lines: 3, columns: 4, alternate: false }, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2]],
+    [{ lines: 8, columns: 8, alternate: false }, [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]],
+  ])('rope turns pairs by position, line and column: %o', (sections, planes) => {
+    const random = new Random(13);
+    const [headDim, rows] = [40, 5];
+    const x = random.floats(rows * 2 * headDim);
+    const table = random.floats(20 * 32);
+    const places = Array.from({ length: 3 }, () =>
+      Int32Array.from({ length: rows }, () => random.integer(0, 19)),
+    );
+    const heads = { headDim, first: 6, rotaryDim: 32 };
+    const turnedBy = (ops: Ops, given: Partial<StepArrays>, own: RopeHeads) => {
+      const shape = { layers: 1, blocks: 1, blockSize: 16, kvHeads: 1, headDim: 2, dtype: 'f32' } as const;
+      const input = ops.tensor(x, rows, 2 * headDim, 'f32');
+      ops.rope(input, beginStep(ops, ops.makeKvCache(shape), rows, given), ops.makeVector(table), own);
+      return ops.read(input);
+    };
+    const [actual, expected] = both((ops) => {
+      const planePositions = Int32Array.of(...places[1]!, ...places[2]!);
+      return turnedBy(ops, { positions: places[0]!, planePositions }, { ...heads, sections });
+    });
+    const alone = places.map((positions) => turnedBy(reference, { positions }, heads));
+    const byDefinition = x.map((number, i) => {
+      const place = (i % headDim) - 6;
+      if (place < 0 || place >= 32) return number;
+      return alone[planes[place % 16]!]![i]!;
+    });
+    expect(expected).toEqual(byDefinition);
+    expectClose(actual, expected, { absolute: 3e-7 });
   });
 
   it('rope leaves what lies before and behind the rotated part of a head as it is', () => {

@@ -16,7 +16,20 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 from tokenizers import Tokenizer, models
-from transformers import Idefics3ImageProcessor, Idefics3Processor, PixtralImageProcessor, PixtralProcessor, PreTrainedTokenizerFast
+from transformers import (
+    Gemma3ImageProcessor,
+    Gemma3Processor,
+    Idefics3ImageProcessor,
+    Idefics3Processor,
+    PixtralImageProcessor,
+    PixtralProcessor,
+    PreTrainedTokenizerFast,
+    Qwen2VLImageProcessor,
+    Qwen2VLProcessor,
+    Qwen2VLVideoProcessor,
+    Qwen3VLProcessor,
+    Qwen3VLVideoProcessor,
+)
 
 RESCALE = 1 / 255
 SMALL_IDEFICS3 = {
@@ -68,15 +81,85 @@ PROCESSORS = {
         "processor": {"patch_size": 14, "spatial_merge_size": 2},
         "images": {"size": {"longest_edge": 1540}, "resample": 3},
     },
-}
-NORMALISATION = {
-    "idefics3": {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]},
-    "pixtral": {
-        "image_mean": [0.48145466, 0.4578275, 0.40821073],
-        "image_std": [0.26862954, 0.26130258, 0.27577711],
+    "qwen2-vl-small": {
+        "config": {
+            "architectures": ["Qwen2VLForConditionalGeneration"],
+            "vision_config": {"patch_size": 4, "spatial_merge_size": 2},
+        },
+        "processor": {},
+        "images": {
+            "min_pixels": 700,
+            "max_pixels": 1800,
+            "patch_size": 4,
+            "temporal_patch_size": 2,
+            "merge_size": 2,
+            "resample": 3,
+        },
+    },
+    "qwen2.5-vl": {
+        "config": {
+            "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+            "vision_config": {"patch_size": 14, "spatial_merge_size": 2},
+        },
+        "processor": {},
+        "images": {
+            "min_pixels": 3136,
+            "max_pixels": 12845056,
+            "patch_size": 14,
+            "temporal_patch_size": 2,
+            "merge_size": 2,
+        },
+    },
+    "qwen3-vl": {
+        "config": {
+            "architectures": ["Qwen3VLForConditionalGeneration"],
+            "vision_config": {"patch_size": 16, "spatial_merge_size": 2},
+        },
+        "processor": {},
+        "images": {
+            "size": {"longest_edge": 16777216, "shortest_edge": 65536},
+            "patch_size": 16,
+            "temporal_patch_size": 2,
+            "merge_size": 2,
+        },
+    },
+    "gemma3-small": {
+        "config": {
+            "architectures": ["Gemma3ForConditionalGeneration"],
+            "vision_config": {"image_size": 32, "patch_size": 4},
+            "mm_tokens_per_image": 4,
+        },
+        "processor": {"image_seq_length": 4},
+        "images": {"size": {"height": 32, "width": 32}, "resample": 2},
+    },
+    "gemma3": {
+        "config": {
+            "architectures": ["Gemma3ForConditionalGeneration"],
+            "vision_config": {"image_size": 896, "patch_size": 14},
+            "mm_tokens_per_image": 256,
+        },
+        "processor": {"image_seq_length": 256},
+        "images": {"size": {"height": 896, "width": 896}, "resample": 2},
     },
 }
-TOKENS = ["<unk>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "[IMG]", "[IMG_BREAK]", "[IMG_END]"]
+CLIP = {
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+NORMALISATION = {"idefics3": HALF, "pixtral": CLIP, "qwen2": CLIP, "qwen3": HALF, "gemma3": HALF}
+PLACEHOLDERS = {
+    "idefics3": "<image>",
+    "pixtral": "[IMG]",
+    "qwen2": "<|image_pad|>",
+    "qwen3": "<|image_pad|>",
+    "gemma3": "<image_soft_token>",
+}
+# What the architectures of a family begin with, where it is not its name.
+FAMILIES = {"smolvlm": "idefics3", "mistral3": "pixtral"}
+TOKENS = ["<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "[IMG]", "[IMG_BREAK]", "[IMG_END]"]
+GEMMA_TOKENS = {"boi_token": "<start_of_image>", "image_token": "<image_soft_token>", "eoi_token": "<end_of_image>"}
+QWEN_TOKENS = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 
 
 def synthetic(width: int, height: int, channels: int = 3) -> np.ndarray:
@@ -118,15 +201,36 @@ def read_image(path: Path) -> Image.Image:
     return opaque
 
 
+def family_of(setting: dict) -> str:
+    name = setting["config"]["architectures"][0].lower()
+    prefixes = {**FAMILIES, **{family: family for family in NORMALISATION}}
+    return next(family for prefix, family in prefixes.items() if name.startswith(prefix))
+
+
+def make_tokenizer(tokens: list[str], **named: str) -> PreTrainedTokenizerFast:
+    vocabulary = {token: index for index, token in enumerate(["<unk>", *tokens, *named.values()])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="<unk>",
+        additional_special_tokens=tokens,
+        extra_special_tokens=named,
+    )
+
+
 def make_processor(setting: dict):
-    tokenizer = Tokenizer(models.WordLevel({token: index for index, token in enumerate(TOKENS)}, unk_token="<unk>"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", additional_special_tokens=TOKENS[1:])
-    if "Mistral3" in setting["config"]["architectures"][0]:
-        images = PixtralImageProcessor(**setting["images"])
-        return PixtralProcessor(images, tokenizer, **setting["processor"]), "[IMG]"
+    """One of `PROCESSORS`, made as its family is in transformers."""
+    family, images, text = family_of(setting), setting["images"], setting["processor"]
+    if family == "pixtral":
+        return PixtralProcessor(PixtralImageProcessor(**images), make_tokenizer(TOKENS), **text)
+    if family == "gemma3":
+        return Gemma3Processor(Gemma3ImageProcessor(**images), make_tokenizer([], **GEMMA_TOKENS), **text)
+    if family == "qwen2":
+        return Qwen2VLProcessor(Qwen2VLImageProcessor(**images), make_tokenizer(QWEN_TOKENS), Qwen2VLVideoProcessor())
+    if family == "qwen3":
+        return Qwen3VLProcessor(Qwen2VLImageProcessor(**images), make_tokenizer(QWEN_TOKENS), Qwen3VLVideoProcessor())
     # The one of SmolVLM differs in what it does with videos only.
-    images = Idefics3ImageProcessor(**setting["images"])
-    return Idefics3Processor(images, tokenizer, **setting["processor"]), "<image>"
+    return Idefics3Processor(Idefics3ImageProcessor(**images), make_tokenizer(TOKENS), **text)
 
 
 def to_bytes(values: torch.Tensor, images: dict) -> np.ndarray:
@@ -146,18 +250,28 @@ def to_patches(pixels: np.ndarray, patch: int) -> np.ndarray:
     return cut.transpose(1, 3, 0, 2, 4).reshape(-1, channels * patch * patch)
 
 
+def from_blocks(values: torch.Tensor, grid: list[int], images: dict) -> torch.Tensor:
+    """[3, height, width] of what Qwen-VL's encoder gets: block after block, each patch as two pictures that are the same."""
+    patch, merge, copies = images["patch_size"], images["merge_size"], images["temporal_patch_size"]
+    _, rows, cols = grid
+    cut = values.reshape(rows // merge, cols // merge, merge, merge, 3, copies, patch, patch)
+    assert torch.equal(cut[..., 0, :, :], cut[..., 1, :, :])
+    return cut[..., 0, :, :].permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * patch, cols * patch)
+
+
 def expected(setting: dict, image: Image.Image) -> dict:
-    processor, mark = make_processor(setting)
-    if mark == "<image>":
-        inputs, texts = processor._process_images([[image]], return_tensors="pt", return_row_col_info=True)
-    else:
-        inputs, texts = processor._process_images([image], return_tensors="pt")
+    processor, family, images = make_processor(setting), family_of(setting), setting["images"]
+    nested = {"return_row_col_info": True} if family == "idefics3" else {}
+    inputs, texts = processor._process_images([[image]] if nested else [image], return_tensors="pt", **nested)
     patch = setting["config"]["vision_config"]["patch_size"]
     values = inputs["pixel_values"]
-    tiles = [to_bytes(tile, setting["images"]) for tile in values.reshape(-1, *values.shape[-3:])]
+    if family.startswith("qwen"):
+        values = from_blocks(values, inputs["image_grid_thw"][0].tolist(), images)
+    tiles = [to_bytes(tile, images) for tile in values.reshape(-1, *values.shape[-3:])]
     patches = hashlib.sha256()
     for pixels in tiles:
         patches.update(to_patches(pixels, patch).tobytes())
+    mark = PLACEHOLDERS[family]
     return {
         # With each run of placeholders as one and their number.
         "text": re.sub(f"({re.escape(mark)})+", lambda run: f"{mark}*{len(run[0]) // len(mark)}", texts[0]),
@@ -172,10 +286,9 @@ def main() -> None:
     names = write_images(folder)
     goldens = {}
     for processor, setting in PROCESSORS.items():
-        family = "pixtral" if "Mistral3" in setting["config"]["architectures"][0] else "idefics3"
-        setting["images"].update(NORMALISATION[family], rescale_factor=RESCALE)
+        setting["images"].update(NORMALISATION[family_of(setting)], rescale_factor=RESCALE)
         # All sizes take the same way through large tiles: two images are enough for what takes long.
-        read = ["wide.png", "portrait.jpg"] if processor == "smolvlm" else names
+        read = ["wide.png", "portrait.jpg"] if processor in ("smolvlm", "gemma3") else names
         images = {name: expected(setting, read_image(folder / name)) for name in read}
         goldens[processor] = {**setting, "expected": images}
     (folder / "goldens.json").write_text(json.dumps(goldens) + "\n")

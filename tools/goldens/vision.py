@@ -66,7 +66,41 @@ def gemma3():
     return t.Gemma3ForConditionalGeneration, config, lambda tiles: {"pixel_values": pixels(tiles)}
 
 
+def merged(tiles: list[tuple[int, int]]) -> dict:
+    """Patches of two equal frames, those that become one row after each other."""
+    patches = []
+    for image, (rows, cols) in zip(pixels(tiles), tiles):
+        own = image[:, : rows * 4, : cols * 4].reshape(3, rows // 2, 2, 4, cols // 2, 2, 4)
+        patches.append(own.permute(1, 4, 2, 5, 0, 3, 6).reshape(rows * cols, 3, 1, 16).expand(-1, -1, 2, -1).reshape(rows * cols, -1))
+    return {"pixel_values": torch.cat(patches), "image_grid_thw": torch.tensor([[1, rows, cols] for rows, cols in tiles])}
+
+
+QWEN = {"depth": 3, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2, "patch_size": 4, "out_hidden_size": 32}
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+
+
+def qwen(kind: str, vision: dict, sections: list[int], **text: object):
+    inside = TEXT | {"num_hidden_layers": 3, "rope_parameters": ROPE | {"mrope_section": sections}} | text
+    ids = {"image_token_id": PLACEHOLDER, "video_token_id": 6, "vision_start_token_id": 7, "vision_end_token_id": 8}
+    config = getattr(t, f"{kind}Config")(vision_config=vision, text_config=inside, tie_word_embeddings=False, **ids)
+    return getattr(t, f"{kind}ForConditionalGeneration"), config, merged
+
+
+QWEN3 = QWEN | {"num_position_embeddings": 36}
+QWEN35_TEXT = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "layer_types": ["linear_attention", "full_attention", "full_attention"],
+    "head_dim": 16,
+    "rope_parameters": ROPE | {"mrope_section": [2, 1, 1], "mrope_interleaved": True, "partial_rotary_factor": 0.5},
+}
 MODELS = {
+    "qwen2-vl": lambda: qwen("Qwen2VL", QWEN | {"embed_dim": 16, "hidden_size": 32, "mlp_ratio": 2}, [2, 1, 1]),
+    "qwen2.5-vl": lambda: qwen("Qwen2_5_VL", QWEN | {"window_size": 16, "fullatt_block_indexes": [1]}, [1, 1, 2]),
+    "qwen3-vl": lambda: qwen("Qwen3VL", QWEN3 | {"deepstack_visual_indexes": [0, 2]}, [4, 2, 2], head_dim=16),
+    "qwen3.5": lambda: qwen("Qwen3_5", QWEN3, [], **QWEN35_TEXT),
     "idefics3": lambda: smolvlm("Idefics3"),
     "smolvlm": lambda: smolvlm("SmolVLM"),
     "mistral3": mistral3,
@@ -77,7 +111,8 @@ RENAMED = {"gemma3": ("vision_tower.", "vision_tower.vision_model.")}
 SQUARE, LARGE = (4, 4), (8, 8)
 """Tokens of each case, and of its tiles the first token and rows and columns of patches, of which four become a token."""
 CASES = {"one": (14, [(3, SQUARE)]), "several": (45, [(2, SQUARE), (20, SQUARE), (31, SQUARE)])}
-OTHER_CASES = {"mistral3": {"one": (16, [(3, (4, 6))]), "several": (45, [(2, (2, 8)), (20, (6, 4)), (31, SQUARE)])}}
+PLANES = {"one": (20, [(3, (4, 8))]), "several": (52, [(2, (2, 10)), (14, (10, 6)), (34, SQUARE), (40, SQUARE)])}
+OTHER_CASES = {name: PLANES for name in MODELS if name.startswith("qwen")} | {"mistral3": {"one": (16, [(3, (4, 6))]), "several": (45, [(2, (2, 8)), (20, (6, 4)), (31, SQUARE)])}}
 OTHER_CASES["gemma3"] = {"one": (34, [(9, LARGE)]), "several": (96, [(2, LARGE), (33, LARGE), (52, LARGE)])}
 
 
@@ -89,23 +124,37 @@ def prompt(length: int, tiles: list, generator: torch.Generator) -> list[int]:
     return ids
 
 
-def compute(model: torch.nn.Module, ids: list[int], images: dict):
+def run(model: torch.nn.Module, ids: list[int], images: dict):
     tokens = torch.tensor([ids])
-    # Where tokens of an image see each other.
-    types = {"token_type_ids": (tokens == PLACEHOLDER).long()} if isinstance(model, t.Gemma3ForConditionalGeneration) else {}
-    output = model(tokens, use_cache=False, **images, **types)
-    if types and torch.equal(output.logits, model(tokens, use_cache=False, **images).logits):
+    kinds = {"mm_token_type_ids": (tokens == PLACEHOLDER).int()} if "image_grid_thw" in images else {}
+    if not isinstance(model, t.Gemma3ForConditionalGeneration):
+        return model(tokens, use_cache=False, **images, **kinds)
+    output = model(tokens, use_cache=False, **images, token_type_ids=(tokens == PLACEHOLDER).long())
+    if torch.equal(output.logits, model(tokens, use_cache=False, **images).logits):
         raise RuntimeError("tokens of an image see none after them")
     return output
+
+
+def rows_of(model: torch.nn.Module, images: dict, output) -> torch.Tensor:
+    if "image_grid_thw" in images:
+        features = model.model.get_image_features(**images)
+        deep = getattr(features, "deepstack_features", None) or []
+        return torch.cat([torch.cat(list(one)) for one in (features.pooler_output, *deep)], dim=-1)
+    features = output.image_hidden_states
+    features = getattr(features, "pooler_output", features)
+    features = torch.cat(features) if isinstance(features, (list, tuple)) else features
+    return features.reshape(-1, features.shape[-1])
 
 
 def greedy(model: torch.nn.Module, ids: list[int], images: dict) -> tuple[list[int], float]:
     tokens, gap = list(ids), float("inf")
     for _ in range(GREEDY):
-        logits = compute(model, tokens, images).logits[0, -1]
+        logits = run(model, tokens, images).logits[0, -1]
         best = logits.topk(2)
         gap = min(gap, (best.values[0] - best.values[1]).item())
         tokens.append(best.indices[0].item())
+        if tokens[-1] == PLACEHOLDER:
+            return [], 0.0
     return tokens[len(ids) :], gap
 
 
@@ -124,15 +173,12 @@ def make_model(folder: Path, name: str) -> None:
         for _ in range(200):
             ids = prompt(length, tiles, generator)
             continuation, gap = greedy(model, ids, images)
-            if gap > CLEAR_GAP and PLACEHOLDER not in continuation:
+            if gap > CLEAR_GAP:
                 break
         else:
             raise RuntimeError("no prompt has a clear continuation")
-        output = compute(model, ids, images)
-        features = output.image_hidden_states
-        features = getattr(features, "pooler_output", features)
-        features = torch.cat(features) if isinstance(features, (list, tuple)) else features
-        tensors[f"{case}.rows"] = features.reshape(-1, features.shape[-1]).contiguous()
+        output = run(model, ids, images)
+        tensors[f"{case}.rows"] = rows_of(model, images, output).contiguous()
         tensors[f"{case}.logits"] = output.logits[0, -ROWS:].contiguous()
         cases.append({"id": case, "tiles": [size for _, size in tiles], "input_ids": ids, "greedy_ids": continuation, "min_top2_gap": round(gap, 5)})
     folder.mkdir(parents=True, exist_ok=True)

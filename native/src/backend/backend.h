@@ -168,6 +168,19 @@ struct RopeHeads {
   int first;
   int rotaryDim;
   bool isInterleaved;
+  /// Pairs that turn by the line and by the column of a row, the others by its position. Where they alternate, pair 3i + 1 is of the lines and
+  /// 3i + 2 of the columns, from the first ones on; else the others come first, then lines, then columns.
+  int lines, columns;
+  bool alternate;
+
+  bool hasSections() const { return lines + columns > 0; }
+
+  /// What a pair turns by: 0 is the position, 1 the line, 2 the column.
+  int planeOf(int pair) const {
+    if (alternate) return pair % 3 != 0 && pair < 3 * (pair % 3 == 1 ? lines : columns) ? pair % 3 : 0;
+    const int fromEnd = rotaryDim / 2 - pair;
+    return fromEnd > lines + columns ? 0 : fromEnd > columns ? 1 : 2;
+  }
 };
 
 /// What becomes of the heads of queries and keys before attention.

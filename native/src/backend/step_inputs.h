@@ -33,6 +33,8 @@ struct StepInputs {
   const KvCache* cache;
   /// [tokens]
   std::vector<int32_t> positions;
+  /// [2, tokens] lines and columns; empty where both are the position.
+  std::vector<int32_t> planePositions;
   /// [groups, tokens] block * blockSize + offset; -1 is nowhere
   std::vector<int32_t> slots;
   /// [sequences + 1]
@@ -42,7 +44,7 @@ struct StepInputs {
   /// [groups, sequences, maxBlocks]
   std::vector<int32_t> blockTables;
   int maxBlocks;
-  /// The largest of `positions`; -1 if there are none.
+  /// The largest of both; -1 if there are none.
   int32_t lastPosition;
   /// [sequences] 1 where rows see the tokens after them too, else 0. Empty where none does.
   std::vector<int32_t> bidirectional = {};
@@ -54,6 +56,10 @@ struct StepInputs {
   std::vector<StateSave> stateSaves = {};
   std::vector<StateMove> stateMoves = {};
 
+  /// By plane: see `RopeHeads::planeOf`.
+  const int32_t* positionsIn(int plane) const {
+    return plane == 0 || planePositions.empty() ? positions.data() : planePositions.data() + (plane - 1) * tokens();
+  }
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
   int sequences() const { return static_cast<int>(contextLengths.size()); }
   bool isBidirectional(int sequence) const { return !bidirectional.empty() && bidirectional[sequence] != 0; }

@@ -108,22 +108,29 @@ void takeStateMoves(const Args& a, StepInputs& step, Span<const int32_t> moves) 
   }
 }
 
+/// -1 of none.
+int32_t largestOf(Span<const int32_t> values) {
+  return values.length == 0 ? -1 : *std::max_element(values.data, values.data + values.length);
+}
+
 std::vector<int32_t> firstOf(Span<const int32_t> values, int64_t count) { return {values.data, values.data + count}; }
 
 }  // namespace
 
-/// beginStep(cache, positions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, bidirectional, sends, adapters,
-/// stateSources, stateSlots, stateSaves, stateMoves): its number.
+/// beginStep(cache, positions, planePositions, slots, sequences, queryStarts, contextLengths, blockTables, maxBlocks, bidirectional, sends,
+/// adapters, stateSources, stateSlots, stateSaves, stateMoves): its number.
 Napi::Value BackendObject::beginStep(const Info& info) {
   Args a = args("beginStep", info);
   const KvCache& cache = cacheAt(a);
-  const Span<const int32_t> positions = a.int32s(0), slots = a.int32s(0);
+  const Span<const int32_t> positions = a.int32s(0), planes = a.int32s(0), slots = a.int32s(0);
   const int64_t sequences = a.integerIn(0, 1 << 20, "sequences");
   const Span<const int32_t> starts = a.int32s(sequences + 1), contexts = a.int32s(sequences), tables = a.int32s(0);
   const int64_t maxBlocks = a.integerIn(0, 1 << 26, "maxBlocks");
   const Span<const int32_t> bidirectional = a.int32s(0), sends = a.int32s(0), adapters = a.int32s(0);
   const Span<const int32_t> sources = a.int32s(0), stateSlots = a.int32s(0), saves = a.int32s(0), moves = a.int32s(0);
   a.expectBelow("positions", positions, INT32_MAX);
+  a.expectBelow("planePositions", planes, INT32_MAX);
+  if (planes.length > 0) a.expectEqual("planePositions", 2 * positions.length, planes.length);
   a.expectEqual("slots", positions.length * cache.shape.layers.groups, slots.length);
   a.expectWithin("slots", slots, kNoSlot, int64_t{cache.shape.blocks} * cache.shape.blockSize);
   a.expectEqual("a first row of", 0, starts.data[0]);
@@ -132,15 +139,15 @@ Napi::Value BackendObject::beginStep(const Info& info) {
   if (tables.length < tableLength) {
     a.fail("blockTables of " + std::to_string(tableLength), std::to_string(tables.length));
   }
-  const int32_t last = positions.length == 0 ? -1 : *std::max_element(positions.data, positions.data + positions.length);
   StepInputs step{&cache,
                   positions.copy(),
+                  planes.copy(),
                   slots.copy(),
                   firstOf(starts, sequences + 1),
                   firstOf(contexts, sequences),
                   firstOf(tables, tableLength),
                   static_cast<int>(maxBlocks),
-                  last};
+                  std::max(largestOf(positions), largestOf(planes))};
   for (int i = 0; i < step.sequences(); ++i) checkSequence(a, step, i);
   if (bidirectional.length > 0) a.expectEqual("bidirectional", sequences, bidirectional.length);
   step.bidirectional = bidirectional.copy();
@@ -163,12 +170,16 @@ const Backend::Step& BackendObject::stepAt(Args& args) {
   return step_;
 }
 
-/// headDim, first, rotaryDim, isInterleaved
+/// headDim, first, rotaryDim, isInterleaved, lines, columns, alternate
 RopeHeads BackendObject::ropeHeadsAt(Args& a) {
   const int64_t headDim = a.integerIn(1, 1 << 16, "headDim");
   const int64_t first = a.integerIn(0, headDim - 1, "first");
   const int64_t rotaryDim = a.integerIn(1, headDim - first, "rotaryDim");
-  return {static_cast<int>(headDim), static_cast<int>(first), static_cast<int>(rotaryDim), a.boolean()};
+  const bool isInterleaved = a.boolean();
+  const int64_t lines = a.integerIn(0, rotaryDim / 2, "lines");
+  const int64_t columns = a.integerIn(0, rotaryDim / 2 - lines, "columns");
+  return {static_cast<int>(headDim), static_cast<int>(first),   static_cast<int>(rotaryDim), isInterleaved,
+          static_cast<int>(lines),   static_cast<int>(columns), a.boolean()};
 }
 
 void BackendObject::checkRope(const Args& a, const RopeHeads& heads, const Vector& table, int64_t cols) const {
@@ -177,10 +188,12 @@ void BackendObject::checkRope(const Args& a, const RopeHeads& heads, const Vecto
   }
   if (heads.rotaryDim % 2 != 0) a.fail("an even rotaryDim", std::to_string(heads.rotaryDim));
   const int64_t end = table.length / heads.rotaryDim;
-  if (step_->lastPosition >= end) a.expectBelow("positions", {step_->positions.data(), step_->tokens()}, end);
+  if (step_->lastPosition < end) return;
+  a.expectBelow("positions", {step_->positions.data(), step_->tokens()}, end);
+  a.expectBelow("planePositions", {step_->planePositions.data(), static_cast<int64_t>(step_->planePositions.size())}, end);
 }
 
-/// rope(table, headDim, first, rotaryDim, isInterleaved, step, x[4])
+/// rope(table, heads[7], step, x[4])
 Napi::Value BackendObject::rope(const Info& info) {
   Args a = args("rope", info);
   const Vector& table = vectorAt(a);
@@ -213,8 +226,7 @@ Napi::Value BackendObject::storeKv(const Info& info) {
   return recorded(info, a, stored(layer, backend().storeKv(step, layer, k, v)));
 }
 
-/// prepareHeads(step, layer, queryNorm or -1, keyNorm or -1, eps, queryTable or -1, keyTable or -1, headDim, first, rotaryDim, isInterleaved,
-/// q[4], k[4], v[4])
+/// prepareHeads(step, layer, queryNorm or -1, keyNorm or -1, eps, queryTable or -1, keyTable or -1, heads[7], q[4], k[4], v[4])
 Napi::Value BackendObject::prepareHeads(const Info& info) {
   Args a = args("prepareHeads", info);
   const Backend::Step& step = stepAt(a);

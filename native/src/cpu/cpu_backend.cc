@@ -62,7 +62,7 @@ StreamPosition CpuBackend::moveStates(const Step& step) {
 
 StreamPosition CpuBackend::rope(const Step& step, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) {
   return stream_.record([this, step, &table = host(table), heads, x, cols] {
-    runRope(pool_, kernels_, step->positions, table, heads, x, cols);
+    runRope(pool_, kernels_, *step, table, heads, x, cols);
   });
 }
 

@@ -27,6 +27,19 @@ void convertRow(const KernelSet& set, DType inputDType, const void* from, int64_
   clearPadding(to, dtype, cols);
 }
 
+/// Of a row whose pairs turn by its position, its line and its column.
+std::vector<float> anglesOfSections(const StepInputs& step, const HostVector& table, const RopeHeads& heads, int64_t row) {
+  const int half = heads.rotaryDim / 2;
+  std::vector<float> angles(static_cast<size_t>(heads.rotaryDim));
+  for (int pair = 0; pair < half; ++pair) {
+    const int plane = heads.planeOf(pair);
+    const float* turn = table.values.data() + int64_t{step.positionsIn(plane)[row]} * heads.rotaryDim;
+    angles[pair] = turn[pair];
+    angles[half + pair] = turn[half + pair];
+  }
+  return angles;
+}
+
 }  // namespace
 
 void runEmbedding(ThreadPool& pool, const PackedWeight& table, int64_t first, const std::vector<int32_t>& tokens, Rows out) {
@@ -81,11 +94,13 @@ void runHeadLayerNorm(ThreadPool& pool, const KernelSet& set, const HostVector& 
   });
 }
 
-void runRope(ThreadPool& pool, const KernelSet& set, const std::vector<int32_t>& positions, const HostVector& table,
-             const RopeHeads& heads, Rows x, int64_t cols) {
+void runRope(ThreadPool& pool, const KernelSet& set, const StepInputs& step, const HostVector& table, const RopeHeads& heads, Rows x,
+             int64_t cols) {
   const auto kernel = heads.isInterleaved ? set.ropeInterleaved : set.rope;
   eachRow(pool, x.rows, cols, [&](int64_t row) {
-    const float* angles = table.values.data() + int64_t{positions[row]} * heads.rotaryDim;
+    const float* angles = table.values.data() + int64_t{step.positions[row]} * heads.rotaryDim;
+    std::vector<float> ofSections;
+    if (heads.hasSections()) angles = (ofSections = anglesOfSections(step, table, heads, row)).data();
     for (float* head = floatsAt(x, row); head < floatsAt(x, row) + cols; head += heads.headDim) {
       kernel(head + heads.first, angles, heads.rotaryDim);
     }

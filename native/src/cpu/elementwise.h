@@ -20,8 +20,8 @@ void runLayerNorm(ThreadPool&, const KernelSet&, const HostVector& weight, const
 /// Each head of x by itself, in place.
 void runQkNorm(ThreadPool&, const KernelSet&, const HostVector& weight, float eps, Rows x, int64_t cols);
 void runHeadLayerNorm(ThreadPool&, const KernelSet&, const HostVector& weight, int64_t headDim, float eps, Rows x);
-/// positions [rows of x]; table [maxPositions, rotaryDim]
-void runRope(ThreadPool&, const KernelSet&, const std::vector<int32_t>& positions, const HostVector& table,
+/// table [maxPositions, rotaryDim]
+void runRope(ThreadPool&, const KernelSet&, const StepInputs&, const HostVector& table,
              const RopeHeads&, Rows x, int64_t cols);
 void runActivate(ThreadPool&, const KernelSet&, Activation, Rows x, int64_t cols, DType, Rows out);
 void runXielu(ThreadPool&, const KernelSet&, const Xielu&, Rows x, int64_t cols, DType, Rows out);

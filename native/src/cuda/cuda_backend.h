@@ -171,7 +171,7 @@ class CudaBackend final : public Backend {
   /// The arrays of the step that began last.
   struct DeviceStep {
     std::shared_ptr<Parcel> parcel;
-    Slice<int32_t> positions, slots, queryStarts, contextLengths, blockTables, bidirectional;
+    Slice<int32_t> positions, planePositions, slots, queryStarts, contextLengths, blockTables, bidirectional;
     /// Where the cache has states; `stateTiles` cut the rows of each sequence for convolutions.
     Slice<int32_t> stateSources, stateSlots;
     Slice<SavedState> stateSaves;

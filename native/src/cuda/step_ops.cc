@@ -83,6 +83,7 @@ Backend::Step CudaBackend::beginStep(StepInputs inputs) {
   stream_.afterOps([before = std::move(step_.parcel)] {});
   step_.parcel = std::make_shared<Parcel>(staging_);
   step_.positions = step_.parcel->in(step->positions);
+  step_.planePositions = step_.parcel->in(step->planePositions);
   step_.slots = step_.parcel->in(step->slots);
   step_.queryStarts = step_.parcel->in(step->queryStarts);
   step_.contextLengths = step_.parcel->in(step->contextLengths);
@@ -103,16 +104,21 @@ Backend::Step CudaBackend::beginStep(StepInputs inputs) {
 }
 
 RopeParams CudaBackend::ropeParams(const Vector* table, const RopeHeads& heads, Rows x, int64_t cols) const {
+  const int32_t* const positions = step_.parcel->device(step_.positions);
+  const int32_t* const planes = step_.planePositions.count == 0 ? nullptr : step_.parcel->device(step_.planePositions);
   return {reinterpret_cast<float*>(x.data),
           x.stride,
-          step_.parcel->device(step_.positions),
+          {positions, planes == nullptr ? positions : planes, planes == nullptr ? positions : planes + x.rows},
           numbersOf(table),
           x.rows,
           static_cast<int32_t>(cols / heads.headDim),
           heads.headDim,
           heads.first,
           heads.rotaryDim,
-          heads.isInterleaved ? 1 : 0};
+          heads.isInterleaved ? 1 : 0,
+          heads.lines,
+          heads.columns,
+          heads.alternate ? 1 : 0};
 }
 
 StreamPosition CudaBackend::rope(const Step&, const Vector& table, const RopeHeads& heads, Rows x, int64_t cols) {

@@ -66,20 +66,23 @@ void checkNorms(const Kernels& kernels, int segments, int cols, bool isShared) {
   report("svcLayerNorm", layer);
 }
 
-void checkRope(const Kernels& kernels, int first, int rotaryDim, bool isInterleaved) {
+/// @param planes [pairs] by which of the positions each pair is expected to turn; none of `lines` and `columns` is all by the first
+void checkRope(const Kernels& kernels, int first, int rotaryDim, bool isInterleaved, const std::vector<int>& planes = {}, int lines = 0,
+               int columns = 0, bool alternate = false) {
   constexpr int kHeads = 3, kHeadDim = 100;
   const Floats before = Numbers(5).floats(kRows * kStride), table = Numbers(6).floats(20 * rotaryDim);
-  const Ints positions = {0, 7, 19, 3, 3};
+  const Ints positions[] = {{0, 7, 19, 3, 3}, {4, 0, 18, 2, 3}, {1, 1, 0, 19, 5}};
   Floats x = before;
-  const RopeParams p{x.data(), kStride,   positions.data(), table.data(), kRows, kHeads, kHeadDim, first,
-                     rotaryDim, isInterleaved};
+  const RopeParams p{x.data(), kStride, {positions[0].data(), positions[1].data(), positions[2].data()}, table.data(), kRows, kHeads, kHeadDim,
+                     first, rotaryDim, isInterleaved, lines, columns, alternate};
   kernels.run(launchOf(p), p);
   for (int row = 0; row < kRows; ++row) {
     for (int i = 0; i < kHeads * rotaryDim / 2; ++i) {
       const int half = rotaryDim / 2, pair = i % half;
       const int64_t head = row * kStride + i / half * kHeadDim + first;
       const int64_t a = head + (isInterleaved ? 2 * pair : pair), b = isInterleaved ? a + 1 : a + half;
-      const double cosine = table[positions[row] * rotaryDim + pair], sine = table[positions[row] * rotaryDim + half + pair];
+      const float* turn = table.data() + positions[planes.empty() ? 0 : planes[pair]][row] * rotaryDim;
+      const double cosine = turn[pair], sine = turn[half + pair];
       expectNear(x[a], before[a] * cosine - before[b] * sine, 1e-6, "svcRope");
       expectNear(x[b], before[b] * cosine + before[a] * sine, 1e-6, "svcRope");
     }
@@ -98,7 +101,7 @@ void checkPreparedHeads(const Kernels& kernels) {
     Halves memory(2 * 2 * kKvHeads * kBlockSize * kHeadDim);
     const int64_t blockBytes = int64_t{2 * 2} * kKvHeads * kBlockSize * kHeadDim;
     const KvRow kv{reinterpret_cast<char*>(memory.data()), blockBytes, kBlockSize, kKvHeads, kHeadDim, 0, KvForm::Half};
-    const RopeParams rope{q.data(), kQueryHeads * kHeadDim, positions.data(), table.data(), rows, kQueryHeads, kHeadDim, 0, kHeadDim, 0};
+    const RopeParams rope{q.data(), kQueryHeads * kHeadDim, {positions.data()}, table.data(), rows, kQueryHeads, kHeadDim, 0, kHeadDim, 0, 0, 0, 0};
     const StoreKvParams store{k.data(), kKvHeads * kHeadDim, v.data(), kKvHeads * kHeadDim, slots.data(), kv, rows};
     const PrepareHeadsParams p{rope, table.data(), store, weight.data(), weight.data(), 1e-5f};
     if (!isLate) {
@@ -234,6 +237,8 @@ void checkRows(const Kernels& kernels) {
   checkNorms(kernels, 4, 64, false);
   checkRope(kernels, 0, 100, false);
   checkRope(kernels, 20, 64, true);
+  checkRope(kernels, 0, 16, false, {0, 1, 2, 0, 1, 0, 0, 0}, 2, 1, true);
+  checkRope(kernels, 20, 16, true, {0, 0, 0, 1, 1, 1, 2, 2}, 3, 2);
   checkPreparedHeads(kernels);
   checkGathers(kernels);
   checkElementwise(kernels);

@@ -1,5 +1,5 @@
-// Qwen3.5: the layers of Qwen3-Next with other cuts of their projections, with an MLP or with experts. Of models that see images and
-// films, too, the part that reads text.
+// Qwen3.5: the layers of Qwen3-Next with other cuts of their projections, with an MLP or with experts; to most of them tokens of images lie
+// in a plane, with the encoder of Qwen3-VL.
 // Source: Qwen Team, "Qwen3.5: Towards Native Multimodal Agents", 2026.
 
 import * as z from 'zod';
@@ -13,6 +13,8 @@ import { gatedMlp } from '../layers/mlp.ts';
 import { rmsNormAround1 } from '../layers/norm.ts';
 import type { ConfigFile, ModelConfig } from '../model-config.ts';
 import { IN_WHOLE, textPart } from '../text-part.ts';
+import { loadQwen3Vision } from '../vision/qwen.ts';
+import { readQwen3Vision, readRopeSections } from '../vision/qwen-config.ts';
 import { withOnePosition } from './qwen-vl.ts';
 import { withShared } from './qwen2-moe.ts';
 import { hybridLayer, readHybrid, valuesOfAllHeads, withSharedExperts } from './qwen3-next.ts';
@@ -36,6 +38,8 @@ export const qwen35Moe = architecture(
   expertsOrMlp(withShared),
 );
 
+const readVision = readQwen3Vision([]);
+
 function architecture(
   architectures: readonly string[],
   readText: (file: ConfigFile) => ModelConfig,
@@ -46,8 +50,13 @@ function architecture(
     readConfig: (file) => {
       const isWhole = file.architecture.endsWith('ForConditionalGeneration');
       if (!isWhole) return readText(withOnePosition(file));
-      return { ...readText(withOnePosition(textPart(file))), tensorNames: IN_WHOLE };
+      const vision = readVision(file);
+      const part = textPart(file);
+      const config = readText(withOnePosition(part));
+      const ropeSections = vision && readRopeSections(part, config, true, [11, 11, 10]);
+      return { ...config, tensorNames: IN_WHOLE, vision, ropeSections };
     },
+    loadImageEncoder: loadQwen3Vision,
     load: (context) =>
       loadDecoder(context, { layer: hybridLayer(projections, feedForward), norm: rmsNormAround1 }),
   };

@@ -177,7 +177,12 @@ function rotationOf({ config, ropeTables }: LayerContext, layer: number): HeadPr
   return {
     queries,
     keys,
-    heads: { headDim, rotaryDim, isInterleaved: config.ropeIsInterleaved },
+    heads: {
+      headDim,
+      rotaryDim,
+      isInterleaved: config.ropeIsInterleaved,
+      sections: config.ropeSections ?? undefined,
+    },
   };
 }
 

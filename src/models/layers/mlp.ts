@@ -1,5 +1,7 @@
 // The feed-forward blocks of dense models: with a gate, and without.
 
+import type { ComputeDType } from '../../ops/dtype.ts';
+import type { Ops, Tensor } from '../../ops/ops.ts';
 import type { ExpertNames } from '../weights/weight-reader.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { GateUpLinear, RowParallelLinear } from './linear.ts';
@@ -121,16 +123,35 @@ interface PlainMlpNames {
   readonly isTransposed?: boolean;
 }
 
+type Activate = (ops: Ops, x: Tensor, dtype: ComputeDType) => Tensor;
+
 /** down(activation(up(h))) */
-export function plainMlp({ up, down, isTransposed = false }: PlainMlpNames): LoadBlock {
+export function plainMlp(names: PlainMlpNames): LoadBlock {
+  return (context, layer, prefix) => {
+    const { activation } = context.config;
+    const activate: Activate = (ops, x, dtype) => ops.activate(x, activation, dtype);
+    return plainMlpWith(names, activate)(context, layer, prefix);
+  };
+}
+
+/** The same with x * sigmoid(1.702 x) (Hendrycks and Gimpel, 2016), the quick form of GELU. */
+export function quickGeluMlp(names: PlainMlpNames): LoadBlock {
+  return plainMlpWith(names, (ops, x, dtype) => {
+    const opening = ops.cast(x, 'f32');
+    ops.scale(opening, 1.702);
+    return ops.gate(x, opening, 'sigmoid', dtype);
+  });
+}
+
+function plainMlpWith({ up, down, isTransposed = false }: PlainMlpNames, activate: Activate): LoadBlock {
   return ({ config, weights }, _layer, prefix) => {
-    const { hiddenSize, intermediateSize, mlpBias: bias, activation } = config;
+    const { hiddenSize, intermediateSize, mlpBias: bias } = config;
     const names = { up: `${prefix}.${up}`, down: `${prefix}.${down}` };
     const first = weights.column({ name: names.up, n: intermediateSize, bias, isTransposed }, hiddenSize);
     const output = weights.row({ name: names.down, n: hiddenSize, bias, isTransposed }, intermediateSize);
     return productBlock({
       inputDType: first.inputDType,
-      inner: (step, h) => step.ops.activate(first.apply(step, h), activation, output.inputDType),
+      inner: (step, h) => activate(step.ops, first.apply(step, h), output.inputDType),
       output,
     });
   };

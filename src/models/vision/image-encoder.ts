@@ -2,7 +2,7 @@
 // are the same whatever else is computed.
 
 import type { ImageTile, PreparedImage } from '../../images/image-processor.ts';
-import type { KvCache, Ops, StepArrays, Tensor } from '../../ops/ops.ts';
+import type { KvCache, Ops, Tensor } from '../../ops/ops.ts';
 import type { LinearWeight } from '../../ops/weights.ts';
 import { kvCacheShape } from '../kv-cache-shape.ts';
 import type { Layer } from '../layers/layer.ts';
@@ -10,7 +10,8 @@ import type { Norm } from '../layers/norm.ts';
 import type { Step } from '../layers/step.ts';
 import type { ModelConfig, VisionConfig } from '../model-config.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
-import { mergePatches, type PatchOrder } from './merge-patches.ts';
+import { mergePatches, type NeighbourOrder } from './merge-patches.ts';
+import { type PatchGroups, stepOfGroups, wholeTileGroup, windowGroups } from './patch-groups.ts';
 
 /** What an encoder is loaded from. */
 export interface VisionContext {
@@ -20,23 +21,27 @@ export interface VisionContext {
   readonly weights: WeightReader;
   /** What takes its rows. */
   readonly text: Pick<ModelConfig, 'hiddenSize' | 'normEps'>;
+  /** That a tile has at most; left out, as many as there can be. */
+  readonly mostPatches?: number | undefined;
 }
 
 export interface ImageEncoderParts {
-  /** [hidden, 3 * patchSize * patchSize] */
+  /** [hidden, 3 * frames * patchSize * patchSize] */
   readonly patches: LinearWeight;
-  /** [patches] the rows of the tables of `rope` that turn them; left out where layers know no positions. */
-  readonly positionsOf?: (tile: ImageTile) => Int32Array;
   /** x [patches, hidden] f32 -> what the first layer sees; it may be done in place. */
   readonly begin: (x: Tensor, tile: ImageTile, step: Step) => Tensor;
   readonly layers: readonly Layer[];
   /** Left out where the last layer's rows are taken as they are. */
   readonly finalNorm?: Norm;
   /** How the neighbours that become one row follow each other in it. */
-  readonly order: PatchOrder;
-  /** [rows, hidden * mergeSize²] f32, or of means [rows, hidden] -> [rows, hidden of the model] f32 */
-  readonly project: (ops: Ops, merged: Tensor) => Tensor;
+  readonly order: NeighbourOrder;
+  readonly project: Projector;
+  /** By the number of a layer, what more becomes of its rows. */
+  readonly deepProjects?: ReadonlyMap<number, Projector>;
 }
+
+/** [rows, hidden * mergeSize²] f32, or of means [rows, hidden] -> [rows, hidden of the model] f32 */
+export type Projector = (ops: Ops, merged: Tensor) => Tensor;
 
 const BLOCK_SIZE = 16;
 
@@ -50,9 +55,13 @@ export class ImageEncoder {
     this.#context = context;
     this.#parts = parts;
     const { config, ops, weights } = context;
-    const blocks = Math.ceil(config.patchesPerSide ** 2 / BLOCK_SIZE);
-    const size = { blocks, blockSize: BLOCK_SIZE, sequences: 1 };
+    const size = { blocks: numBlocks(config, this.#mostPatches), blockSize: BLOCK_SIZE, sequences: 1 };
     this.#cache = ops.makeKvCache(kvCacheShape(config.layers, weights.dtype, size, weights.share));
+  }
+
+  get #mostPatches(): number {
+    const { config, mostPatches = Number.POSITIVE_INFINITY } = this.#context;
+    return Math.min(config.patchesPerSide ** 2, mostPatches);
   }
 
   /** Of the weights that a row takes, each as often as there are patches in it. */
@@ -68,66 +77,107 @@ export class ImageEncoder {
 
   /** A tile that takes as much memory as any. */
   get largestTile(): ImageTile {
-    const { patchesPerSide: side, patchSize } = this.#context.config;
+    const { patchSize, mergeSize } = this.#context.config;
+    const side = Math.floor(Math.sqrt(this.#mostPatches) / mergeSize) * mergeSize;
     return { rows: side, cols: side, patches: new Uint8Array(side ** 2 * 3 * patchSize ** 2) };
   }
 
-  /** @returns [rows of the tile, hidden of the model]; waits for them, and for the ops before. */
+  /** @returns [rows of the tile, see `ImageRows`]; waits for them, and for the ops before. */
   encode(tile: ImageTile, colours: PreparedImage['colours']): Float32Array {
     const { ops, config } = this.#context;
-    const { order, project } = this.#parts;
-    const { mergeSize } = config;
+    const groups = config.windows === null ? wholeTileGroup(tile) : windowGroups(tile, config.windows.side);
+    return ops.scope(() => sideBySide(this.#see(tile, groups, colours), this.numRows(tile)));
+  }
+
+  /** @returns [rows of the tile, hidden of the model] of what the model takes, then of the deep layers in their order. */
+  #see(tile: ImageTile, groups: PatchGroups, colours: PreparedImage['colours']): Float32Array[] {
+    const { ops } = this.#context;
+    const { begin, layers, finalNorm, project, deepProjects } = this.#parts;
+    let step = this.#beginStep(tile, this.#isWhole(0) ? asOne(groups) : groups);
+    const x = begin(this.#embed(tile, groups, colours), tile, step);
+    const deep: Float32Array[] = [];
+    for (const [index, layer] of layers.entries()) {
+      if (index > 0 && this.#isWhole(index) !== this.#isWhole(index - 1)) {
+        step = this.#beginStep(tile, this.#isWhole(index) ? asOne(groups) : groups);
+      }
+      ops.scope(() => layer(x, step));
+      const projector = deepProjects?.get(index);
+      if (projector) deep.push(this.#merge(x, tile, groups, projector));
+    }
+    return [this.#merge(finalNorm?.(step, x, 'f32') ?? x, tile, groups, project), ...deep];
+  }
+
+  /** Whether all patches see each other in a layer. */
+  #isWhole(layer: number): boolean {
+    const { windows } = this.#context.config;
+    return windows === null || windows.wholeLayers.includes(layer);
+  }
+
+  #beginStep(tile: ImageTile, groups: PatchGroups): Step {
+    const { ops } = this.#context;
+    return { ops, inputs: ops.beginStep(this.#cache, stepOfGroups(groups, tile, BLOCK_SIZE)) };
+  }
+
+  /** @returns f32 [patches, hidden] */
+  #embed(tile: ImageTile, { patches }: PatchGroups, colours: PreparedImage['colours']): Tensor {
+    const { ops, config } = this.#context;
+    const weight = this.#parts.patches;
+    const numbers = colouredNumbers(tile, patches, colours, config);
+    const { length: rows } = patches;
+    return ops.linear(ops.tensor(numbers, rows, numbers.length / rows, weight.inputDType), weight);
+  }
+
+  /** x [patches, hidden] f32 -> [rows of the tile, hidden of the model] */
+  #merge(x: Tensor, tile: ImageTile, { patches }: PatchGroups, project: Projector): Float32Array {
+    const { ops, config } = this.#context;
     return ops.scope(() => {
-      const merged = mergePatches(ops.read(this.#see(tile, colours)), tile, mergeSize, order);
+      const merged = mergePatches(ops.read(x), patches, tile, config.mergeSize, this.#parts.order);
       const rows = this.numRows(tile);
       return ops.read(project(ops, ops.tensor(merged, rows, merged.length / rows, 'f32')));
     });
   }
-
-  /** @returns f32 [patches, hidden] */
-  #see(tile: ImageTile, colours: PreparedImage['colours']): Tensor {
-    const { ops, config } = this.#context;
-    const { patches, positionsOf, begin, layers, finalNorm } = this.#parts;
-    const numPatches = tile.rows * tile.cols;
-    const inputs = ops.beginStep(this.#cache, stepOf(numPatches, positionsOf?.(tile)));
-    const step: Step = { ops, inputs };
-    const numbers = colouredNumbers(tile, colours, config.patchSize);
-    const coloured = ops.tensor(numbers, numPatches, numbers.length / numPatches, patches.inputDType);
-    const x = begin(ops.linear(coloured, patches), tile, step);
-    for (const layer of layers) ops.scope(() => layer(x, step));
-    return finalNorm?.(step, x, 'f32') ?? x;
-  }
 }
 
-/** Of one sequence, each patch a token. */
-function stepOf(numPatches: number, positions?: Int32Array): StepArrays {
-  const counted = Int32Array.from({ length: numPatches }, (_, patch) => patch);
-  const maxBlocks = Math.ceil(numPatches / BLOCK_SIZE);
-  return {
-    positions: positions ?? counted,
-    slotMapping: counted,
-    batch: {
-      numSequences: 1,
-      queryStarts: Int32Array.of(0, numPatches),
-      contextLengths: Int32Array.of(numPatches),
-      blockTables: counted.slice(0, maxBlocks),
-      maxBlocks,
-    },
-  };
+/** Each window begins a block; those at the edge are narrow. */
+function numBlocks({ mergeSize, windows }: VisionConfig, numPatches: number): number {
+  const numWindows = windows === null ? 0 : Math.ceil(numPatches / (windows.side * mergeSize)) + 1;
+  return Math.ceil(numPatches / BLOCK_SIZE) + numWindows;
 }
 
-/** [patches, 3 * patchSize²] */
+function asOne({ patches }: PatchGroups): PatchGroups {
+  return { patches, starts: [0, patches.length] };
+}
+
+/** Of the given patches, [patches, 3 * frames * patchSize²]: each frame of an image is the same. */
 function colouredNumbers(
-  { patches }: ImageTile,
+  { patches: bytes }: ImageTile,
+  patches: Int32Array,
   { factors, offsets }: PreparedImage['colours'],
-  patchSize: number,
+  { patchSize, frames }: VisionConfig,
 ): Float32Array {
   const plane = patchSize ** 2;
-  const numbers = new Float32Array(patches.length);
-  for (let start = 0; start < patches.length; start += plane) {
-    const colour = (start / plane) % factors.length;
-    const [factor, offset] = [factors[colour]!, offsets[colour]!];
-    for (let i = start; i < start + plane; i++) numbers[i] = patches[i]! * factor + offset;
+  const numbers = new Float32Array(bytes.length * frames);
+  let to = 0;
+  for (const patch of patches) {
+    for (const [colour, factor] of factors.entries()) {
+      const first = (patch * factors.length + colour) * plane;
+      for (let i = first; i < first + plane; i++) numbers[to++] = bytes[i]! * factor + offsets[colour]!;
+      for (let frame = 1; frame < frames; frame++, to += plane) numbers.copyWithin(to, to - plane, to);
+    }
   }
   return numbers;
+}
+
+/** @param parts each [rows, hidden], of which the first row becomes the first row of the result. */
+function sideBySide(parts: readonly Float32Array[], rows: number): Float32Array {
+  const [first, ...others] = parts;
+  if (others.length === 0) return first!;
+  const hidden = first!.length / rows;
+  const joined = new Float32Array(first!.length * parts.length);
+  for (const [index, part] of parts.entries()) {
+    for (let row = 0; row < rows; row++) {
+      joined.set(part.subarray(row * hidden, (row + 1) * hidden), (row * parts.length + index) * hidden);
+    }
+  }
+  return joined;
 }

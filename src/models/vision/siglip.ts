@@ -33,7 +33,12 @@ export function loadSiglip(
     cacheLayerOf: () => 0,
   };
   const numPatches = patchesPerSide ** 2;
-  const patches = weights.patches(`${root}embeddings.patch_embedding`, hiddenSize, patchSize, true);
+  const patches = weights.patches(
+    `${root}embeddings.patch_embedding`,
+    hiddenSize,
+    [3, patchSize, patchSize],
+    true,
+  );
   const table = { name: `${root}embeddings.position_embedding`, n: numPatches, shared: null };
   const positions = weights.embedding(table, hiddenSize);
   const ids = Int32Array.from({ length: numPatches }, (_, position) => position);

@@ -63,5 +63,9 @@ export function readVisionConfig(
     patchesPerSide,
     mergeSize,
     wholeImageTokens: wholeImageTokens ?? null,
+    frames: 1,
+    windows: null,
+    positionsPerSide: null,
+    deepLayers: [],
   };
 }

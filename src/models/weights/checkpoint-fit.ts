@@ -20,7 +20,7 @@ const OF_TRAINING =
 const NEVER_SEEN = /\.self_attn\.(k_proj|v_proj|k_norm|v_norm)\.\w+$/;
 
 /** Of models that see images: what does, which is not loaded where only text is served. */
-const OF_IMAGES = /^(model\.)?(vision_model|vision_tower|connector|multi_modal_projector)\./;
+const OF_IMAGES = /^(model\.)?(vision_model|vision_tower|visual|connector|multi_modal_projector)\./;
 
 /** So many of a warning's tensors are named. */
 const MOST_NAMED = 3;

@@ -200,9 +200,10 @@ export class WeightReader {
     return this.#ops.loadLinear([{ weight, bias: null }], this.dtype);
   }
 
-  /** What makes rows [patches, n] of patches of an image, published as a convolution [n, 3, size, size]. */
-  patches(name: string, n: number, size: number, bias: boolean): LinearWeight {
-    const weight = reshape(this.#checkpoint.find(`${name}.weight`, [n, 3, size, size]), [n, 3 * size ** 2]);
+  /** What makes rows [patches, n] of patches of an image, published as a convolution over them. */
+  patches(name: string, n: number, patch: readonly number[], bias: boolean): LinearWeight {
+    const k = patch.reduce((product, size) => product * size, 1);
+    const weight = reshape(this.#checkpoint.find(`${name}.weight`, [n, ...patch]), [n, k]);
     const part = storedPart(weight, this.#bias({ name, n, bias }));
     return this.#ops.loadLinear([part], this.dtype);
   }
@@ -313,6 +314,11 @@ export class WeightReader {
   scaledVector(name: string, length: number, factor: number): Vector {
     const numbers = readTensor(this.#checkpoint.find(name, [length]), 'f32');
     return this.#ops.makeVector(numbers.map((value) => value * factor));
+  }
+
+  /** All numbers of a tensor, in their order. */
+  numbers(name: string, shape: readonly number[]): Float32Array {
+    return readTensor(this.#checkpoint.find(name, shape), 'f32');
   }
 
   /** One number, which is a factor of something. */

@@ -1,7 +1,7 @@
 // Ops over a backend of the addon: checks shapes, takes memory from the arena, and makes one native call for each op.
 
 import { ShapeError } from '../../errors.ts';
-import type { NativeBackend, TensorArgs } from '../../native/native-backend.ts';
+import type { NativeBackend, RopeArgs, TensorArgs } from '../../native/native-backend.ts';
 import type { Logprobs } from '../../sampling/logprobs.ts';
 import type { Activation, GatedActivation, Xielu } from '../activation.ts';
 import { attentionDTypeOf, type ComputeDType, type HalfDType, isHalf, type WeightFormat } from '../dtype.ts';
@@ -423,12 +423,14 @@ export class NativeOps implements Ops {
     const { index } = this.#own('beginStep', cache, NativeKvCache);
     const { positions, slotMapping, batch } = arrays;
     const { sends = NO_INTEGERS, adapters = NO_INTEGERS, states = NO_STATES } = arrays;
+    const { planePositions = NO_INTEGERS } = arrays;
     const { numSequences, queryStarts, contextLengths, blockTables, maxBlocks } = batch;
     const { bidirectional = NO_INTEGERS } = batch;
     const id = this.#guard(() =>
       this.#native.beginStep(
         index,
         positions,
+        planePositions,
         slotMapping,
         numSequences,
         queryStarts,
@@ -448,13 +450,10 @@ export class NativeOps implements Ops {
   }
 
   rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void {
-    const { headDim, first = 0, rotaryDim = headDim - first, isInterleaved = false } = heads;
     const { index } = this.#own('rope', table, NativeVector);
     const { id } = this.#own('rope', step, NativeStepInputs);
     const input = expectTensor('rope', 'x', x, { rows: step.numTokens, dtype: 'f32' });
-    this.#guard(() =>
-      this.#native.rope(index, headDim, first, rotaryDim, isInterleaved, id, ...argsOf(input)),
-    );
+    this.#guard(() => this.#native.rope(index, ...ropeArgs(heads), id, ...argsOf(input)));
   }
 
   storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void {
@@ -472,14 +471,8 @@ export class NativeOps implements Ops {
     const { kvHeads, headDim: own } = headsOf(cache.shape, layer);
     const index = (vector?: Vector) =>
       vector === undefined ? NO_VECTOR : this.#own('prepareHeads', vector, NativeVector).index;
-    const {
-      headDim,
-      first = 0,
-      rotaryDim = headDim - first,
-      isInterleaved = false,
-    } = rotation?.heads ?? { headDim: own };
     const tables = [index(rotation?.queries), index(rotation?.keys)] as const;
-    const rope = [...tables, headDim, first, rotaryDim, isInterleaved] as const;
+    const rope = [...tables, ...ropeArgs(rotation?.heads ?? { headDim: own })] as const;
     const expected = { rows, cols: kvHeads * own, dtype: 'f32' } as const;
     const tensors = [
       ...argsOf(expectTensor('prepareHeads', 'q', q, { rows, dtype: 'f32' })),
@@ -770,6 +763,12 @@ const NO_STATES: StateArrays = { sources: NO_INTEGERS, slots: NO_INTEGERS, saves
 function ownWidth(op: string, widths: readonly number[], { rank, size }: RankPlace): number {
   if (widths.length !== size) throw new ShapeError(op, `widths of ${size} ranks`, `${widths.length}`);
   return widths[rank]!;
+}
+
+function ropeArgs(heads: RopeHeads): RopeArgs {
+  const { headDim, first = 0, rotaryDim = headDim - first, isInterleaved = false, sections } = heads;
+  const { lines, columns, alternate } = sections ?? { lines: 0, columns: 0, alternate: false };
+  return [headDim, first, rotaryDim, isInterleaved, lines, columns, alternate];
 }
 
 function argsOf(x: NativeTensor): TensorArgs {

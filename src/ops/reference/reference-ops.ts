@@ -291,7 +291,7 @@ export class ReferenceOps implements Ops {
   }
 
   rope(x: Tensor, step: StepInputs, table: Vector, heads: RopeHeads): void {
-    rope(x, this.#current('rope', step).positions, table, heads);
+    rope(x, this.#current('rope', step), table, heads);
   }
 
   storeKv(k: Tensor, v: Tensor | null, step: StepInputs, layer: number): void {

@@ -25,6 +25,8 @@ interface SequenceState {
 export class RefStepInputs implements StepInputs {
   readonly cache: RefKvCache;
   readonly positions: Int32Array;
+  /** [2, tokens] */
+  readonly planePositions: Int32Array;
   readonly batch: AttentionBatch;
   readonly adapters: ReadonlySet<number>;
   readonly #adapters: Int32Array | undefined;
@@ -32,7 +34,8 @@ export class RefStepInputs implements StepInputs {
   readonly #slots: Int32Array;
   readonly #states: StateArrays;
 
-  constructor(cache: KvCache, { positions, slotMapping, batch, adapters, states }: StepArrays) {
+  constructor(cache: KvCache, arrays: StepArrays) {
+    const { positions, slotMapping, batch, adapters, states } = arrays;
     if (!(cache instanceof RefKvCache))
       throw new ShapeError('beginStep', 'a KV cache of this backend', 'another');
     const numTokens = positions.length;
@@ -49,6 +52,13 @@ export class RefStepInputs implements StepInputs {
     this.adapters = distinctAdapters(adapters);
     this.cache = cache;
     this.positions = positions.slice();
+    this.planePositions = (arrays.planePositions ?? Int32Array.of(...positions, ...positions)).slice();
+    if (this.planePositions.length !== 2 * numTokens)
+      throw new ShapeError(
+        'beginStep',
+        `planePositions [${2 * numTokens}]`,
+        `[${this.planePositions.length}]`,
+      );
     this.#slots = slotMapping.slice();
     this.batch = {
       ...batch,
