@@ -155,3 +155,21 @@ describe('images through instances of each way to send, and two that decode', ne
     expect(await untilNothingIsHeld(cluster)).toBeLessThan(10_000);
   });
 });
+
+it('images that are seen whole have the answers of one instance', needsNative, async () => {
+  const model = newFolder();
+  writeTinyVisionModel(model, { family: 'Gemma 3' });
+  // Images are cut by no chunk, but by what is sent.
+  const serveArgs = ['--max-num-batched-tokens', '40', '--max-num-seqs', '8', '--no-enable-prefix-caching'];
+  const proxyArgs = ['--prefill-threshold', '0'];
+  const cluster = await Cluster.start({ model, producers: 1, consumers: 1, serveArgs, proxyArgs });
+  try {
+    const expected = await answersOf(cluster.producers[0]!.url, REQUESTS, 4);
+    expect(new Set(expected.map((answer) => JSON.stringify(answer))).size).toBe(REQUESTS.length);
+    expect(await answersOf(cluster.url, REQUESTS, 4)).toEqual(expected);
+    const metrics = await readMetrics(cluster.consumers[0]!.url);
+    expect(metrics.get('svc:kv_transfer_loaded_tokens_total')).toBeGreaterThan(30 * REQUESTS.length);
+  } finally {
+    await cluster.stop();
+  }
+});
