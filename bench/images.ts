@@ -1,91 +1,128 @@
-// How long prompts with images take, in the shape of SmolVLM 256M: what sees the tiles does most of the work, and reading the file comes before.
+// How long prompts with images take: what sees them does most of the work, and reading the file comes before.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { EngineCore } from '../src/engine/engine-core.ts';
-import { Idefics3Processor } from '../src/images/idefics3-processor.ts';
 import type { PreparedImage } from '../src/images/image-processor.ts';
+import { loadImageProcessor } from '../src/images/load-image-processor.ts';
+import { openModelSource } from '../src/models/source/model-source.ts';
 import { tinyPicture } from '../test/fixtures/tiny-vision-model.ts';
 import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
 import { newRequest } from '../test/helpers/new-request.ts';
 import { CPU_ISA, measureMachine } from './machine.ts';
-import { median, type Section } from './report.ts';
+import { type Figure, median, type Section } from './report.ts';
 
-const VISION = { hidden_size: 768, intermediate_size: 3072, num_hidden_layers: 12, num_attention_heads: 12 };
-const TEXT = { hidden_size: 576, intermediate_size: 1536, num_hidden_layers: 30, num_attention_heads: 9 };
-const TILE = { image_size: 512, patch_size: 16 };
-const SCALE = 4;
-const PATCHES = (TILE.image_size / TILE.patch_size) ** 2;
-const TOKENS = PATCHES / SCALE ** 2;
 const PLACEHOLDER = 49_190;
 const RUNS = 3;
 
+/** Of the layers of a part of a model. */
+interface Layers {
+  readonly width: number;
+  readonly inner: number;
+  readonly layers: number;
+  readonly heads: number;
+}
+
+interface Shape {
+  readonly name: string;
+  readonly picture: readonly [width: number, height: number];
+  readonly vision: Layers;
+  readonly text: Layers & { readonly kvHeads: number; readonly headDim: number };
+  /** Patches on each side of which one token is made. */
+  readonly mergeSize: number;
+  readonly architecture: string;
+  /** What its config.json has beside the layers. */
+  readonly vision_config: object;
+  readonly whole?: object;
+  readonly images: object;
+}
+
+const SMOLVLM: Shape = {
+  name: 'SmolVLM 256M',
+  picture: [1600, 1200],
+  vision: { width: 768, inner: 3072, layers: 12, heads: 12 },
+  text: { width: 576, inner: 1536, layers: 30, heads: 9, kvHeads: 3, headDim: 64 },
+  mergeSize: 4,
+  architecture: 'SmolVLMForConditionalGeneration',
+  vision_config: { num_hidden_layers: 12, num_attention_heads: 12, image_size: 512, patch_size: 16 },
+  whole: { scale_factor: 4 },
+  images: { size: { longest_edge: 2048 }, max_image_size: { longest_edge: 512 } },
+};
+
+const QWEN3_VL: Shape = {
+  name: 'Qwen3-VL 2B',
+  picture: [1024, 768],
+  vision: { width: 1024, inner: 4096, layers: 24, heads: 16 },
+  text: { width: 2048, inner: 6144, layers: 28, heads: 16, kvHeads: 8, headDim: 128 },
+  mergeSize: 2,
+  architecture: 'Qwen3VLForConditionalGeneration',
+  vision_config: { depth: 24, num_heads: 16, patch_size: 16, deepstack_visual_indexes: [5, 11, 17] },
+  images: { size: { shortest_edge: 65_536, longest_edge: 16_777_216 }, patch_size: 16 },
+};
+
 export async function imageSection(): Promise<Section> {
-  const { matrixFlops } = measureMachine();
+  const figures: Figure[] = [];
+  for (const shape of [SMOLVLM, QWEN3_VL]) figures.push(...(await figuresOf(shape)));
+  return {
+    title: 'Images, random weights',
+    figures,
+    notes: [
+      'The limit is the products of all layers alone, of patches and of tokens, at the speed of the matrix units. Reading takes one thread.',
+    ],
+  };
+}
+
+async function figuresOf(shape: Shape): Promise<Figure[]> {
   const folder = mkdtempSync(join(os.tmpdir(), 'svc-bench-'));
-  writeFileSync(join(folder, 'config.json'), JSON.stringify(configOf()));
-  writeFileSync(join(folder, 'preprocessor_config.json'), '{}');
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(configOf(shape)));
+  writeFileSync(join(folder, 'preprocessor_config.json'), JSON.stringify(shape.images));
   const core = await EngineCore.start({
     ...ENGINE_DEFAULTS,
     modelPath: folder,
     loadFormat: 'dummy',
     dtype: 'bfloat16',
     cpuIsa: CPU_ISA,
-    kvCacheMemoryBytes: 2 ** 28,
+    kvCacheMemoryBytes: 2 ** 30,
   });
   try {
-    const { reading, image } = await readPicture();
-    const numTiles = image.tiles.length;
+    const { reading, image } = await readPicture(shape, folder);
     const seconds = median(Array.from({ length: RUNS }, (_, run) => secondsToFirstToken(core, image, run)));
-    return {
-      title: 'Images, SmolVLM 256M, random weights',
-      figures: [
-        {
-          name: 'read a picture of 1600 x 1200',
-          value: 1 / reading,
-          unit: 'pictures/s',
-          limit: null,
-          goal: null,
-        },
-        {
-          name: `its ${numTiles} tiles, ${numTiles * TOKENS} tokens, to the first token`,
-          value: numTiles / seconds,
-          unit: 'tiles/s',
-          limit: matrixFlops / (flopsOfTile() + flopsOfTokens()),
-          goal: null,
-        },
-      ],
-      notes: [
-        'The limit is the products of all layers alone, of tiles and of tokens, at the speed of the matrix units. Reading takes one thread.',
-      ],
-    };
+    const { name, picture } = shape;
+    const [width, height] = picture;
+    const read = { value: 1 / reading, limit: null, goal: null };
+    const { matrixFlops } = measureMachine();
+    return [
+      { name: `${name}: read a picture of ${width} x ${height}`, unit: 'pictures/s', ...read },
+      {
+        name: `${name}: its ${image.numTokens} tokens, to the first token`,
+        value: image.numTokens / seconds,
+        unit: 'tokens/s',
+        limit: matrixFlops / flopsOfToken(shape),
+        goal: null,
+      },
+    ];
   } finally {
     core.close();
     rmSync(folder, { recursive: true });
   }
 }
 
-async function readPicture(): Promise<{ readonly reading: number; readonly image: PreparedImage }> {
-  const file = await tinyPicture(1, 1600, 1200);
-  const processor = new Idefics3Processor({
-    longestEdge: 2048,
-    tileSize: TILE.image_size,
-    isSplit: true,
-    patchSize: TILE.patch_size,
-    tokensPerTile: TOKENS,
-    filter: 'lanczos',
-    colours: { factors: [2 / 255, 2 / 255, 2 / 255], offsets: [-1, -1, -1] },
-  });
+async function readPicture(
+  { picture }: Shape,
+  folder: string,
+): Promise<{ readonly reading: number; readonly image: PreparedImage }> {
+  const file = await tinyPicture(1, ...picture);
+  const processor = loadImageProcessor(openModelSource(folder))!;
   // The first one loads the decoder.
-  await processor.read(file);
+  const { image } = await processor.read(file);
   const times: number[] = [];
   for (let run = 0; run < RUNS; run++) {
     const startedAt = performance.now();
     await processor.read(file);
     times.push((performance.now() - startedAt) / 1000);
   }
-  return { reading: median(times), image: (await processor.read(file)).image };
+  return { reading: median(times), image };
 }
 
 /** Nothing of a run is there for the next: the image has another hash. */
@@ -99,30 +136,28 @@ function secondsToFirstToken(core: EngineCore, image: PreparedImage, run: number
   return (performance.now() - startedAt) / 1000;
 }
 
-function flopsOfTile(): number {
-  const { hidden_size: hidden, intermediate_size: inner, num_hidden_layers: layers } = VISION;
-  return PATCHES * 2 * layers * (4 * hidden ** 2 + 2 * hidden * inner);
+/** Of its patches and of itself, in all layers. */
+function flopsOfToken({ vision, text, mergeSize }: Shape): number {
+  const ofPatch = vision.layers * (4 * vision.width ** 2 + 2 * vision.width * vision.inner);
+  const attention = 2 * text.width * (text.heads + text.kvHeads) * text.headDim;
+  return 2 * (mergeSize ** 2 * ofPatch + text.layers * (attention + 3 * text.width * text.inner));
 }
 
-function flopsOfTokens(): number {
-  const { hidden_size: hidden, intermediate_size: inner, num_hidden_layers: layers } = TEXT;
-  // A third as many heads of keys and values.
-  return TOKENS * 2 * layers * ((2 + 2 / 3) * hidden ** 2 + 3 * hidden * inner);
-}
-
-function configOf(): object {
+function configOf({ architecture, vision, vision_config, text, whole }: Shape): object {
   return {
-    architectures: ['SmolVLMForConditionalGeneration'],
+    ...whole,
+    architectures: [architecture],
     image_token_id: PLACEHOLDER,
-    scale_factor: SCALE,
     torch_dtype: 'bfloat16',
-    vision_config: { ...VISION, ...TILE },
+    vision_config: { hidden_size: vision.width, intermediate_size: vision.inner, ...vision_config },
     text_config: {
-      ...TEXT,
-      model_type: 'llama',
+      hidden_size: text.width,
+      intermediate_size: text.inner,
+      num_hidden_layers: text.layers,
+      num_attention_heads: text.heads,
+      num_key_value_heads: text.kvHeads,
+      head_dim: text.headDim,
       vocab_size: 49_280,
-      num_key_value_heads: 3,
-      head_dim: 64,
       max_position_embeddings: 8192,
       rms_norm_eps: 1e-5,
       rope_theta: 100_000,
