@@ -97,13 +97,13 @@ QWEN35_TEXT = {
     "rope_parameters": ROPE | {"mrope_section": [2, 1, 1], "mrope_interleaved": True, "partial_rotary_factor": 0.5},
 }
 MODELS = {
+    "idefics3": lambda: smolvlm("Idefics3"),
+    "smolvlm": lambda: smolvlm("SmolVLM"),
+    "mistral3": mistral3,
     "qwen2-vl": lambda: qwen("Qwen2VL", QWEN | {"embed_dim": 16, "hidden_size": 32, "mlp_ratio": 2}, [2, 1, 1]),
     "qwen2.5-vl": lambda: qwen("Qwen2_5_VL", QWEN | {"window_size": 16, "fullatt_block_indexes": [1]}, [1, 1, 2]),
     "qwen3-vl": lambda: qwen("Qwen3VL", QWEN3 | {"deepstack_visual_indexes": [0, 2]}, [4, 2, 2], head_dim=16),
     "qwen3.5": lambda: qwen("Qwen3_5", QWEN3, [], **QWEN35_TEXT),
-    "idefics3": lambda: smolvlm("Idefics3"),
-    "smolvlm": lambda: smolvlm("SmolVLM"),
-    "mistral3": mistral3,
     "gemma3": gemma3,
 }
 RENAMED = {"gemma3": ("vision_tower.", "vision_tower.vision_model.")}
