@@ -34,9 +34,11 @@ interface Taken {
   readonly weightBytes: number;
   /** Of a device's memory: what the largest steps took. */
   readonly activationBytes: number;
+  /** Of memory of the host, for each rank: what seeing the largest image will take. */
+  readonly encoderBytes: number;
 }
 
-const NOTHING: Taken = { draftBytes: 0, weightBytes: 0, activationBytes: 0 };
+const NOTHING: Taken = { draftBytes: 0, weightBytes: 0, activationBytes: 0, encoderBytes: 0 };
 
 /** What a device computes. */
 interface ModelPart {
@@ -70,7 +72,7 @@ export function cacheMemory(
   config: Pick<EngineConfig, 'kvCacheMemoryBytes' | 'gpuMemoryUtilization' | 'share'> &
     Partial<Pick<EngineConfig, 'kvTransfer'>>,
   ops: MemoryOps,
-  { draftBytes, weightBytes, activationBytes }: Taken = NOTHING,
+  { draftBytes, weightBytes, activationBytes, encoderBytes }: Taken = NOTHING,
   part: ModelPart = WHOLE,
 ): CacheMemory {
   const { kvCacheMemoryBytes, gpuMemoryUtilization: share } = config;
@@ -81,7 +83,8 @@ export function cacheMemory(
   if (device === null) {
     // What is free at the moment says nothing where other engines are still loading their weights.
     const free = config.share === null ? ops.freeMemory() : config.share.memoryBytes - weightBytes * numRanks;
-    return { ...ofAll, ...hostMemory(free - draftBytes, share, hostReceiveBytes(config.kvTransfer ?? null)) };
+    const receiveBytes = hostReceiveBytes(config.kvTransfer ?? null);
+    return { ...ofAll, ...hostMemory(free - draftBytes, share, receiveBytes, encoderBytes * numRanks) };
   }
   const free = ops.freeMemory();
   const { totalBytes, takenBytes, reservedBytes } = device;
@@ -102,11 +105,12 @@ export function hostMemory(
   free: number,
   share: number,
   receiveBytes = 0,
+  encoderBytes = 0,
 ): Pick<CacheMemory, 'bytes' | 'account'> {
-  const other = Math.min(OTHER_BYTES, free / 2);
+  const other = Math.min(OTHER_BYTES + encoderBytes, free / 2);
   const received = Math.min(receiveBytes, (free - other) / 2);
   const parts = [
-    `${shown(other)} are for heaps, activations and what requests leave behind`,
+    `${shown(other)} are for heaps, activations${encoderBytes > 0 ? ', the largest image' : ''} and what requests leave behind`,
     ...(received > 0 ? [`${shown(received)} for blocks of other instances`] : []),
   ];
   return {

@@ -29,9 +29,11 @@ interface Taken {
   readonly weightBytes: number;
   /** [stages] What the largest steps took of a device's own memory; empty before they were computed. */
   readonly activationBytes: readonly number[];
+  /** Of memory of the host, for each rank: what seeing the largest image will take. */
+  readonly encoderBytes: number;
 }
 
-const NOTHING: Taken = { draftBytes: 0, weightBytes: 0, activationBytes: [] };
+const NOTHING: Taken = { draftBytes: 0, weightBytes: 0, activationBytes: [], encoderBytes: 0 };
 
 /** A plan never changes: as the start gets on, there are new ones, each beside what has been taken by then. */
 export class KvPlan {

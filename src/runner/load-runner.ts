@@ -211,7 +211,9 @@ async function chooseSizes(
     maxModelLen: longest,
     hasAdapters: adapters.length > 0,
   });
-  const { plan, states } = await withStates(besideWeights.beside({ activationBytes }));
+  const { plan, states } = await withStates(
+    besideWeights.beside({ activationBytes, encoderBytes: model.imageEncoder?.peakBytes ?? 0 }),
+  );
   const maxNumSeqs = states?.maxNumSeqs ?? config.maxNumSeqs;
   if (maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, maxNumSeqs));
   const maxModelLen = await agree(() => plan.maxModelLen(model));

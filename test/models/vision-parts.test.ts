@@ -84,6 +84,21 @@ describe.each(['SmolVLM', 'Qwen3-VL'] as const)('of a %s', (family) => {
     expect(await load(whole, options)).toEqual({ sees: false, warnings: [] });
   });
 
+  it('what sees them is as large as the pictures that may come', async () => {
+    const encoderFor = async (mostPatches?: number) => {
+      const ops = openBackend('reference');
+      const options = { dtype: 'float32', maxModelLen: null, mostPatches } as const;
+      const { imageEncoder } = await loadModel(openModelSource(whole), ops, options);
+      ops.close();
+      return imageEncoder!;
+    };
+    const [usual, small] = [await encoderFor(), await encoderFor(16)];
+    const { rows, cols } = small.largestTile;
+    expect([rows, cols]).toEqual([4, 4]);
+    const { rows: mostRows, cols: mostCols } = usual.largestTile;
+    expect(usual.peakBytes / small.peakBytes).toBe((mostRows * mostCols) / 16);
+  });
+
   it('what sees them is made up with the rest for measuring', async () => {
     const ops = openBackend('reference');
     const source = new DummySource(openModelSource(whole));

@@ -27,7 +27,7 @@ const CONFIG = {
 };
 const DESIGN = { shape: SHAPE, windows: [null] };
 const MEMORY = { kvCacheMemoryBytes: null, gpuMemoryUtilization: 0.5, share: null };
-const NOTHING = { draftBytes: 0, weightBytes: 0, activationBytes: 0 };
+const NOTHING = { draftBytes: 0, weightBytes: 0, activationBytes: 0, encoderBytes: 0 };
 const room = (bytes: number, numRanks = 1) => ({ bytes, numRanks, stage: null, account: '' });
 
 describe('the KV budget', () => {
@@ -67,6 +67,14 @@ describe('the KV budget', () => {
         '--gpu-memory-utilization 0.5 is of the rest',
     });
     expect(cacheMemory(MEMORY, host, { ...NOTHING, draftBytes: 2 * GIB }).bytes).toBe(4 * GIB);
+    const seeing = { ...NOTHING, encoderBytes: 2 * GIB };
+    expect(cacheMemory(MEMORY, host, seeing)).toEqual({
+      ...room(4 * GIB),
+      account: expect.stringContaining(
+        '3.0 GiB are for heaps, activations, the largest image and what requests leave behind',
+      ),
+    });
+    expect(cacheMemory(MEMORY, { ...host, ranks: { rank: 0, size: 2 } }, seeing).bytes).toBe(3 * GIB);
     expect(cacheMemory({ ...MEMORY, kvCacheMemoryBytes: 7 }, host)).toEqual(room(7));
     expect(cacheMemory(MEMORY, { ...host, ranks: { rank: 1, size: 4 } })).toMatchObject({
       bytes: 5 * GIB,

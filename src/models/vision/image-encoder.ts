@@ -82,6 +82,16 @@ export class ImageEncoder {
     return { rows: side, cols: side, patches: new Uint8Array(side ** 2 * 3 * patchSize ** 2) };
   }
 
+  /** About what `encode` takes of memory for the largest tile. */
+  get peakBytes(): number {
+    const { patchSize, frames, layers } = this.#context.config;
+    const { hiddenSize, intermediateSize } = layers;
+    // Of a patch: the stream, norms, queries, keys and values, what heads see, and the same kept by the cache; the feed-forward before and
+    // behind its activation; its numbers before and behind rounding.
+    const ofPatch = 26 * hiddenSize + 6 * intermediateSize + 6 * 3 * frames * patchSize ** 2;
+    return this.#mostPatches * ofPatch;
+  }
+
   /** @returns [rows of the tile, see `ImageRows`]; waits for them, and for the ops before. */
   encode(tile: ImageTile, colours: PreparedImage['colours']): Float32Array {
     const { ops, config } = this.#context;
