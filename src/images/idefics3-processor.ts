@@ -6,12 +6,13 @@
 import * as z from 'zod';
 import { ModelLoadError } from '../errors.ts';
 import { checkModelJson } from '../util/model-file.ts';
+import { cutTiles } from './cut-tiles.ts';
 import { decodeImage } from './decode-image.ts';
 import { longestEdge } from './given-fields.ts';
-import type { ImageProcessor, ImageTile, ReadImage } from './image-processor.ts';
+import type { ImageProcessor, ReadImage } from './image-processor.ts';
 import { type ImageSettings, readColours, resampling } from './image-settings.ts';
 import type { Pixels } from './pixels.ts';
-import { type Colours, cutTile, prepareImage, wholeTile } from './prepare-image.ts';
+import { type Colours, prepareImage, wholeTile } from './prepare-image.ts';
 import { type Filter, resize } from './resize.ts';
 
 const IMAGE = '<image>';
@@ -52,7 +53,8 @@ export class Idefics3Processor implements ImageProcessor {
     const pixels = await decodeImage(file);
     const fitted = longestEdge === null ? pixels : resizeTo(pixels, fitEdge(pixels, longestEdge), filter);
     const image = isSplit ? resizeTo(fitted, fitTiles(fitted, tileSize), filter) : fitted;
-    const parts = isSplit ? cutTiles(image, tileSize, patchSize) : [];
+    const isOne = image.width <= tileSize && image.height <= tileSize;
+    const parts = isSplit && !isOne ? cutTiles(image, tileSize, patchSize) : [];
     const whole = wholeTile(resize(image, tileSize, tileSize, filter), patchSize);
     const tiles = [...parts.flat(), whole];
     return {
@@ -94,17 +96,6 @@ function fitTiles({ width, height }: Size, tileSize: number): Size {
   }
   const tall = roundUp(height);
   return { width: roundUp(Math.trunc(tall * ratio)), height: tall };
-}
-
-/** Rows of tiles; none of an image that is one tile itself. */
-function cutTiles(image: Pixels, tileSize: number, patchSize: number): ImageTile[][] {
-  if (image.width <= tileSize && image.height <= tileSize) return [];
-  const side = Math.floor(tileSize / patchSize);
-  return Array.from({ length: image.height / tileSize }, (_, row) =>
-    Array.from({ length: image.width / tileSize }, (_, col) =>
-      cutTile(image, { rows: side, cols: side, top: row * tileSize, left: col * tileSize }, patchSize),
-    ),
-  );
 }
 
 function textOf(rows: number, cols: number, tokens: string): string {

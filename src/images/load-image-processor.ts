@@ -8,6 +8,7 @@ import type { GivenFields } from './given-fields.ts';
 import { loadIdefics3 } from './idefics3-processor.ts';
 import type { ImageProcessor } from './image-processor.ts';
 import { findImageSettings, type ImageSettings } from './image-settings.ts';
+import { loadLfm2VL } from './lfm2-vl-processor.ts';
 import { loadPixtral } from './pixtral-processor.ts';
 import { loadQwenVL } from './qwen-vl-processor.ts';
 
@@ -18,6 +19,7 @@ const LOADERS = new Map<string, Loader>([
   ['SmolVLMForConditionalGeneration', loadIdefics3],
   ['Mistral3ForConditionalGeneration', loadPixtral],
   ['Gemma3ForConditionalGeneration', loadGemma3],
+  ['Lfm2VlForConditionalGeneration', loadLfm2VL],
   ['Qwen2VLForConditionalGeneration', loadQwenVL],
   ['Qwen2_5_VLForConditionalGeneration', loadQwenVL],
   ['Qwen3VLForConditionalGeneration', loadQwenVL],

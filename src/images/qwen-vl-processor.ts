@@ -2,18 +2,16 @@
 // Source: Wang et al., Qwen2-VL (https://arxiv.org/abs/2409.12191), and the processor of Hugging Face transformers.
 
 import * as z from 'zod';
-import { InvalidRequestError, ModelLoadError } from '../errors.ts';
+import { ModelLoadError } from '../errors.ts';
 import { checkModelJson } from '../util/model-file.ts';
 import { decodeImage } from './decode-image.ts';
+import { type Area, fitArea, largestArea } from './fit-area.ts';
 import { checkGiven } from './given-fields.ts';
 import { type ImageProcessor, MOST_PATCHES, type ReadImage } from './image-processor.ts';
 import { type ImageSettings, readColours, resampling } from './image-settings.ts';
-import type { Pixels } from './pixels.ts';
 import { type Colours, prepareImage, wholeTile } from './prepare-image.ts';
 import { type Filter, resize } from './resize.ts';
 
-/** Of the longer side to the other one. */
-const MOST_RATIO = 200;
 /** Of longer ones the narrowest image could be rounded up to more than `MOST_PATCHES`. */
 const MOST_MERGED = 4;
 
@@ -29,11 +27,6 @@ interface QwenVLOptions {
   readonly colours: Colours;
 }
 
-interface Area {
-  readonly least: number;
-  readonly most: number;
-}
-
 export class QwenVLProcessor implements ImageProcessor {
   readonly mark = IMAGE;
   readonly placeholder = IMAGE;
@@ -42,7 +35,9 @@ export class QwenVLProcessor implements ImageProcessor {
 
   constructor(options: QwenVLOptions) {
     this.#options = options;
-    this.mostPatches = mostPatches(options);
+    const { area, patchSize, mergeSize } = options;
+    const largest = largestArea(area, patchSize * mergeSize) / patchSize ** 2;
+    this.mostPatches = Math.min(MOST_PATCHES, Math.ceil(largest));
   }
 
   async read(file: Uint8Array): Promise<ReadImage> {
@@ -54,49 +49,6 @@ export class QwenVLProcessor implements ImageProcessor {
     const numTokens = grid.rows * grid.cols;
     return { image: prepareImage([tile], colours, numTokens, grid), text: IMAGE.repeat(numTokens) };
   }
-}
-
-/** Sides are made whole tokens: an image of the narrowest form is as much larger than its area as its longer side is long. */
-function mostPatches({ area: { most }, patchSize, mergeSize }: QwenVLOptions): number {
-  const step = patchSize * mergeSize;
-  const longest = Math.sqrt(most * MOST_RATIO);
-  const largest = most + step * (longest + longest / MOST_RATIO + step);
-  return Math.min(MOST_PATCHES, Math.ceil(largest / patchSize ** 2));
-}
-
-type Size = Pick<Pixels, 'width' | 'height'>;
-
-/**
- * The nearest multiples of `step`. Where their area is too large both sides are made smaller alike and rounded down, where it is too
- * small made larger and rounded up.
- */
-function fitArea({ width, height }: Size, step: number, { least, most }: Area): Size {
-  if (Math.max(width, height) > MOST_RATIO * Math.min(width, height)) {
-    throw new InvalidRequestError(
-      `the longer side of an image may be ${MOST_RATIO} times as long as the other one at most, got ${width} x ${height} pixels: send ` +
-        'a part of it',
-      { param: 'messages' },
-    );
-  }
-  const bySteps = (count: (length: number) => number): Size => ({
-    width: count(width) * step,
-    height: count(height) * step,
-  });
-  const nearest = bySteps((length) => roundToEven(length / step));
-  const area = nearest.width * nearest.height;
-  if (area > most) {
-    const shrink = Math.sqrt((height * width) / most);
-    return bySteps((length) => Math.max(Math.floor(length / shrink / step), 1));
-  }
-  if (area >= least) return nearest;
-  const grow = Math.sqrt(least / (height * width));
-  return bySteps((length) => Math.ceil((length * grow) / step));
-}
-
-/** Halves go to the even number, as in Python. */
-function roundToEven(value: number): number {
-  const up = Math.round(value);
-  return up - value === 0.5 && up % 2 === 1 ? up - 1 : up;
 }
 
 const length = z.int().positive();

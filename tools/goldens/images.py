@@ -21,6 +21,8 @@ from transformers import (
     Gemma3Processor,
     Idefics3ImageProcessor,
     Idefics3Processor,
+    Lfm2VlImageProcessor,
+    Lfm2VlProcessor,
     PixtralImageProcessor,
     PixtralProcessor,
     PreTrainedTokenizerFast,
@@ -123,6 +125,41 @@ PROCESSORS = {
             "merge_size": 2,
         },
     },
+    "lfm2-vl-small": {
+        "config": {
+            "architectures": ["Lfm2VlForConditionalGeneration"],
+            "vision_config": {"patch_size": 4},
+            "downsample_factor": 2,
+        },
+        "processor": {},
+        "images": {
+            "encoder_patch_size": 4,
+            "tile_size": 16,
+            "min_tiles": 2,
+            "max_tiles": 6,
+            "min_image_tokens": 2,
+            "max_image_tokens": 9,
+            "max_pixels_tolerance": 1.5,
+        },
+    },
+    "lfm2-vl-whole": {
+        "config": {
+            "architectures": ["Lfm2VlForConditionalGeneration"],
+            "vision_config": {"patch_size": 4},
+            "downsample_factor": 2,
+        },
+        "processor": {},
+        "images": {"encoder_patch_size": 4, "do_image_splitting": False, "min_image_tokens": 4, "max_image_tokens": 16},
+    },
+    "lfm2-vl": {
+        "config": {
+            "architectures": ["Lfm2VlForConditionalGeneration"],
+            "vision_config": {"patch_size": 16},
+            "downsample_factor": 2,
+        },
+        "processor": {},
+        "images": {"resample": 2},
+    },
     "gemma3-small": {
         "config": {
             "architectures": ["Gemma3ForConditionalGeneration"],
@@ -147,18 +184,20 @@ CLIP = {
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
 HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
-NORMALISATION = {"idefics3": HALF, "pixtral": CLIP, "qwen2": CLIP, "qwen3": HALF, "gemma3": HALF}
+NORMALISATION = {"idefics3": HALF, "pixtral": CLIP, "qwen2": CLIP, "qwen3": HALF, "gemma3": HALF, "lfm2": HALF}
 PLACEHOLDERS = {
     "idefics3": "<image>",
     "pixtral": "[IMG]",
     "qwen2": "<|image_pad|>",
     "qwen3": "<|image_pad|>",
     "gemma3": "<image_soft_token>",
+    "lfm2": "<image>",
 }
 # What the architectures of a family begin with, where it is not its name.
 FAMILIES = {"smolvlm": "idefics3", "mistral3": "pixtral"}
 TOKENS = ["<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "[IMG]", "[IMG_BREAK]", "[IMG_END]"]
 GEMMA_TOKENS = {"boi_token": "<start_of_image>", "image_token": "<image_soft_token>", "eoi_token": "<end_of_image>"}
+LFM2_TOKENS = ["<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"]
 QWEN_TOKENS = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 
 
@@ -225,6 +264,8 @@ def make_processor(setting: dict):
         return PixtralProcessor(PixtralImageProcessor(**images), make_tokenizer(TOKENS), **text)
     if family == "gemma3":
         return Gemma3Processor(Gemma3ImageProcessor(**images), make_tokenizer([], **GEMMA_TOKENS), **text)
+    if family == "lfm2":
+        return Lfm2VlProcessor(Lfm2VlImageProcessor(**images), make_tokenizer(LFM2_TOKENS))
     if family == "qwen2":
         return Qwen2VLProcessor(Qwen2VLImageProcessor(**images), make_tokenizer(QWEN_TOKENS), Qwen2VLVideoProcessor())
     if family == "qwen3":
@@ -259,15 +300,26 @@ def from_blocks(values: torch.Tensor, grid: list[int], images: dict) -> torch.Te
     return cut[..., 0, :, :].permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * patch, cols * patch)
 
 
+def from_pixels(values: torch.Tensor, shapes: torch.Tensor, patch: int) -> list[torch.Tensor]:
+    """[3, height, width] each, of what LFM2-VL's encoder gets: pixel after pixel of each patch, filled up with zeros."""
+    tiles = []
+    for tile, (rows, cols) in zip(values, shapes.tolist()):
+        cut = tile[: rows * cols].reshape(rows, cols, patch, patch, 3)
+        tiles.append(cut.permute(4, 0, 2, 1, 3).reshape(3, rows * patch, cols * patch))
+    return tiles
+
+
 def expected(setting: dict, image: Image.Image) -> dict:
     processor, family, images = make_processor(setting), family_of(setting), setting["images"]
-    nested = {"return_row_col_info": True} if family == "idefics3" else {}
-    inputs, texts = processor._process_images([[image]] if nested else [image], return_tensors="pt", **nested)
+    nested = {"return_row_col_info": True} if family in ("idefics3", "lfm2") else {}
+    special = {"use_image_special_tokens": True} if family == "lfm2" else {}
+    inputs, texts = processor._process_images([[image]] if nested else [image], return_tensors="pt", **nested, **special)
     patch = setting["config"]["vision_config"]["patch_size"]
     values = inputs["pixel_values"]
     if family.startswith("qwen"):
         values = from_blocks(values, inputs["image_grid_thw"][0].tolist(), images)
-    tiles = [to_bytes(tile, images) for tile in values.reshape(-1, *values.shape[-3:])]
+    parts = from_pixels(values, inputs["spatial_shapes"], patch) if family == "lfm2" else values.reshape(-1, *values.shape[-3:])
+    tiles = [to_bytes(tile, images) for tile in parts]
     patches = hashlib.sha256()
     for pixels in tiles:
         patches.update(to_patches(pixels, patch).tobytes())
