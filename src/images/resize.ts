@@ -30,8 +30,16 @@ const MOST_PRECISE = 22;
 interface Taps {
   readonly starts: Int32Array;
   readonly counts: Int32Array;
-  /** The largest of `counts`: the weights of pixel i are at i * most. */
+  /** No less than any of `counts`: the weights of pixel i are at i * most. */
   readonly most: number;
+}
+
+interface ExactTaps extends Taps {
+  /** Those of a pixel sum to 1. */
+  readonly weights: Float64Array;
+}
+
+interface WholeTaps extends Taps {
   /** In units of 2^-precision. */
   readonly weights: Int32Array;
   readonly precision: number;
@@ -40,8 +48,8 @@ interface Taps {
 /** @returns the image itself where it has that size already. */
 export function resize(image: Pixels, width: number, height: number, filter: Filter): Pixels {
   if (width === image.width && height === image.height) return image;
-  const across = makeTaps(image.width, width, width === image.width ? SAME : FILTERS[filter]);
-  const down = makeTaps(image.height, height, height === image.height ? SAME : FILTERS[filter]);
+  const across = wholeTaps(image.width, width, width === image.width ? SAME : FILTERS[filter]);
+  const down = wholeTaps(image.height, height, height === image.height ? SAME : FILTERS[filter]);
   const line = width * CHANNELS;
   const data = new Uint8ClampedArray(height * line);
   // Only as many narrowed lines are kept as one new line is made of: an image may be very long and very thin.
@@ -65,7 +73,7 @@ function addLine(sums: Int32Array, line: Uint8ClampedArray, weight: number): voi
   for (let i = 0; i < sums.length; i++) sums[i] = sums[i]! + weight * line[i]!;
 }
 
-function resizeLine({ width, data }: Pixels, y: number, taps: Taps, line: Uint8ClampedArray): void {
+function resizeLine({ width, data }: Pixels, y: number, taps: WholeTaps, line: Uint8ClampedArray): void {
   const { starts, counts, most, weights, precision } = taps;
   const half = 1 << (precision - 1);
   for (let x = 0; x < starts.length; x++) {
@@ -85,7 +93,20 @@ function resizeLine({ width, data }: Pixels, y: number, taps: Taps, line: Uint8C
   }
 }
 
-function makeTaps(from: number, to: number, { support, weight }: Kernel): Taps {
+function wholeTaps(from: number, to: number, kernel: Kernel): WholeTaps {
+  const { weights: exact, ...taps } = exactTaps(from, to, kernel);
+  const precision = finestPrecision(exact.reduce((largest, one) => Math.max(largest, one), 0));
+  // Halves are rounded away from zero.
+  const weights = Int32Array.from(exact, (one) => Math.trunc(one * 2 ** precision + (one < 0 ? -0.5 : 0.5)));
+  return { ...taps, weights, precision };
+}
+
+/** How a line of numbers becomes longer or shorter. */
+export function exactTaps(
+  from: number,
+  to: number,
+  { support, weight }: Kernel = FILTERS.bilinear,
+): ExactTaps {
   const scale = from / to;
   // A smaller image is blurred before: the kernel is as wide as its pixels.
   const stretch = Math.max(scale, 1);
@@ -105,10 +126,7 @@ function makeTaps(from: number, to: number, { support, weight }: Kernel): Taps {
     starts[i] = start;
     counts[i] = count;
   }
-  const precision = finestPrecision(exact.reduce((largest, one) => Math.max(largest, one), 0));
-  // Halves are rounded away from zero.
-  const weights = Int32Array.from(exact, (one) => Math.trunc(one * 2 ** precision + (one < 0 ? -0.5 : 0.5)));
-  return { starts, counts, most, weights, precision };
+  return { starts, counts, most, weights: exact };
 }
 
 /** With which the largest weight still has 16 bits. */

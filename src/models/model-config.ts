@@ -141,6 +141,16 @@ export interface VisionConfig {
   readonly positionsPerSide: number | null;
   /** Numbers of the layers whose rows the first layers of the text part get, too, one after the other. */
   readonly deepLayers: readonly number[];
+  /** Of what brings rows to the width of the text part, where that is for config.json to say; null where the architecture knows it. */
+  readonly projector: ProjectorConfig | null;
+}
+
+export interface ProjectorConfig {
+  /** Between its two products. */
+  readonly width: number;
+  readonly hasBias: boolean;
+  /** Whether rows are normalised before. */
+  readonly hasNorm: boolean;
 }
 
 export interface WindowsConfig {

@@ -37,6 +37,7 @@ import { hunyuanDense, hunyuanMoe } from './architectures/hunyuan.ts';
 import { idefics3 } from './architectures/idefics3.ts';
 import { internLm2, internLm3 } from './architectures/internlm.ts';
 import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
+import { lfm2Vl } from './architectures/lfm2-vl.ts';
 import { llama } from './architectures/llama.ts';
 import { llama4, llama4Whole } from './architectures/llama4.ts';
 import { minimaxM2 } from './architectures/minimax-m2.ts';
@@ -91,6 +92,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   qwen35Moe,
   lfm2,
   lfm2Moe,
+  lfm2Vl,
   gptOss,
   deepseekV2,
   deepseekV3,

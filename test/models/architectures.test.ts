@@ -119,6 +119,7 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   Gemma4UnifiedForConditionalGeneration: { text_config: FIELDS },
   Idefics3ForConditionalGeneration: SEEING_FIELDS,
   SmolVLMForConditionalGeneration: SEEING_FIELDS,
+  Lfm2VlForConditionalGeneration: SEEING_FIELDS,
   Llama4ForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },
   NemotronHForCausalLM: { ...FIELDS, hybrid_override_pattern: 'M-*-' },
@@ -134,6 +135,52 @@ const NO_TRAITS = {
   hasHeadNorms: false,
   layerWindows: [null, null, null, null],
 };
+
+describe('Qwen-VL', () => {
+  const read = (architecture: string, json: object) =>
+    findArchitecture(architecture).readConfig({ path: 'config.json', architecture, json });
+  const rope_scaling = { type: 'mrope', mrope_section: [2, 3, 3] };
+
+  it('sees by an encoder whose fields older files have beside those of the text part', () => {
+    const vision_config = { depth: 2, embed_dim: 32, mlp_ratio: 3, num_heads: 2, hidden_size: 64 };
+    const older = { ...FIELDS, rope_scaling, vision_config };
+    const { vision, ropeSections, layerRopes } = read('Qwen2VLForConditionalGeneration', older);
+    expect(ropeSections).toEqual({ lines: 3, columns: 3, alternate: false });
+    expect(layerRopes[0]).toMatchObject({ kind: 'default' });
+    expect(vision).toMatchObject({ patchSize: 14, mergeSize: 2, frames: 2, windows: null, deepLayers: [] });
+    expect(vision!.layers).toMatchObject({ hiddenSize: 32, intermediateSize: 96, numLayers: 2, headDim: 16 });
+  });
+
+  it('has windows of whole tokens', () => {
+    const vision_config = {
+      window_size: 112,
+      patch_size: 14,
+      spatial_merge_size: 2,
+      fullatt_block_indexes: [7],
+    };
+    const { vision } = read('Qwen2_5_VLForConditionalGeneration', { ...FIELDS, rope_scaling, vision_config });
+    expect(vision!.windows).toEqual({ side: 8, wholeLayers: [7] });
+  });
+
+  it('reads only text where its file has no encoder', () => {
+    const { vision, ropeSections } = read('Qwen3VLForConditionalGeneration', { text_config: FIELDS });
+    expect([vision, ropeSections]).toEqual([null, null]);
+  });
+
+  it.each([
+    [
+      'too few pairs',
+      { mrope_section: [2, 2, 2] },
+      /mrope_section must be three numbers whose sum is 8, .* got 2, 2 and 2$/,
+    ],
+    ['two numbers', { mrope_section: [4, 4] }, /mrope_section/],
+    ['none where the usual ones do not fit', {}, /whose sum is 8, .* got 24, 20 and 20$/],
+  ])('is refused with %s', (_, rope, message) => {
+    const text_config = { ...FIELDS, head_dim: 16, rope_scaling: { rope_type: 'default', ...rope } };
+    const json = { text_config, vision_config: {} };
+    expect(() => read('Qwen3VLForConditionalGeneration', json)).toThrow(message);
+  });
+});
 
 describe('ChatGLM', () => {
   const read = (fields: object) => {

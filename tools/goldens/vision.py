@@ -96,6 +96,24 @@ QWEN35_TEXT = {
     "head_dim": 16,
     "rope_parameters": ROPE | {"mrope_section": [2, 1, 1], "mrope_interleaved": True, "partial_rotary_factor": 0.5},
 }
+def by_pixel(tiles: list[tuple[int, int]]) -> dict:
+    """Patches pixel after pixel, each with its colours; filled up with zeros."""
+    most = max(rows * cols for rows, cols in tiles)
+    values, mask = torch.zeros(len(tiles), most, 48), torch.zeros(len(tiles), most, dtype=torch.int32)
+    for index, (image, (rows, cols)) in enumerate(zip(pixels(tiles), tiles)):
+        own = image[:, : rows * 4, : cols * 4].reshape(3, rows, 4, cols, 4)
+        values[index, : rows * cols] = own.permute(1, 3, 2, 4, 0).reshape(rows * cols, 48)
+        mask[index, : rows * cols] = 1
+    return {"pixel_values": values, "pixel_attention_mask": mask, "spatial_shapes": torch.tensor(tiles)}
+
+
+def lfm2_vl():
+    vision = {"model_type": "siglip2_vision_model", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 4, "num_patches": 25, "vision_use_head": False}
+    text = TEXT | {"model_type": "lfm2", "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False}
+    config = t.Lfm2VlConfig(vision_config=vision, text_config=text, image_token_id=PLACEHOLDER, projector_hidden_size=24, downsample_factor=2, tie_word_embeddings=True)
+    return t.Lfm2VlForConditionalGeneration, config, by_pixel
+
+
 MODELS = {
     "idefics3": lambda: smolvlm("Idefics3"),
     "smolvlm": lambda: smolvlm("SmolVLM"),
@@ -105,6 +123,7 @@ MODELS = {
     "qwen3-vl": lambda: qwen("Qwen3VL", QWEN3 | {"deepstack_visual_indexes": [0, 2]}, [4, 2, 2], head_dim=16),
     "qwen3.5": lambda: qwen("Qwen3_5", QWEN3, [], **QWEN35_TEXT),
     "gemma3": gemma3,
+    "lfm2-vl": lfm2_vl,
 }
 RENAMED = {"gemma3": ("vision_tower.", "vision_tower.vision_model.")}
 """To what releases name their tensors."""
@@ -113,6 +132,7 @@ SQUARE, LARGE = (4, 4), (8, 8)
 CASES = {"one": (14, [(3, SQUARE)]), "several": (45, [(2, SQUARE), (20, SQUARE), (31, SQUARE)])}
 PLANES = {"one": (20, [(3, (4, 8))]), "several": (52, [(2, (2, 10)), (14, (10, 6)), (34, SQUARE), (40, SQUARE)])}
 OTHER_CASES = {name: PLANES for name in MODELS if name.startswith("qwen")} | {"mistral3": {"one": (16, [(3, (4, 6))]), "several": (45, [(2, (2, 8)), (20, (6, 4)), (31, SQUARE)])}}
+OTHER_CASES["lfm2-vl"] = PLANES
 OTHER_CASES["gemma3"] = {"one": (34, [(9, LARGE)]), "several": (96, [(2, LARGE), (33, LARGE), (52, LARGE)])}
 
 

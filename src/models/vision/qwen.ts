@@ -11,7 +11,7 @@ import { ropeTable } from '../layers/rope.ts';
 import { activated, headOf, product } from '../pooling/pooling-head.ts';
 import { ImageEncoder, type ImageEncoderParts, type Projector, type VisionContext } from './image-encoder.ts';
 import { planeSections } from './plane-sections.ts';
-import { stretchedPositions } from './stretched-positions.ts';
+import { fromCornerToCorner, stretchedPositions } from './stretched-positions.ts';
 
 /** What a generation has of its own. */
 interface Generation {
@@ -113,7 +113,7 @@ function loadPositions({ config, weights }: VisionContext, root: string): ImageE
   if (side === null) return (x) => x;
   const table = weights.numbers(`${root}pos_embed.weight`, [side ** 2, layers.hiddenSize]);
   return (x, tile, { ops }) => {
-    const positions = stretchedPositions(table, side, tile);
+    const positions = stretchedPositions(table, side, tile, fromCornerToCorner);
     ops.scope(() => ops.addScaled(x, ops.tensor(positions, x.rows, x.cols, 'f32'), 1));
     return x;
   };

@@ -7,6 +7,7 @@ import { plainMlp } from '../layers/mlp.ts';
 import { layerNorm } from '../layers/norm.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import type { ImageEncoderParts, VisionContext } from './image-encoder.ts';
+import { asPixels, stretchedPositions } from './stretched-positions.ts';
 
 /** What `vision_config` leaves out. */
 export const SIGLIP_TRAITS = {
@@ -18,27 +19,16 @@ export const SIGLIP_TRAITS = {
   ropeOf: () => null,
 } as const;
 
+type SiglipParts = Pick<ImageEncoderParts, 'patches' | 'begin' | 'layers' | 'finalNorm'>;
+
 /** @param root the names of its tensors begin with it. */
-export function loadSiglip(
-  { config, weights }: VisionContext,
-  root: string,
-): Pick<ImageEncoderParts, 'patches' | 'begin' | 'layers' | 'finalNorm'> {
+export function loadSiglip(context: VisionContext, root: string): SiglipParts {
+  const { config, weights } = context;
   const { patchSize, patchesPerSide, layers } = config;
-  const { hiddenSize, numLayers } = layers;
-  const context: LayerContext = {
-    config: layers,
-    weights,
-    ropeTables: new Map(),
-    growthTable: () => null,
-    cacheLayerOf: () => 0,
-  };
+  const { hiddenSize } = layers;
   const numPatches = patchesPerSide ** 2;
-  const patches = weights.patches(
-    `${root}embeddings.patch_embedding`,
-    hiddenSize,
-    [3, patchSize, patchSize],
-    true,
-  );
+  const patch = [3, patchSize, patchSize];
+  const patches = weights.patches(`${root}embeddings.patch_embedding`, hiddenSize, patch, true);
   const table = { name: `${root}embeddings.position_embedding`, n: numPatches, shared: null };
   const positions = weights.embedding(table, hiddenSize);
   const ids = Int32Array.from({ length: numPatches }, (_, position) => position);
@@ -50,7 +40,38 @@ export function loadSiglip(
       ops.scope(() => ops.addScaled(x, ops.embedding({ ids, sampled: null }, positions), 1));
       return x;
     },
-    layers: Array.from({ length: numLayers }, (_, layer) =>
+    ...loadLayers(context, root),
+  };
+}
+
+/** The second generation (Tschannen et al., 2025), which sees images in their own form: positions are stretched over them. */
+export function loadSiglip2(context: VisionContext, root: string): SiglipParts {
+  const { config, weights } = context;
+  const { patchSize, positionsPerSide, layers } = config;
+  const { hiddenSize } = layers;
+  const side = positionsPerSide!;
+  const table = weights.numbers(`${root}embeddings.position_embedding.weight`, [side ** 2, hiddenSize]);
+  return {
+    patches: weights.pixelPatches(`${root}embeddings.patch_embedding`, hiddenSize, patchSize, true),
+    begin: (x, tile, { ops }) => {
+      const positions = stretchedPositions(table, side, tile, asPixels);
+      ops.scope(() => ops.addScaled(x, ops.tensor(positions, x.rows, x.cols, 'f32'), 1));
+      return x;
+    },
+    ...loadLayers(context, root),
+  };
+}
+
+function loadLayers({ config: { layers }, weights }: VisionContext, root: string) {
+  const context: LayerContext = {
+    config: layers,
+    weights,
+    ropeTables: new Map(),
+    growthTable: () => null,
+    cacheLayerOf: () => 0,
+  };
+  return {
+    layers: Array.from({ length: layers.numLayers }, (_, layer) =>
       siglipLayer(context, layer, `${root}encoder.layers.${layer}`),
     ),
     finalNorm: layerNorm(context, `${root}post_layernorm`),

@@ -67,5 +67,6 @@ export function readVisionConfig(
     windows: null,
     positionsPerSide: null,
     deepLayers: [],
+    projector: null,
   };
 }

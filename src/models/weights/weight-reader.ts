@@ -1,6 +1,7 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
 import { ModelLoadError } from '../../errors.ts';
+import { CHANNELS } from '../../images/pixels.ts';
 import type { Activation, GatedActivation } from '../../ops/activation.ts';
 import { decodeCodes } from '../../ops/decode-codes.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
@@ -206,6 +207,16 @@ export class WeightReader {
     const weight = reshape(this.#checkpoint.find(`${name}.weight`, [n, ...patch]), [n, k]);
     const part = storedPart(weight, this.#bias({ name, n, bias }));
     return this.#ops.loadLinear([part], this.dtype);
+  }
+
+  /** The same, published as a product over patches [size, size, 3], of each pixel its red, its green and its blue. */
+  pixelPatches(name: string, n: number, size: number, bias: boolean): LinearWeight {
+    const stored = this.#checkpoint.find(`${name}.weight`, [n, size ** 2 * CHANNELS]);
+    const numbers = coloursApart(readTensor(stored, 'f32'), size ** 2);
+    return this.#ops.loadLinear(
+      [storedPart({ ...stored, numbers }, this.#bias({ name, n, bias }))],
+      this.dtype,
+    );
   }
 
   /** An MLP as an expert of a mixture: gate, where there is one, and up [inner, hidden], down [hidden, inner]. */
@@ -546,6 +557,15 @@ export class WeightReader {
     this.#packedBytes += weight.byteLength;
     return weight;
   }
+}
+
+/** numbers [rows, pixels, 3] -> [rows, 3, pixels] */
+function coloursApart(numbers: Float32Array, pixels: number): Float32Array {
+  const patch = pixels * CHANNELS;
+  return numbers.map((_, to) => {
+    const at = to % patch;
+    return numbers[to - at + (at % pixels) * CHANNELS + Math.floor(at / pixels)]!;
+  });
 }
 
 function countChannels({ shared, whole = 0 }: ChannelRanges): number {
