@@ -44,18 +44,20 @@ export function stepOfGroups(
   const maxBlocks = Math.max(...counts);
   const blockTables = new Int32Array(lengths.length * maxBlocks);
   const slotMapping = new Int32Array(patches.length);
+  const planePositions = new Int32Array(2 * patches.length);
   let nextBlock = 0;
   for (const [group, count] of counts.entries()) {
     for (let block = 0; block < count; block++) blockTables[group * maxBlocks + block] = nextBlock + block;
     for (let i = 0; i < lengths[group]!; i++) slotMapping[starts[group]! + i] = nextBlock * blockSize + i;
     nextBlock += count;
   }
+  for (const [row, patch] of patches.entries()) {
+    planePositions[row] = Math.floor(patch / cols);
+    planePositions[patches.length + row] = patch % cols;
+  }
   return {
     positions: new Int32Array(patches.length),
-    planePositions: Int32Array.of(
-      ...patches.map((patch) => Math.floor(patch / cols)),
-      ...patches.map((patch) => patch % cols),
-    ),
+    planePositions,
     slotMapping,
     batch: {
       numSequences: lengths.length,

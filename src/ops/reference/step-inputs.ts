@@ -52,13 +52,7 @@ export class RefStepInputs implements StepInputs {
     this.adapters = distinctAdapters(adapters);
     this.cache = cache;
     this.positions = positions.slice();
-    this.planePositions = (arrays.planePositions ?? Int32Array.of(...positions, ...positions)).slice();
-    if (this.planePositions.length !== 2 * numTokens)
-      throw new ShapeError(
-        'beginStep',
-        `planePositions [${2 * numTokens}]`,
-        `[${this.planePositions.length}]`,
-      );
+    this.planePositions = planePositionsOf(arrays);
     this.#slots = slotMapping.slice();
     this.batch = {
       ...batch,
@@ -114,6 +108,16 @@ export class RefStepInputs implements StepInputs {
     const { queryStarts } = this.batch;
     return this.#adapters?.find((_, i) => queryStarts[i]! <= row && row < queryStarts[i + 1]!) ?? NO_ADAPTER;
   }
+}
+
+/** A copy. */
+function planePositionsOf({ positions, planePositions }: StepArrays): Int32Array {
+  const all = new Int32Array(2 * positions.length);
+  if (planePositions && planePositions.length !== all.length)
+    throw new ShapeError('beginStep', `planePositions [${all.length}]`, `[${planePositions.length}]`);
+  all.set(planePositions ?? positions);
+  if (planePositions === undefined) all.set(positions, positions.length);
+  return all;
 }
 
 function tableAt(
