@@ -11,7 +11,7 @@ import type { Step } from '../layers/step.ts';
 import type { ModelConfig, VisionConfig } from '../model-config.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
 import { mergePatches, type NeighbourOrder } from './merge-patches.ts';
-import { type PatchGroups, stepOfGroups, wholeTileGroup, windowGroups } from './patch-groups.ts';
+import { mostBlocks, type PatchGroups, stepOfGroups, wholeTileGroup, windowGroups } from './patch-groups.ts';
 
 /** What an encoder is loaded from. */
 export interface VisionContext {
@@ -55,7 +55,11 @@ export class ImageEncoder {
     this.#context = context;
     this.#parts = parts;
     const { config, ops, weights } = context;
-    const size = { blocks: numBlocks(config, this.#mostPatches), blockSize: BLOCK_SIZE, sequences: 1 };
+    const size = {
+      blocks: mostBlocks(config, this.#mostPatches, BLOCK_SIZE),
+      blockSize: BLOCK_SIZE,
+      sequences: 1,
+    };
     this.#cache = ops.makeKvCache(kvCacheShape(config.layers, weights.dtype, size, weights.share));
   }
 
@@ -146,12 +150,6 @@ export class ImageEncoder {
       return ops.read(project(ops, ops.tensor(merged, rows, merged.length / rows, 'f32')));
     });
   }
-}
-
-/** Each window begins a block; those at the edge are narrow. */
-function numBlocks({ mergeSize, windows }: VisionConfig, numPatches: number): number {
-  const numWindows = windows === null ? 0 : Math.ceil(numPatches / (windows.side * mergeSize)) + 1;
-  return Math.ceil(numPatches / BLOCK_SIZE) + numWindows;
 }
 
 function asOne({ patches }: PatchGroups): PatchGroups {

@@ -2,6 +2,7 @@
 
 import type { ImageTile } from '../../images/image-processor.ts';
 import type { StepArrays } from '../../ops/ops.ts';
+import type { VisionConfig } from '../model-config.ts';
 
 type TileSize = Pick<ImageTile, 'rows' | 'cols'>;
 
@@ -33,10 +34,20 @@ export function windowGroups({ rows, cols }: TileSize, side: number): PatchGroup
   return { patches: Int32Array.from(patches), starts };
 }
 
+/** That `stepOfGroups` takes for a tile of so many patches at most: each window begins a block, and those at the edge are narrow. */
+export function mostBlocks(
+  { mergeSize, windows }: Pick<VisionConfig, 'mergeSize' | 'windows'>,
+  numPatches: number,
+  blockSize: number,
+): number {
+  const numWindows = windows === null ? 0 : Math.ceil(numPatches / (windows.side * mergeSize)) + 1;
+  return Math.ceil(numPatches / blockSize) + numWindows;
+}
+
 /** A step in which each group is a sequence, and each patch a token that turns by its line and its column alone. */
 export function stepOfGroups(
   { patches, starts }: PatchGroups,
-  { cols }: TileSize,
+  { cols }: Pick<TileSize, 'cols'>,
   blockSize: number,
 ): StepArrays {
   const lengths = starts.slice(1).map((end, group) => end - starts[group]!);
