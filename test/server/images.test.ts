@@ -244,16 +244,17 @@ it('an image of 20 MB is taken, and a body of more than 32 MB is not', async () 
 it('images are refused while those of others fill the memory, also before a stream begins', async () => {
   const body = { messages: chatOf(DATA), max_tokens: 1 };
   expect((await svc.post('/v1/chat/completions', body)).status).toBe(200);
-  const tile = { rows: 1, cols: 1, patches: new Uint8Array(513 * 2 ** 20) };
-  const image = { hash: '', tiles: [tile], colours: { factors: [], offsets: [] }, numTokens: 1 };
-  const release = svc.engine.heldImages.hold('address:127.0.0.1', [{ image, positions: [0] }]);
+  const others = svc.engine.heldImages.open('address:127.0.0.1');
+  others.hold(513 * 2 ** 20);
   const answer = await svc.post('/v1/chat/completions', { ...body, stream: true });
   expect(answer.headers.get('retry-after')).toBe('1');
   expect(await errorOf(answer)).toMatchObject({
     status: 429,
     message: expect.stringContaining('bytes of pixels'),
   });
-  release();
+  // Nor is anything else made of an image.
+  expect((await svc.post('/tokenize', body)).status).toBe(429);
+  others.release();
   expect((await svc.post('/v1/chat/completions', body)).status).toBe(200);
 });
 
