@@ -119,9 +119,12 @@ describe('loadImageProcessor', () => {
     const vision_config = { image_size: 2048, patch_size: 512 };
     const images = { max_image_size: { longest_edge: 2048 }, size: { longest_edge: 8192 } };
     const model = { config: { ...SMALL.config, vision_config }, images };
-    for (const size of [[2, 1] as const, [1, 2] as const]) {
+    for (const [width, height] of [
+      [2, 1],
+      [1, 2],
+    ] as const) {
       // Two by one, and the whole.
-      expect((await load(model)!.read(await noise(...size))).image.tiles).toHaveLength(3);
+      expect((await load(model)!.read(await noise(width, height))).image.tiles).toHaveLength(3);
     }
   });
 
