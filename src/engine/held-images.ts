@@ -2,10 +2,20 @@
 // until the last token of an answer.
 
 import { OverloadedError } from '../errors.ts';
-import type { PromptImage } from '../images/image-processor.ts';
 
 const MAX_BYTES = 512 * 2 ** 20;
 const RETRY_AFTER_SECONDS = 1;
+
+/** The images of one request. */
+interface ImagesOfRequest {
+  /**
+   * Adds one that has been made ready. A request that is alone may have any number, and a caller with less than an equal share is let in.
+   * @throws OverloadedError where the requests under way have too many bytes.
+   */
+  hold(numBytes: number): void;
+  /** All of them. */
+  release(): void;
+}
 
 export class HeldImages {
   readonly #maxBytes: number;
@@ -17,23 +27,27 @@ export class HeldImages {
     this.#maxBytes = maxBytes;
   }
 
-  /**
-   * Holds the images of a request. One that is alone may have any number, and a caller with less than an equal share is let in.
-   * @returns what releases them, once.
-   * @throws OverloadedError where the requests under way have too many bytes.
-   */
-  hold(caller: string, images: readonly PromptImage[]): () => void {
-    const wanted = images.reduce((sum, image) => sum + bytesOf(image), 0);
-    if (wanted === 0) return () => {};
-    this.#check(caller, wanted);
-    this.#add(caller, wanted);
-    return () => this.#add(caller, -wanted);
+  /** For a request, which has none yet. */
+  open(caller: string): ImagesOfRequest {
+    let numHeld = 0;
+    return {
+      hold: (numBytes) => {
+        this.#check(caller, numHeld, numBytes);
+        this.#add(caller, numBytes);
+        numHeld += numBytes;
+      },
+      release: () => {
+        this.#add(caller, -numHeld);
+        numHeld = 0;
+      },
+    };
   }
 
-  #check(caller: string, wanted: number): void {
+  #check(caller: string, numHeld: number, wanted: number): void {
+    const isAlone = this.#numBytes === numHeld;
     const own = this.#bytesOf.get(caller) ?? 0;
     const share = this.#maxBytes / (this.#bytesOf.size + (own === 0 ? 1 : 0));
-    if (this.#numBytes === 0 || this.#numBytes + wanted <= this.#maxBytes || own + wanted <= share) return;
+    if (isAlone || this.#numBytes + wanted <= this.#maxBytes || own + wanted <= share) return;
     throw new OverloadedError(
       `The server is full: the images that run or wait have ${this.#numBytes} bytes of pixels, ${own} of them yours, and ` +
         `${this.#maxBytes} are what it can keep; try again in ${RETRY_AFTER_SECONDS} s`,
@@ -47,8 +61,4 @@ export class HeldImages {
     if (own === 0) this.#bytesOf.delete(caller);
     else this.#bytesOf.set(caller, own);
   }
-}
-
-function bytesOf({ image: { tiles } }: PromptImage): number {
-  return tiles.reduce((sum, { patches }) => sum + patches.byteLength, 0);
 }

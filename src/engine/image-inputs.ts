@@ -1,7 +1,12 @@
 // Puts images into a prompt: in its text their marks become the placeholders of their tokens, and among its tokens each image gets its own.
 
 import { InvalidRequestError } from '../errors.ts';
-import type { PreparedImage, PromptImage, ReadImage } from '../images/image-processor.ts';
+import {
+  numBytesOf,
+  type PreparedImage,
+  type PromptImage,
+  type ReadImage,
+} from '../images/image-processor.ts';
 import type { ImageReader } from '../images/image-reader.ts';
 import type { ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
@@ -31,8 +36,8 @@ export class ImageInputs {
   /**
    * @param text with one mark for each image
    * @param files of the images, in the order of their marks
-   * @throws InvalidRequestError where a file is no image, or a text has marks of its own; OverloadedError where too many images wait; the
-   * reason of an abort.
+   * @throws InvalidRequestError where a file is no image, or a text has marks of its own; OverloadedError where too many images wait, or
+   * have no memory; the reason of an abort.
    */
   async read(text: string, files: readonly Uint8Array[], client: Client): Promise<TextWithImages> {
     const { mark } = this.#reader;
@@ -46,7 +51,12 @@ export class ImageInputs {
     }
     const images: ReadImage[] = [];
     // One after the other: pixels take more memory than files.
-    for (const file of files) images.push(await this.#reader.read(file, client));
+    for (const file of files) {
+      const read = await this.#reader.read(file, client);
+      // At once: a file of few bytes may be megabytes of patches.
+      client.hold?.(numBytesOf(read.image));
+      images.push(read);
+    }
     return {
       text: others.reduce((before, after, index) => before + images[index]!.text + after, first!),
       images: images.map(({ image }) => image),

@@ -57,8 +57,8 @@ async function loadSharp(): Promise<typeof import('sharp').default> {
 }
 
 function refuse(cause: unknown): never {
-  // A decoder says on more lines what followed from the first fault.
-  const [reason] = messageOf(cause).split('\n');
+  // A decoder says on more lines what followed from the first fault; after a colon it may have nothing to say.
+  const [reason] = messageOf(cause).split(/:?\s*(?:\n|$)/);
   throw invalid(
     `an image cannot be read: ${reason}; send a whole file of one of the formats ${IMAGE_FORMATS}`,
     cause,

@@ -34,6 +34,11 @@ export function lagBehind({ numTokens, grid }: PreparedImage): number {
   return grid === undefined ? 0 : numTokens - Math.max(grid.rows, grid.cols);
 }
 
+/** Memory that its patches take. */
+export function numBytesOf({ tiles }: PreparedImage): number {
+  return tiles.reduce((sum, { patches }) => sum + patches.byteLength, 0);
+}
+
 /** An image among the tokens of a prompt. Plain data. */
 export interface PromptImage {
   readonly image: PreparedImage;

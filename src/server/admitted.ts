@@ -3,7 +3,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { InferenceEngine, Ticket } from '../engine/inference-engine.ts';
 import { ClientGoneError } from '../http/in-flight.ts';
-import type { PromptImage } from '../images/image-processor.ts';
 import { sharedAbortController } from '../util/abortable.ts';
 import type { Client } from '../util/client.ts';
 import { RequestSpans } from './request-spans.ts';
@@ -19,11 +18,11 @@ export interface AdmittedRequest {
   /** For whom it is done. */
   readonly client: Client;
   /**
-   * Takes places in the engine and memory for images, which are given back with the answer.
+   * Takes places in the engine, which are given back with the answer.
    * @param numTokens of the prompts of all sequences.
    * @throws OverloadedError where there are none for this caller, the reason of an abort.
    */
-  open(numSequences: number, numTokens: number, images?: readonly PromptImage[]): Ticket;
+  open(numSequences: number, numTokens: number): Ticket;
 }
 
 /** @returns what the route's handler returns. */
@@ -44,17 +43,17 @@ export async function answerAdmitted(
     requestId: request.id,
     timeoutMs: options.requestTimeoutMs ?? 0,
   });
-  const releases: (() => void)[] = [];
-  const open: AdmittedRequest['open'] = (numSequences, numTokens, images = []) => {
+  const { hold, release: releaseImages } = engine.heldImages.open(caller);
+  const releases = [releaseImages];
+  const open: AdmittedRequest['open'] = (numSequences, numTokens) => {
     controller.signal.throwIfAborted();
     const onSampleEnded: Ticket['onSampleEnded'] = (sample) => spans?.sampleEnded(sample);
     const ticket = engine.admission.open(caller, numSequences, { numTokens, rank, onSampleEnded });
     releases.push(() => ticket.close());
-    releases.push(engine.heldImages.hold(caller, images));
     return ticket;
   };
   try {
-    return await answer({ engine, controller, client: { signal: controller.signal, caller }, open });
+    return await answer({ engine, controller, client: { signal: controller.signal, caller, hold }, open });
   } catch (error) {
     // Ends the other prompts of the request, too.
     controller.abort(error);

@@ -3,7 +3,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ImageInputs } from '../../src/engine/image-inputs.ts';
+import { HeldImages } from '../../src/engine/held-images.ts';
+import { ImageInputs, imageKeys } from '../../src/engine/image-inputs.ts';
 import { loadImageReader } from '../../src/images/image-reader.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
@@ -57,6 +58,21 @@ describe('images whose text holds their mark', () => {
     expect(places.map(({ image }) => image)).toEqual(images);
     expect(places.map(({ positions }) => positions.length)).toEqual([NUM_TOKENS, NUM_TOKENS]);
     expect(images[0]!.hash).not.toBe(images[1]!.hash);
+    // No block that holds a token of an image is found for another one.
+    const keys = places.map(({ positions }, index) => ({
+      position: positions[0],
+      key: ['image', images[index]!.hash],
+    }));
+    expect(imageKeys(places)).toEqual(keys);
+  });
+
+  it('are counted as they are made ready: none is read for which there is no memory', async () => {
+    const held = new HeldImages(300);
+    held.open('other').hold(100);
+    const { hold } = held.open('one');
+    // Each has 192 bytes.
+    const reading = inputs.read(`${MARK}${MARK}${MARK}`, [...files, Buffer.from('no image')], { hold });
+    await expect(reading).rejects.toThrow('have 292 bytes of pixels, 192 of them yours');
   });
 
   it('are refused beside marks and placeholders of the text itself', async () => {

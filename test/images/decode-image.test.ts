@@ -125,6 +125,27 @@ describe('decodeImage', () => {
     }
   });
 
+  it('reads what has small faults', async () => {
+    const noise = { type: 'gaussian', mean: 128, sigma: 50 } as const;
+    const file = await sharp({ create: { width: 99, height: 99, channels: 3, background: '#000', noise } })
+      .jpeg()
+      .toBuffer();
+    file.fill(0xff, file.length / 2, file.length / 2 + 50);
+    expect((await decodeImage(file)).width).toBe(99);
+  });
+
+  it('says in one sentence why a file with no more than a head is refused', async () => {
+    const png = await plain('#204060').png().toBuffer();
+    await expect(decodeImage(png.subarray(0, 14))).rejects.toThrow(/corrupt header; send a whole file/);
+  });
+
+  it('refuses sides that are too long', async () => {
+    const thin = (height: number) => sharp({ create: { width: 1, height, channels: 3, background: '#000' } });
+    expect((await decodeImage(await thin(65_535).png().toBuffer())).height).toBe(65_535);
+    const refused = decodeImage(await thin(65_536).png().toBuffer());
+    await expect(refused).rejects.toThrow('sides of 65535 at most, got one of 1 x 65536');
+  });
+
   it('refuses too many pixels before it takes memory for them', async () => {
     const bomb = await sharp({
       create: { width: 16_000, height: 16_000, channels: 3, background: '#000' },

@@ -1,6 +1,6 @@
 // Images from a real server on this machine, which only its name in the list of hosts lets in.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -27,9 +27,14 @@ const ANSWERS: Readonly<Record<string, RequestListener>> = {
   '/moved-again': (_, response) => redirect(response, '/moved-at-last'),
   '/moved-at-last': (_, response) => redirect(response, '/image'),
   '/once-too-often': (_, response) => redirect(response, '/moved'),
+  '/301': (_, response) => redirect(response, '/image', 301),
+  '/303': (_, response) => redirect(response, '/image', 303),
+  '/307': (_, response) => redirect(response, '/image', 307),
+  '/308': (_, response) => redirect(response, '/image', 308),
   '/loop': (_, response) => redirect(response, '/loop'),
   '/elsewhere': ({ socket }, response) => redirect(response, `http://localhost:${socket.localPort}/image`),
   '/to-a-file': (_, response) => redirect(response, 'file:///etc/passwd'),
+  '/largest': (_, response) => response.end(Buffer.alloc(LIMIT)),
   '/missing': (_, response) => response.writeHead(404).end('not here'),
   '/announced': (_, response) => response.writeHead(200, { 'content-length': LIMIT + 1 }).flushHeaders(),
   '/endless': (_, response) => writeForEver(response),
@@ -42,8 +47,8 @@ const server = createServer((request, response) => {
   ANSWERS[request.url ?? '']?.(request, response);
 });
 
-function redirect(response: ServerResponse, location: string): void {
-  response.writeHead(302, { location }).end();
+function redirect(response: ServerResponse, location: string, status = 302): void {
+  response.writeHead(status, { location }).end();
 }
 
 function writeForEver(response: ServerResponse): void {
@@ -89,6 +94,14 @@ describe('an image on the web', () => {
   it('is fetched, also behind three redirects', async () => {
     expect(await fetchOne(urlOf('/image'))).toEqual(FILE);
     expect(await fetchOne(urlOf('/moved'))).toEqual(FILE);
+  });
+
+  it.each(['/301', '/303', '/307', '/308'])('is fetched from where it has moved: %s', async (path) => {
+    expect(await fetchOne(urlOf(path))).toEqual(FILE);
+  });
+
+  it('may be as large as is taken', async () => {
+    expect(await fetchOne(urlOf('/largest'))).toHaveLength(LIMIT);
   });
 
   it.each([
@@ -189,11 +202,21 @@ describe('a file of the machine', () => {
     expect(await refusal(href)).toMatch(/must be one of https:/);
   });
 
+  it('is refused where it is too large', async () => {
+    const folder = temporaryFolder();
+    mkdirSync(folder);
+    const file = join(folder, 'cat.png');
+    writeFileSync(file, FILE);
+    truncateSync(file, LIMIT + 1);
+    expect(await refusal(pathToFileURL(file).href, { readsFiles: true })).toMatch(/has more than 20971520/);
+  });
+
   it('is refused where there is none, or it is none', async () => {
     const folder = temporaryFolder();
     mkdirSync(join(folder, 'inner'), { recursive: true });
     const { href } = pathToFileURL(join(folder, 'inner'));
     expect(await refusal(href, { readsFiles: true })).toMatch(/is no file/);
+    expect(await refusal('file:///dev/null', { readsFiles: true })).toMatch(/is no file/);
     expect(await refusal(`${href}-not`, { readsFiles: true })).toMatch(/cannot be read: ENOENT/);
   });
 });
@@ -207,6 +230,13 @@ it('images come in the order of their parts, whoever is there first', async () =
   const files = await fetchImages(sources, { domains: ['127.0.0.1'] });
   const expected = names.map((name, index) => (index % 3 === 0 ? String(FILE) : name));
   expect(files.map(String)).toEqual(expected);
+});
+
+it('images of one request are asked for a few at a time', async () => {
+  const sources = Array.from({ length: 9 }, () => new ImageSource(urlOf('/silent'), PATH));
+  const fetching = fetchImages(sources, { domains: ['127.0.0.1'], deadlineMs: 500 });
+  await expect(fetching).rejects.toThrow(/takes longer/);
+  expect(asked.length).toBeLessThanOrEqual(4);
 });
 
 it('images of one request have so many bytes together', async () => {

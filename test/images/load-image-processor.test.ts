@@ -104,6 +104,30 @@ describe('loadImageProcessor', () => {
     expect((await brighter.read(await noise(30, 20))).image.hash).not.toBe(hash);
   });
 
+  it('gives another hash to an image of another form, though its patches are the same', async () => {
+    const processor = load(MISTRAL)!;
+    const plain = (width: number, height: number) =>
+      sharp({ create: { width, height, channels: 3, background: '#fff' } })
+        .png()
+        .toBuffer();
+    const [wide, tall] = [await processor.read(await plain(32, 8)), await processor.read(await plain(8, 32))];
+    expect(wide.image.tiles[0]!.patches).toEqual(tall.image.tiles[0]!.patches);
+    expect(wide.image.hash).not.toBe(tall.image.hash);
+  });
+
+  it('makes no image larger than 4096 pixels, whatever the files say', async () => {
+    const vision_config = { image_size: 2048, patch_size: 512 };
+    const images = { max_image_size: { longest_edge: 2048 }, size: { longest_edge: 8192 } };
+    const model = { config: { ...SMALL.config, vision_config }, images };
+    for (const [width, height] of [
+      [2, 1],
+      [1, 2],
+    ] as const) {
+      // Two by one, and the whole.
+      expect((await load(model)!.read(await noise(width, height))).image.tiles).toHaveLength(3);
+    }
+  });
+
   it.each([
     ['Idefics3', SMALL],
     ['Pixtral', MISTRAL],
@@ -186,6 +210,11 @@ describe('loadImageProcessor', () => {
     [
       'another patch size',
       { ...MISTRAL, processor: { patch_size: 16 } },
+      'patch_size and spatial_merge_size are not those of',
+    ],
+    [
+      'another merging',
+      { ...MISTRAL, processor: { spatial_merge_size: 4 } },
       'patch_size and spatial_merge_size are not those of',
     ],
   ])('refuses %s', (_, model, message) => {

@@ -77,6 +77,11 @@ describe('images of Qwen-VL', () => {
     expect(await formOf([60, 28], files, given)).toEqual(form);
   });
 
+  it('are no smaller than the area that they may have', async () => {
+    // The nearest whole tokens are 20 x 20 pixels, though the image has more.
+    expect(await formOf([21, 20], { images: { min_pixels: 16, max_pixels: 400 } })).toEqual([10, 10]);
+  });
+
   it('take patches and merging from either file', async () => {
     const images = { patch_size: 4, merge_size: 1, temporal_patch_size: 2, min_pixels: 16 };
     expect(await formOf([40, 20], { vision: { spatial_merge_size: 1 }, images })).toEqual([5, 10]);

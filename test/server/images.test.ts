@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import Anthropic from '@anthropic-ai/sdk';
 import type OpenAI from 'openai';
+import sharp from 'sharp';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { TINY_TILE_TOKENS, tinyPicture, writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { RawClient, rawPost } from '../helpers/raw-client.ts';
@@ -244,16 +245,17 @@ it('an image of 20 MB is taken, and a body of more than 32 MB is not', async () 
 it('images are refused while those of others fill the memory, also before a stream begins', async () => {
   const body = { messages: chatOf(DATA), max_tokens: 1 };
   expect((await svc.post('/v1/chat/completions', body)).status).toBe(200);
-  const tile = { rows: 1, cols: 1, patches: new Uint8Array(513 * 2 ** 20) };
-  const image = { hash: '', tiles: [tile], colours: { factors: [], offsets: [] }, numTokens: 1 };
-  const release = svc.engine.heldImages.hold('address:127.0.0.1', [{ image, positions: [0] }]);
+  const others = svc.engine.heldImages.open('address:127.0.0.1');
+  others.hold(513 * 2 ** 20);
   const answer = await svc.post('/v1/chat/completions', { ...body, stream: true });
   expect(answer.headers.get('retry-after')).toBe('1');
   expect(await errorOf(answer)).toMatchObject({
     status: 429,
     message: expect.stringContaining('bytes of pixels'),
   });
-  release();
+  // Nor is anything else made of an image.
+  expect((await svc.post('/tokenize', body)).status).toBe(429);
+  others.release();
   expect((await svc.post('/v1/chat/completions', body)).status).toBe(200);
 });
 
@@ -266,6 +268,21 @@ it('an image decides what beams are found', async () => {
   const answer = await ask(cat);
   expect(await ask(cat)).toBe(answer);
   expect(await ask(await tinyPicture(2))).not.toBe(answer);
+});
+
+it('an answer depends on all tiles of an image', async () => {
+  const ask = async (behind: string) => {
+    // The first tile is the same: what differs is too far away to be mixed with it.
+    const right = { create: { width: 64, height: 64, channels: 3, background: behind } } as const;
+    const picture = await sharp({ create: { ...right.create, width: 256, background: '#808080' } })
+      .composite([{ input: right, left: 192, top: 0 }])
+      .png()
+      .toBuffer();
+    const request = { model: MODEL, max_tokens: 2, logprobs: true, temperature: 0 };
+    const messages = chatOf(dataUrl(picture));
+    return JSON.stringify((await svc.client.chat.completions.create({ ...request, messages })).choices);
+  };
+  expect(await ask('#fff')).not.toBe(await ask('#000'));
 });
 
 it('an answer is the same whatever other images are asked about', async () => {

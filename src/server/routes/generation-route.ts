@@ -60,7 +60,6 @@ export async function generate(
       const ticket = open(
         sumOver(parsed, () => 1),
         sumOver(parsed, ({ promptTokenIds }) => promptTokenIds.length),
-        prompts.flatMap(({ images = [] }) => images),
       );
       const run = { signal: controller.signal, ticket };
       if (!parsed.isStream) return await replyJson(reply, await respondWhole(engine, parsed, run));
