@@ -51,8 +51,10 @@ export class ImageInputs {
     }
     const images: ReadImage[] = [];
     // One after the other: pixels take more memory than files.
-    for (const file of files) {
-      const read = await this.#reader.read(file, client);
+    for (const [index, file] of files.entries()) {
+      const read = await this.#reader.read(file, client).catch((error: unknown) => {
+        throw files.length > 1 ? naming(error, index, files.length) : error;
+      });
       // At once: a file of few bytes may be megabytes of patches.
       client.hold?.(numBytesOf(read.image));
       images.push(read);
@@ -83,6 +85,16 @@ export class ImageInputs {
   close(): Promise<void> {
     return this.#reader.close();
   }
+}
+
+/** The same error, where it is about the image, says which of several that is. */
+function naming(error: unknown, index: number, count: number): unknown {
+  if (!(error instanceof InvalidRequestError)) return error;
+  const { message, param } = error;
+  return new InvalidRequestError(`${message} (image ${index + 1} of ${count})`, {
+    cause: error,
+    param: param ?? undefined,
+  });
 }
 
 /** What keys and values of a prompt depend on because of its images. */

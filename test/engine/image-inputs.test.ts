@@ -75,6 +75,13 @@ describe('images whose text holds their mark', () => {
     await expect(reading).rejects.toThrow('have 292 bytes of pixels, 192 of them yours');
   });
 
+  it('are told which of them cannot be read', async () => {
+    const bad = Buffer.from('no image');
+    const reading = inputs.read(`${MARK}${MARK}`, [files[0]!, bad], {});
+    await expect(reading).rejects.toThrow(/^an image .*\(image 2 of 2\)$/);
+    await expect(inputs.read(MARK, [bad], {})).rejects.toThrow(/^an image (?!.*of 1)/);
+  });
+
   it('are refused beside marks and placeholders of the text itself', async () => {
     await expect(inputs.read(`${MARK} and ${MARK}`, files.slice(0, 1), {})).rejects.toThrow(
       '2 marks of images (<start_of_image>) for 1 images',
