@@ -63,9 +63,12 @@ export function readVisionConfig(
     patchesPerSide,
     mergeSize,
     wholeImageTokens: wholeImageTokens ?? null,
+    wholeInWindows: false,
     frames: 1,
     windows: null,
     positionsPerSide: null,
     deepLayers: [],
+    isStandardized: false,
+    hasBounds: false,
   };
 }
