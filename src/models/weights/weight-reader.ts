@@ -1,6 +1,7 @@
 // Loads weights by their published names into the backend: the one way from checkpoint to ops for every model.
 
 import { ModelLoadError } from '../../errors.ts';
+import { CHANNELS } from '../../images/pixels.ts';
 import type { Activation, GatedActivation } from '../../ops/activation.ts';
 import { decodeCodes } from '../../ops/decode-codes.ts';
 import { type ComputeDType, formatName, type WeightFormat } from '../../ops/dtype.ts';
@@ -208,6 +209,13 @@ export class WeightReader {
     return this.#ops.loadLinear([part], this.dtype);
   }
 
+  /** The same without a bias, published as a product over patches [size, size, 3], of each pixel its red, its green and its blue. */
+  pixelPatches(name: string, n: number, size: number): LinearWeight {
+    const stored = this.#checkpoint.find(`${name}.weight`, [n, size ** 2 * CHANNELS]);
+    const numbers = coloursApart(readTensor(stored, this.dtype), size ** 2);
+    return this.#ops.loadLinear([storedPart({ ...stored, numbers })], this.dtype);
+  }
+
   /** An MLP as an expert of a mixture: gate, where there is one, and up [inner, hidden], down [hidden, inner]. */
   expert({ gate, up, down }: ExpertNames, hidden: number, inner: number, bias = false): ExpertParts {
     return {
@@ -318,7 +326,8 @@ export class WeightReader {
 
   /** All numbers of a tensor, in their order. */
   numbers(name: string, shape: readonly number[]): Float32Array {
-    return readTensor(this.#checkpoint.find(name, shape), 'f32');
+    const length = shape.reduce((product, size) => product * size, 1);
+    return readTensor(reshape(this.#checkpoint.find(name, shape), [length]), 'f32');
   }
 
   /** One number, which is a factor of something. */
@@ -546,6 +555,15 @@ export class WeightReader {
     this.#packedBytes += weight.byteLength;
     return weight;
   }
+}
+
+/** numbers [rows, pixels, 3] -> [rows, 3, pixels] */
+function coloursApart(numbers: Float32Array, pixels: number): Float32Array {
+  const patch = pixels * CHANNELS;
+  return numbers.map((_, to) => {
+    const at = to % patch;
+    return numbers[to - at + (at % pixels) * CHANNELS + Math.floor(at / pixels)]!;
+  });
 }
 
 function countChannels({ shared, whole = 0 }: ChannelRanges): number {
