@@ -10,7 +10,7 @@ import { readGolden } from '../helpers/read-tensors.ts';
 export const FOLDER = fileURLToPath(new URL('../fixtures/vision', import.meta.url));
 /** To which tokens of images lie in a plane. */
 const IN_PLANE = ['qwen2-vl', 'qwen2.5-vl', 'qwen3-vl', 'qwen3.5'];
-export const MODELS = ['idefics3', 'smolvlm', 'mistral3', 'gemma3', ...IN_PLANE];
+export const MODELS = ['idefics3', 'smolvlm', 'mistral3', 'gemma3', 'gemma4', 'gemma4-small', ...IN_PLANE];
 const PLACEHOLDER = 5;
 const PATCH = 4;
 
