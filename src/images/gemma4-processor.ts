@@ -127,7 +127,11 @@ export function loadGemma4(settings: ImageSettings): Gemma4Processor {
 
 /** What is given, else the model's own. */
 function readMostTokens({ config, images, given }: ImageSettings, own: number): number {
-  const wanted = checkGiven(given, givenFields, `max_soft_tokens (${TOKEN_LIMITS.join(', ')})`).max_soft_tokens;
+  const wanted = checkGiven(
+    given,
+    givenFields,
+    `max_soft_tokens (${TOKEN_LIMITS.join(', ')})`,
+  ).max_soft_tokens;
   const tokens = wanted ?? own;
   const reason = whyTooMany(checkModelJson(config.path, config.json, modelFields), tokens);
   if (reason === null) return tokens;

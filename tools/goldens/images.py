@@ -19,6 +19,10 @@ from tokenizers import Tokenizer, models
 from transformers import (
     Gemma3ImageProcessor,
     Gemma3Processor,
+    Gemma4AudioFeatureExtractor,
+    Gemma4ImageProcessor,
+    Gemma4Processor,
+    Gemma4VideoProcessor,
     Idefics3ImageProcessor,
     Idefics3Processor,
     PixtralImageProcessor,
@@ -141,24 +145,41 @@ PROCESSORS = {
         "processor": {"image_seq_length": 256},
         "images": {"size": {"height": 896, "width": 896}, "resample": 2},
     },
+    "gemma4-small": {
+        "config": {
+            "architectures": ["Gemma4ForConditionalGeneration"],
+            "vision_config": {"patch_size": 4, "pooling_kernel_size": 2},
+            "text_config": {},
+        },
+        "processor": {},
+        "images": {"patch_size": 4, "pooling_kernel_size": 2, "max_soft_tokens": 70, "resample": 3},
+    },
+    "gemma4": {
+        "config": {"architectures": ["Gemma4ForConditionalGeneration"], "vision_config": {"patch_size": 16}, "text_config": {}},
+        "processor": {"image_seq_length": 280},
+        "images": {"patch_size": 16, "pooling_kernel_size": 3, "max_soft_tokens": 280, "do_normalize": False, "resample": 3},
+    },
 }
 CLIP = {
     "image_mean": [0.48145466, 0.4578275, 0.40821073],
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
+NONE = {"image_mean": [0.0, 0.0, 0.0], "image_std": [1.0, 1.0, 1.0]}
 HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
-NORMALISATION = {"idefics3": HALF, "pixtral": CLIP, "qwen2": CLIP, "qwen3": HALF, "gemma3": HALF}
+NORMALISATION = {"idefics3": HALF, "pixtral": CLIP, "qwen2": CLIP, "qwen3": HALF, "gemma3": HALF, "gemma4": NONE}
 PLACEHOLDERS = {
     "idefics3": "<image>",
     "pixtral": "[IMG]",
     "qwen2": "<|image_pad|>",
     "qwen3": "<|image_pad|>",
     "gemma3": "<image_soft_token>",
+    "gemma4": "<|image|>",
 }
 # What the architectures of a family begin with, where it is not its name.
 FAMILIES = {"smolvlm": "idefics3", "mistral3": "pixtral"}
 TOKENS = ["<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "[IMG]", "[IMG_BREAK]", "[IMG_END]"]
 GEMMA_TOKENS = {"boi_token": "<start_of_image>", "image_token": "<image_soft_token>", "eoi_token": "<end_of_image>"}
+GEMMA4_TOKENS = {"boi_token": "<|image>", "image_token": "<|image|>", "eoi_token": "<image|>", "boa_token": "<|audio>", "audio_token": "<|audio|>", "eoa_token": "<audio|>"}
 QWEN_TOKENS = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 
 
@@ -225,6 +246,9 @@ def make_processor(setting: dict):
         return PixtralProcessor(PixtralImageProcessor(**images), make_tokenizer(TOKENS), **text)
     if family == "gemma3":
         return Gemma3Processor(Gemma3ImageProcessor(**images), make_tokenizer([], **GEMMA_TOKENS), **text)
+    if family == "gemma4":
+        tokenizer = make_tokenizer([], **GEMMA4_TOKENS)
+        return Gemma4Processor(Gemma4AudioFeatureExtractor(), Gemma4ImageProcessor(**images), tokenizer, Gemma4VideoProcessor(), **text)
     if family == "qwen2":
         return Qwen2VLProcessor(Qwen2VLImageProcessor(**images), make_tokenizer(QWEN_TOKENS), Qwen2VLVideoProcessor())
     if family == "qwen3":
@@ -259,6 +283,13 @@ def from_blocks(values: torch.Tensor, grid: list[int], images: dict) -> torch.Te
     return cut[..., 0, :, :].permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * patch, cols * patch)
 
 
+def from_pixels(values: torch.Tensor, places: torch.Tensor, patch: int) -> torch.Tensor:
+    """[3, height, width] of what Gemma 4's encoder gets: patches [y, x, colour] at their columns and lines, and others at -1."""
+    cols, rows = (places.amax(0) + 1).tolist()
+    cut = values[: rows * cols].reshape(rows, cols, patch, patch, 3)
+    return cut.permute(4, 0, 2, 1, 3).reshape(3, rows * patch, cols * patch)
+
+
 def expected(setting: dict, image: Image.Image) -> dict:
     processor, family, images = make_processor(setting), family_of(setting), setting["images"]
     nested = {"return_row_col_info": True} if family == "idefics3" else {}
@@ -267,6 +298,8 @@ def expected(setting: dict, image: Image.Image) -> dict:
     values = inputs["pixel_values"]
     if family.startswith("qwen"):
         values = from_blocks(values, inputs["image_grid_thw"][0].tolist(), images)
+    if family == "gemma4":
+        values = from_pixels(values[0], inputs["image_position_ids"][0], patch)
     tiles = [to_bytes(tile, images) for tile in values.reshape(-1, *values.shape[-3:])]
     patches = hashlib.sha256()
     for pixels in tiles:
@@ -288,7 +321,7 @@ def main() -> None:
     for processor, setting in PROCESSORS.items():
         setting["images"].update(NORMALISATION[family_of(setting)], rescale_factor=RESCALE)
         # All sizes take the same way through large tiles: two images are enough for what takes long.
-        read = ["wide.png", "portrait.jpg"] if processor in ("smolvlm", "gemma3") else names
+        read = ["wide.png", "portrait.jpg"] if processor in ("smolvlm", "gemma3", "gemma4") else names
         images = {name: expected(setting, read_image(folder / name)) for name in read}
         goldens[processor] = {**setting, "expected": images}
     (folder / "goldens.json").write_text(json.dumps(goldens) + "\n")
