@@ -44,7 +44,7 @@ export function describe(
     shortContext: model.shortContext,
     maxModelLen,
     imageTokenCost: imageTokenCost(model),
-    wholeImageTokens: model.imageEncoder && model.imageEncoder.wholeImageTokens,
+    wholeImageTokens: model.imageEncoder?.wholeImageTokens ?? null,
     pooling,
     computesWholePrompts: encoder !== null,
     vocabSize,

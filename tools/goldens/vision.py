@@ -138,7 +138,7 @@ MODELS = {
     "smolvlm": lambda: smolvlm("SmolVLM"),
     "mistral3": mistral3,
     "gemma3": gemma3,
-    "gemma4": lambda: gemma4({"standardize": True}, use_bidirectional_attention="vision", num_global_key_value_heads=1, attention_k_eq_v=True),
+    "gemma4": lambda: gemma4({"standardize": True}, use_bidirectional_attention="vision", sliding_window=72, num_global_key_value_heads=2, attention_k_eq_v=True),
     "gemma4-small": lambda: gemma4({"use_clipped_linears": True}, **GEMMA4_SMALL),
 }
 RENAMED = {"gemma3": ("vision_tower.", "vision_tower.vision_model.")}
@@ -148,7 +148,7 @@ SQUARE, LARGE = (4, 4), (8, 8)
 CASES = {"one": (14, [(3, SQUARE)]), "several": (45, [(2, SQUARE), (20, SQUARE), (31, SQUARE)])}
 PLANES = {"one": (20, [(3, (4, 8))]), "several": (52, [(2, (2, 10)), (14, (10, 6)), (34, SQUARE), (40, SQUARE)])}
 OTHER_CASES = {name: PLANES for name in MODELS if name.startswith("qwen")} | {"mistral3": {"one": (16, [(3, (4, 6))]), "several": (45, [(2, (2, 8)), (20, (6, 4)), (31, SQUARE)])}}
-FORMS = {"one": (34, [(9, (4, 10))]), "several": (96, [(2, (10, 4)), (33, LARGE), (49, (2, 6)), (60, (8, 6))])}
+FORMS = {"one": (34, [(9, (4, 10))]), "several": (96, [(2, (10, 4)), (33, LARGE), (51, (2, 6)), (60, (8, 6))])}
 OTHER_CASES |= {"gemma4": FORMS, "gemma4-small": FORMS}
 OTHER_CASES["gemma3"] = {"one": (34, [(9, LARGE)]), "several": (96, [(2, LARGE), (33, LARGE), (52, LARGE)])}
 
