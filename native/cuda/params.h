@@ -430,6 +430,7 @@ struct ElementwiseParams {
   Format outFormat;
   float value;
   int32_t activation;  // svc::Activation
+  float least;         // of svcClip, whose `value` is the most
 };
 
 /// x [rows, cols] f32 -> out.

@@ -102,7 +102,7 @@ SVC_KERNEL(svcSoftcap, ElementwiseParams, kRowThreads) {
 
 SVC_KERNEL(svcClip, ElementwiseParams, kRowThreads) {
   // NaN is neither, and stays.
-  eachNumber(p, [&](float x) { return x > p.value ? p.value : x < -p.value ? -p.value : x; });
+  eachNumber(p, [&](float x) { return x > p.value ? p.value : x < p.least ? p.least : x; });
 }
 
 }  // namespace svc::cuda

@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { checkModelJson, parseModelJson } from '../util/model-file.ts';
 import type { ModelFiles } from '../util/model-files.ts';
 import { loadGemma3 } from './gemma3-processor.ts';
+import { loadGemma4 } from './gemma4-processor.ts';
 import type { GivenFields } from './given-fields.ts';
 import { loadIdefics3 } from './idefics3-processor.ts';
 import type { ImageProcessor } from './image-processor.ts';
@@ -19,6 +20,7 @@ const LOADERS = new Map<string, Loader>([
   ['SmolVLMForConditionalGeneration', loadIdefics3],
   ['Mistral3ForConditionalGeneration', loadPixtral],
   ['Gemma3ForConditionalGeneration', loadGemma3],
+  ['Gemma4ForConditionalGeneration', loadGemma4],
   ['Lfm2VlForConditionalGeneration', loadLfm2VL],
   ['Qwen2VLForConditionalGeneration', loadQwenVL],
   ['Qwen2_5_VLForConditionalGeneration', loadQwenVL],

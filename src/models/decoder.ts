@@ -218,7 +218,7 @@ class Decoder implements Model {
     const parts = this.#parts;
     const begun: Step = { ops, inputs: ops.beginStep(cache, inputs) };
     const embedded = inputs.hidden ?? this.#embed(inputs);
-    const layerInputs = parts.layerInputs?.apply(begun, inputs.tokens, embedded);
+    const layerInputs = parts.layerInputs?.apply(begun, this.#layerTokens(inputs), embedded);
     const x = parts.streams?.begin(begun, embedded) ?? embedded;
     const step = layerInputs === undefined ? begun : { ...begun, layerInputs };
     for (const [index, layer] of parts.layers.entries()) {
@@ -227,6 +227,11 @@ class Decoder implements Model {
       inputs.onLayer?.(index);
     }
     return x;
+  }
+
+  /** Whose embeddings the layers get: tokens of images have that of one which all images share. */
+  #layerTokens({ tokens, imageRows }: ForwardInputs): TokenIds {
+    return imageRows ? withoutRows(tokens, imageRows, this.config.layerInputs!.ofImages!) : tokens;
   }
 
   /** What images give behind a layer, where they give something. */
@@ -271,7 +276,7 @@ class Decoder implements Model {
   }
 }
 
-/** The tokens of images become one that no table has: its row is all -0. */
+/** The tokens of images become `noToken`. Of one that no table has the row is all -0. */
 function withoutRows({ ids, sampled }: TokenIds, { rows }: ImageRows, noToken: number): TokenIds {
   const others = ids.slice();
   for (const row of rows) others[row] = noToken;

@@ -133,14 +133,20 @@ export interface VisionConfig {
   readonly mergeSize: number;
   /** Tokens of an image where those see each other in the part that reads text, too; null where each sees only those before it. */
   readonly wholeImageTokens: number | null;
+  /** Whether they do so in layers with a window alone. */
+  readonly wholeInWindows: boolean;
   /** What a patch is told of: an image is a film of so many frames in which nothing moves. */
   readonly frames: number;
   /** Of layers whose patches see only those of their window; null where all see the whole tile. */
   readonly windows: WindowsConfig | null;
-  /** Of the square of learned positions that is stretched over each tile; null where there is none. */
+  /** Learned positions: of the square that is stretched over each tile, or of lines and of columns; null where there are none. */
   readonly positionsPerSide: number | null;
   /** Numbers of the layers whose rows the first layers of the text part get, too, one after the other. */
   readonly deepLayers: readonly number[];
+  /** Whether rows are standardised by numbers of the checkpoint before they are projected. */
+  readonly isStandardized: boolean;
+  /** Whether what its products take and give is bounded by numbers of the checkpoint. */
+  readonly hasBounds: boolean;
   /** Of what brings rows to the width of the text part, where that is for config.json to say; null where the architecture knows it. */
   readonly projector: ProjectorConfig | null;
 }
@@ -184,6 +190,8 @@ export interface LayerInputsConfig {
   readonly width: number;
   /** Tokens that have one, the first of the vocabulary. */
   readonly tokens: number;
+  /** The token whose embedding those of images have; left out where there are no images. */
+  readonly ofImages?: number;
 }
 
 export interface StreamsConfig {

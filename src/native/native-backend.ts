@@ -233,7 +233,7 @@ export interface NativeBackend {
   addScaled(factor: number, ...rest: [...x: TensorArgs, ...residual: TensorArgs]): StreamPosition;
   scale(factor: number, ...x: TensorArgs): StreamPosition;
   softcap(cap: number, ...x: TensorArgs): StreamPosition;
-  clip(limit: number, ...x: TensorArgs): StreamPosition;
+  clip(least: number, most: number, ...x: TensorArgs): StreamPosition;
   scaleColumns(
     isHalf: boolean,
     factors: number,
@@ -387,11 +387,11 @@ export interface NativeBackend {
     keyTable: number,
     ...rest: [...heads: RopeArgs, ...q: TensorArgs, ...k: TensorArgs, ...v: TensorArgs]
   ): StreamPosition;
-  /** `window` 0, `chunk` 0, `softcap` 0 and `sinks` -1 are none. */
+  /** `ahead` 0 no rows see those after them, 1 those that the step names, 2 all; `window` 0, `chunk` 0, `softcap` 0 and `sinks` -1 are none. */
   attention(
     step: number,
     layer: number,
-    isBidirectional: boolean,
+    ahead: number,
     scale: number,
     window: number,
     chunk: number,

@@ -136,8 +136,8 @@ export interface AttentionOptions {
   readonly chunk?: number | null;
   /** Above 0: each score s = scale * q·k becomes softcap * tanh(s / softcap) before the softmax. */
   readonly softcap?: number | null;
-  /** Whether each token also sees those after it, of the `contextLengths` of its sequence; else those do that the batch names. */
-  readonly isBidirectional?: boolean;
+  /** Whether each token also sees those after it, of the `contextLengths` of its sequence; left out, those do that the batch names. */
+  readonly isBidirectional?: boolean | undefined;
   /** [heads] Attention sinks: one more score in the softmax of each head, without a value, so that its weights sum to less than 1. */
   readonly sinks?: Vector | null;
 }
@@ -446,8 +446,8 @@ export interface Ops {
   /** x [tokens, cols] f32 = cap * tanh(x / cap), in place; cap is above 0. */
   softcap(x: Tensor, cap: number): void;
 
-  /** x [tokens, cols] f32 = min(max(x, -limit), limit), in place; limit is above 0, and NaN stays. */
-  clip(x: Tensor, limit: number): void;
+  /** x [tokens, cols] f32 = min(max(x, least), most), in place; least is not above most, and NaN stays. */
+  clip(x: Tensor, least: number, most: number): void;
 
   /** x [tokens, cols] f32 -> [tokens, cols] in `dtype`: each column times its factor. */
   scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): Tensor;

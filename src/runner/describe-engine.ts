@@ -25,7 +25,7 @@ export function describe(
   numBlocks: number,
 ) {
   const { blockSize, maxNumBatchedTokens, modelPath } = config;
-  const { architecture, pooling, encoder, vision, vocabSize } = model.config;
+  const { architecture, pooling, encoder, vocabSize } = model.config;
   return {
     model: modelPath,
     architecture,
@@ -44,7 +44,7 @@ export function describe(
     shortContext: model.shortContext,
     maxModelLen,
     imageTokenCost: imageTokenCost(model),
-    wholeImageTokens: model.imageEncoder && vision!.wholeImageTokens,
+    wholeImageTokens: model.imageEncoder?.wholeImageTokens ?? null,
     pooling,
     computesWholePrompts: encoder !== null,
     vocabSize,

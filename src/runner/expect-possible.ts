@@ -2,23 +2,29 @@
 
 import type { EngineConfig } from '../config/engine-config.ts';
 import { ConfigError } from '../errors.ts';
+import type { ImageProcessor } from '../images/image-processor.ts';
 import { allLayers, divideLayers, type LayerRange } from '../models/layer-range.ts';
 import type { ModelConfig } from '../models/model-config.ts';
 import { ofKind } from '../models/recurrent-layers.ts';
+import { wholeImageTokensOf } from '../models/vision/whole-image-tokens.ts';
 
 /**
  * @throws ConfigError where a model that generates nothing is to guess tokens ahead, to hand its cache over, or to have adapters; where
  *   one with states is to guess; where a stage has no blocks to hand its states over in, or rows of another length than the others; where it
  *   cannot be in so many stages; or where steps have no room for an image that one of them computes whole.
- * @param mayGetImages whether prompts may have any
+ * @param images what reads them; null where prompts have none
  */
-export function expectPossible(config: EngineConfig, model: ModelConfig, mayGetImages: boolean): void {
+export function expectPossible(
+  config: EngineConfig,
+  model: ModelConfig,
+  images: Pick<ImageProcessor, 'mostPatches'> | null,
+): void {
   if (model.pooling !== null) expectNoGeneration(config);
   expectStages(config, model);
   if (config.kvTransfer !== null) expectTransfer(config, model);
   if (model.recurrent !== null && config.speculative !== null) refuseGuesses();
-  const wholeImageTokens = model.vision?.wholeImageTokens ?? null;
-  if (mayGetImages && wholeImageTokens !== null) expectRoomFor(wholeImageTokens, config);
+  const imageTokens = images && model.vision && wholeImageTokensOf(model.vision, images.mostPatches);
+  if (imageTokens !== null) expectRoomFor(imageTokens, config);
 }
 
 /** An image waits for nobody where it fits into a step beside a token of each other sequence. */

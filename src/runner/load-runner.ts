@@ -58,7 +58,7 @@ export async function loadRunner(
 ): Promise<Executor> {
   const source = openConfiguredSource(config);
   const modelConfig = readModelConfig(source, config);
-  expectPossible(config, modelConfig, imageProcessor(config, source) !== null);
+  expectPossible(config, modelConfig, imageProcessor(config, source));
   const half = preferredHalf(modelConfig, config);
   const agree = place?.agree ?? (async (own) => own());
   return await loadOrFallBack(selectStages({ ...config, half }, place?.seats), (selected) =>

@@ -11,7 +11,7 @@ import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { generate } from '../helpers/generate.ts';
 import { imageRequests } from '../helpers/image-requests.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { copyForEngine } from '../models/vision-cases.ts';
+import { copyForEngine, MOST_TOKENS } from '../models/vision-cases.ts';
 import { IMAGE_TOKENS, requestOf } from './whole-image-prompts.ts';
 
 const newFolder = temporaryFolders();
@@ -68,12 +68,15 @@ describe.each(['SmolVLM', 'Qwen3-VL'] as const)('of a %s', (family) => {
   });
 });
 
-it(
-  'an answer about images that are seen whole is the same where a step ends at each',
+it.each([
+  ['gemma3', IMAGE_TOKENS],
+  ['gemma4', MOST_TOKENS],
+])(
+  'an answer about images that are seen whole is the same where a step ends at each, of %s',
   needsCudaEmulator,
-  async () => {
+  async (name, mostTokens) => {
     const modelPath = newFolder();
-    copyForEngine('gemma3', modelPath);
+    copyForEngine(name, modelPath);
     const parts = { sampling: { numLogprobs: 1 }, stop: { maxTokens: 3 } };
     const prompts = [
       requestOf(0, 40, [[9, 0]], parts),
@@ -94,7 +97,7 @@ it(
       return opened(await EngineCore.start({ ...config, dtype: 'bfloat16', ...options }));
     };
     const cuda = generate(await start('cuda'), prompts);
-    const chunked = await start('cuda', { maxNumBatchedTokens: IMAGE_TOKENS + 2, maxNumSeqs: 2 });
+    const chunked = await start('cuda', { maxNumBatchedTokens: mostTokens + 2, maxNumSeqs: 2 });
     expect(generate(chunked, prompts, [0, 2, 9])).toEqual(cuda);
     const cpu = generate(await start('cpu'), prompts);
     for (const [index, number] of cpu.get(1)!.promptNumbers.entries()) {

@@ -13,7 +13,7 @@ import { type Answer, generate } from '../helpers/generate.ts';
 import { imageRequests } from '../helpers/image-requests.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { casesOf, copyForEngine, MODELS } from '../models/vision-cases.ts';
+import { casesOf, copyForEngine, MODELS, MOST_TOKENS } from '../models/vision-cases.ts';
 
 const newFolder = temporaryFolders();
 const opened = closedAfterwards();
@@ -117,6 +117,12 @@ describe.each(FAMILIES)('answers of a $family about images are the same', ({ fam
   });
 });
 
+/** The smallest of models whose steps compute whole images. */
+const CHUNKS_OF_WHOLE_IMAGES: Readonly<Record<string, Partial<EngineConfig>>> = {
+  gemma3: { maxNumBatchedTokens: 17, maxNumSeqs: 2 },
+  gemma4: { maxNumBatchedTokens: MOST_TOKENS + 1, maxNumSeqs: 2 },
+};
+
 describe.each(MODELS)('log-probabilities of prompts with images are those of another program: %s', (name) => {
   const modelPath = newFolder();
   beforeAll(() => {
@@ -126,10 +132,7 @@ describe.each(MODELS)('log-probabilities of prompts with images are those of ano
 
   it.each<[string, Partial<EngineConfig>]>([
     ['whole', {}],
-    [
-      'in chunks',
-      name === 'gemma3' ? { maxNumBatchedTokens: 17, maxNumSeqs: 2 } : { maxNumBatchedTokens: 5 },
-    ],
+    ['in chunks', CHUNKS_OF_WHOLE_IMAGES[name] ?? { maxNumBatchedTokens: 5 }],
   ])('%s', async (_, options) => {
     const core = await start(modelPath, { device: 'reference', dtype: 'float32', ...options });
     const answers = generate(

@@ -12,7 +12,7 @@ import { closedAfterwards } from '../helpers/closed-afterwards.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { type Answer, generate } from '../helpers/generate.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
-import { copyForEngine } from '../models/vision-cases.ts';
+import { copyForEngine, MOST_TOKENS } from '../models/vision-cases.ts';
 import { IMAGE_TOKENS, type Places, requestOf } from './whole-image-prompts.ts';
 
 const newFolder = temporaryFolders();
@@ -151,6 +151,34 @@ it('answers are those of requests alone, wherever images are and however steps a
     }),
     { numRuns: 15 },
   );
+});
+
+describe('answers about images that see each other in windows alone are the same', () => {
+  const modelPath = newFolder();
+  let expected: Map<number, Answer>;
+  beforeAll(async () => {
+    copyForEngine('gemma4', modelPath);
+    const core = await start({ modelPath, enablePrefixCaching: false });
+    expected = new Map(REQUESTS.flatMap((request) => [...generate(core, [request])]));
+  });
+
+  it.each<[string, Partial<EngineConfig>]>([
+    ['side by side', {}],
+    ['in the smallest chunks', { maxNumBatchedTokens: MOST_TOKENS, maxNumSeqs: 1 }],
+    ['in chunks beside others', { maxNumBatchedTokens: MOST_TOKENS + 4, maxNumSeqs: 5 }],
+    ['on two ranks', { tensorParallelSize: 2 }],
+    ['in two stages', { pipelineParallelSize: 2, maxNumBatchedTokens: MOST_TOKENS + 6, maxNumSeqs: 6 }],
+  ])('%s', async (_, options) => {
+    const core = await start({ modelPath, ...options });
+    expect(generate(core, REQUESTS, [0, 1, 1, 2, 9, 4, 3])).toEqual(expected);
+    expect(generate(core, REQUESTS, [0, 3, 1, 2])).toEqual(expected);
+    expect(core.stats.prefixCacheHits).toBeGreaterThan(200);
+  });
+
+  it('and need as much room as the processor lets an image have', async () => {
+    const options = { modelPath, maxNumBatchedTokens: MOST_TOKENS, maxNumSeqs: 2 };
+    await expect(start(options)).rejects.toThrow(/the 70 tokens of an image .* raise it to 71, lower/);
+  });
 });
 
 describe('steps without room for an image', () => {

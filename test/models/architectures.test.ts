@@ -434,6 +434,34 @@ describe('readConfig', () => {
     });
   });
 
+  it.each([
+    [{ use_bidirectional_attention: 'vision' }, 1120],
+    [{}, null],
+  ])('of Gemma 4 that sees images fills in what its release leaves out: %j', (fields, wholeImageTokens) => {
+    const architecture = 'Gemma4ForConditionalGeneration';
+    const json = {
+      text_config: { pad_token_id: 3, ...fields },
+      vision_config: { use_clipped_linears: true },
+    };
+    const config = gemma4.readConfig({ path: 'config.json', architecture, json });
+    expect(config).toMatchObject({
+      layerInputs: { ofImages: 3 },
+      vision: {
+        layers: { hiddenSize: 768, headDim: 64, numLayers: 16, activation: 'gelu_tanh' },
+        patchSize: 16,
+        patchesPerSide: 102,
+        mergeSize: 3,
+        positionsPerSide: 10240,
+        wholeImageTokens,
+        wholeInWindows: true,
+        isStandardized: false,
+        hasBounds: true,
+      },
+    });
+    const textOnly = { text_config: {} };
+    expect(gemma4.readConfig({ path: 'config.json', architecture, json: textOnly }).vision).toBeNull();
+  });
+
   it('of Gemma 4 that takes images without a part that sees them fills in what its release leaves out', () => {
     const text_config = { hidden_size: 3840, num_hidden_layers: 6, use_bidirectional_attention: 'vision' };
     const architecture = 'Gemma4UnifiedForConditionalGeneration';

@@ -10,14 +10,25 @@ import { readGolden } from '../helpers/read-tensors.ts';
 export const FOLDER = fileURLToPath(new URL('../fixtures/vision', import.meta.url));
 /** To which tokens of images lie in a plane. */
 const IN_PLANE = ['qwen2-vl', 'qwen2.5-vl', 'qwen3-vl', 'qwen3.5'];
-export const MODELS = ['idefics3', 'smolvlm', 'lfm2-vl', 'mistral3', 'gemma3', ...IN_PLANE];
+export const MODELS = [
+  'idefics3',
+  'smolvlm',
+  'lfm2-vl',
+  'mistral3',
+  'gemma3',
+  'gemma4',
+  'gemma4-small',
+  ...IN_PLANE,
+];
 const PLACEHOLDER = 5;
+/** Of an image of Gemma 4. */
+export const MOST_TOKENS = 70;
 const PATCH = 4;
 
 /** A copy of a model in `folder` that an engine takes images for. */
 export function copyForEngine(name: string, folder: string): void {
   cpSync(`${FOLDER}/${name}`, folder, { recursive: true });
-  const sizes = { max_image_size: { longest_edge: 16 } };
+  const sizes = { max_image_size: { longest_edge: 16 }, max_soft_tokens: MOST_TOKENS };
   writeFileSync(join(folder, 'preprocessor_config.json'), JSON.stringify(sizes));
 }
 
@@ -55,7 +66,7 @@ function imagesOf(tiles: readonly ImageTile[], places: readonly number[], isInPl
     const grid = { rows: tile.rows / 2, cols: tile.cols / 2 };
     const numTokens = grid.rows * grid.cols;
     next += numTokens;
-    const image = { hash: `${next}`, tiles: [tile], colours: COLOURS, numTokens };
+    const image = { hash: `${next} ${tile.cols}`, tiles: [tile], colours: COLOURS, numTokens };
     return {
       image: isInPlane ? { ...image, grid } : image,
       positions: places.slice(next - numTokens, next),

@@ -39,20 +39,51 @@ function modelWithout(part: RegExp): string {
   return folder;
 }
 
-describe('of a Gemma 3', () => {
-  const file = 'model.safetensors';
+/** A copy of a model whose tensors have other names, and without those that have none. */
+function renamedIn(model: string, nameOf: (name: string) => string | null): string {
+  const folder = newFolder();
+  const file = join(folder, 'model.safetensors');
+  cpSync(`${FOLDER}/${model}`, folder, { recursive: true });
+  const tensors = readStoredTensors(file).flatMap((tensor) => {
+    const name = nameOf(tensor.name);
+    return name === null ? [] : [{ ...tensor, name }];
+  });
+  writeStoredTensors(file, tensors);
+  return folder;
+}
 
-  /** A copy whose tensors have other names, and without those that have none. */
-  function renamed(nameOf: (name: string) => string | null): string {
-    const folder = newFolder();
-    cpSync(`${FOLDER}/gemma3`, folder, { recursive: true });
-    const tensors = readStoredTensors(join(folder, file)).flatMap((tensor) => {
-      const name = nameOf(tensor.name);
-      return name === null ? [] : [{ ...tensor, name }];
-    });
-    writeStoredTensors(join(folder, file), tensors);
-    return folder;
-  }
+describe.each(['gemma4', 'gemma4-small'])('of a %s', (model) => {
+  it('all of it is used', async () => {
+    expect(await load(`${FOLDER}/${model}`)).toEqual({ sees: true, warnings: [] });
+  });
+
+  it('the text is served where a release has left the rest out, with a warning', async () => {
+    const { sees, warnings } = await load(renamedIn(model, (name) => (/vision/.test(name) ? null : name)));
+    expect(sees).toBe(false);
+    expect(warnings).toEqual([expect.stringMatching(/has no tensors of the vision_config in config\.json/)]);
+  });
+
+  it('bounds, or what standardises rows, may not be missing', async () => {
+    const part = model === 'gemma4' ? /std_bias/ : /mlp\.up_proj\.output_max/;
+    const folder = renamedIn(model, (name) => (part.test(name) ? null : name));
+    await expect(load(folder)).rejects.toThrow(part);
+  });
+
+  it('what sees images is made up with the rest for measuring', async () => {
+    const ops = openBackend('reference');
+    const source = new DummySource(openModelSource(`${FOLDER}/${model}`));
+    const options = { dtype: 'bfloat16', maxModelLen: null, mostPatches: 280 } as const;
+    const { imageEncoder } = await loadModel(source, ops, options);
+    const tile = imageEncoder!.largestTile;
+    expect([tile.rows, tile.cols]).toEqual([16, 16]);
+    const rows = imageEncoder!.encode(tile, { factors: [1, 1, 1], offsets: [0, 0, 0] });
+    expect(rows.every(Number.isFinite)).toBe(true);
+    ops.close();
+  });
+});
+
+describe('of a Gemma 3', () => {
+  const renamed = (nameOf: (name: string) => string | null): string => renamedIn('gemma3', nameOf);
 
   it('what sees images has the names of older releases, too, and is used up', async () => {
     expect(await load(renamed((name) => name))).toEqual({ sees: true, warnings: [] });

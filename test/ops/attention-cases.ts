@@ -13,7 +13,7 @@ export interface Heads {
   readonly window: number | null;
   readonly chunk?: number;
   readonly softcap?: number;
-  /** Whether rows see the tokens after them, too. */
+  /** Whether rows see the tokens after them, too; left out, those of sequences that say so. */
   readonly isBidirectional?: boolean;
   /** Whether each head has a sink: of another size each. */
   readonly hasSinks?: boolean;
@@ -134,7 +134,7 @@ export function attend(
   const q = ops.tensor(concat(queries), starts.at(-1)!, queryWidth, 'f32');
   const scale = 1 / Math.sqrt(heads.headDim);
   const step = beginStepOver(ops, cache, batch);
-  const { window, chunk = null, softcap = null, isBidirectional = false, hasSinks } = heads;
+  const { window, chunk = null, softcap = null, isBidirectional, hasSinks } = heads;
   const sinks = Float32Array.from({ length: heads.kvHeads * heads.group }, (_, head) => 3 - 2 * head);
   const options = {
     layer,

@@ -197,6 +197,7 @@ describeEachIsa('attention', (isa) => {
             all.slice((end - 31) * width, end * width),
           );
           const causal = attend(cpu, cache, 0, heads, sequences);
+          expect(attend(cpu, cache, 0, { ...heads, isBidirectional: false }, parts)).toEqual(causal);
           const partOf = (rows: Float32Array, first: number, last: number) =>
             rows.slice(first * width, last * width);
           for (const [first, last] of [

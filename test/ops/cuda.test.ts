@@ -98,7 +98,7 @@ describeCuda('the CUDA backend', () => {
     });
     expectSame({ absolute: 0 }, (ops) => {
       const clipped = tensor(ops);
-      ops.clip(clipped, 4);
+      ops.clip(clipped, -2, 4);
       return ops.read(clipped);
     });
     expectSame(tolerance, (ops) => ops.read(ops.gatherRows(tensor(ops), Int32Array.of(3, 0, 3))));
@@ -254,7 +254,7 @@ describeCuda('the CUDA backend', () => {
       { context: 20, queries: 1 },
     ]);
     const parts = [...partsAround(sequences[0]!, 30, 85), sequences[1]!];
-    const compute = (ops: Ops) =>
+    const compute = (ops: Ops, how: Heads = heads, those: readonly Sequence[] = parts) =>
       ops.scope(() => {
         const shape = {
           layers: 1,
@@ -266,12 +266,14 @@ describeCuda('the CUDA backend', () => {
         } as const;
         const cache = ops.makeKvCache(shape);
         for (const one of sequences) storeTokens(ops, cache, 0, one, 0, one.context);
-        return attend(ops, cache, 0, heads, parts);
+        return attend(ops, cache, 0, how, those);
       });
     const got = compute(cuda);
     expectClose(got, compute(reference), { absolute: 2 ** -7 });
     const scheduled = openCuda(true);
     expect(compute(scheduled)).toEqual(got);
+    const none = { ...heads, isBidirectional: false };
+    for (const ops of [cuda, scheduled]) expect(compute(ops, none)).toEqual(compute(ops, heads, sequences));
     scheduled.close();
   });
 

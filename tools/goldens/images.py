@@ -19,6 +19,10 @@ from tokenizers import Tokenizer, models
 from transformers import (
     Gemma3ImageProcessor,
     Gemma3Processor,
+    Gemma4AudioFeatureExtractor,
+    Gemma4ImageProcessor,
+    Gemma4Processor,
+    Gemma4VideoProcessor,
     Idefics3ImageProcessor,
     Idefics3Processor,
     Lfm2VlImageProcessor,
@@ -178,25 +182,42 @@ PROCESSORS = {
         "processor": {"image_seq_length": 256},
         "images": {"size": {"height": 896, "width": 896}, "resample": 2},
     },
+    "gemma4-small": {
+        "config": {
+            "architectures": ["Gemma4ForConditionalGeneration"],
+            "vision_config": {"patch_size": 4, "pooling_kernel_size": 2},
+            "text_config": {},
+        },
+        "processor": {},
+        "images": {"patch_size": 4, "pooling_kernel_size": 2, "max_soft_tokens": 70, "resample": 3},
+    },
+    "gemma4": {
+        "config": {"architectures": ["Gemma4ForConditionalGeneration"], "vision_config": {"patch_size": 16}, "text_config": {}},
+        "processor": {"image_seq_length": 280},
+        "images": {"patch_size": 16, "pooling_kernel_size": 3, "max_soft_tokens": 280, "do_normalize": False, "resample": 3},
+    },
 }
 CLIP = {
     "image_mean": [0.48145466, 0.4578275, 0.40821073],
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
+NONE = {"image_mean": [0.0, 0.0, 0.0], "image_std": [1.0, 1.0, 1.0]}
 HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
-NORMALISATION = {"idefics3": HALF, "pixtral": CLIP, "qwen2": CLIP, "qwen3": HALF, "gemma3": HALF, "lfm2": HALF}
+NORMALISATION = {"idefics3": HALF, "pixtral": CLIP, "qwen2": CLIP, "qwen3": HALF, "gemma3": HALF, "gemma4": NONE, "lfm2": HALF}
 PLACEHOLDERS = {
     "idefics3": "<image>",
     "pixtral": "[IMG]",
     "qwen2": "<|image_pad|>",
     "qwen3": "<|image_pad|>",
     "gemma3": "<image_soft_token>",
+    "gemma4": "<|image|>",
     "lfm2": "<image>",
 }
 # What the architectures of a family begin with, where it is not its name.
 FAMILIES = {"smolvlm": "idefics3", "mistral3": "pixtral"}
 TOKENS = ["<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "[IMG]", "[IMG_BREAK]", "[IMG_END]"]
 GEMMA_TOKENS = {"boi_token": "<start_of_image>", "image_token": "<image_soft_token>", "eoi_token": "<end_of_image>"}
+GEMMA4_TOKENS = {"boi_token": "<|image>", "image_token": "<|image|>", "eoi_token": "<image|>", "boa_token": "<|audio>", "audio_token": "<|audio|>", "eoa_token": "<audio|>"}
 LFM2_TOKENS = ["<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"]
 QWEN_TOKENS = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 
@@ -264,6 +285,9 @@ def make_processor(setting: dict):
         return PixtralProcessor(PixtralImageProcessor(**images), make_tokenizer(TOKENS), **text)
     if family == "gemma3":
         return Gemma3Processor(Gemma3ImageProcessor(**images), make_tokenizer([], **GEMMA_TOKENS), **text)
+    if family == "gemma4":
+        tokenizer = make_tokenizer([], **GEMMA4_TOKENS)
+        return Gemma4Processor(Gemma4AudioFeatureExtractor(), Gemma4ImageProcessor(**images), tokenizer, Gemma4VideoProcessor(), **text)
     if family == "lfm2":
         return Lfm2VlProcessor(Lfm2VlImageProcessor(**images), make_tokenizer(LFM2_TOKENS))
     if family == "qwen2":
@@ -300,13 +324,10 @@ def from_blocks(values: torch.Tensor, grid: list[int], images: dict) -> torch.Te
     return cut[..., 0, :, :].permute(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * patch, cols * patch)
 
 
-def from_pixels(values: torch.Tensor, shapes: torch.Tensor, patch: int) -> list[torch.Tensor]:
-    """[3, height, width] each, of what LFM2-VL's encoder gets: pixel after pixel of each patch, filled up with zeros."""
-    tiles = []
-    for tile, (rows, cols) in zip(values, shapes.tolist()):
-        cut = tile[: rows * cols].reshape(rows, cols, patch, patch, 3)
-        tiles.append(cut.permute(4, 0, 2, 1, 3).reshape(3, rows * patch, cols * patch))
-    return tiles
+def from_pixels(values: torch.Tensor, rows: int, cols: int, patch: int) -> torch.Tensor:
+    """[3, height, width] of what some encoders get: pixel after pixel of each patch, filled up with others."""
+    cut = values[: rows * cols].reshape(rows, cols, patch, patch, 3)
+    return cut.permute(4, 0, 2, 1, 3).reshape(3, rows * patch, cols * patch)
 
 
 def expected(setting: dict, image: Image.Image) -> dict:
@@ -318,7 +339,13 @@ def expected(setting: dict, image: Image.Image) -> dict:
     values = inputs["pixel_values"]
     if family.startswith("qwen"):
         values = from_blocks(values, inputs["image_grid_thw"][0].tolist(), images)
-    parts = from_pixels(values, inputs["spatial_shapes"], patch) if family == "lfm2" else values.reshape(-1, *values.shape[-3:])
+    if family == "gemma4":
+        cols, rows = (inputs["image_position_ids"][0].amax(0) + 1).tolist()
+        values = from_pixels(values[0], rows, cols, patch)
+    if family == "lfm2":
+        parts = [from_pixels(tile, *shape, patch) for tile, shape in zip(values, inputs["spatial_shapes"].tolist())]
+    else:
+        parts = values.reshape(-1, *values.shape[-3:])
     tiles = [to_bytes(tile, images) for tile in parts]
     patches = hashlib.sha256()
     for pixels in tiles:
@@ -340,7 +367,7 @@ def main() -> None:
     for processor, setting in PROCESSORS.items():
         setting["images"].update(NORMALISATION[family_of(setting)], rescale_factor=RESCALE)
         # All sizes take the same way through large tiles: two images are enough for what takes long.
-        read = ["wide.png", "portrait.jpg"] if processor in ("smolvlm", "gemma3") else names
+        read = ["wide.png", "portrait.jpg"] if processor in ("smolvlm", "gemma3", "gemma4") else names
         images = {name: expected(setting, read_image(folder / name)) for name in read}
         goldens[processor] = {**setting, "expected": images}
     (folder / "goldens.json").write_text(json.dumps(goldens) + "\n")

@@ -66,6 +66,29 @@ def gemma3():
     return t.Gemma3ForConditionalGeneration, config, lambda tiles: {"pixel_values": pixels(tiles)}
 
 
+GEMMA4_VISION = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8}
+GEMMA4_VISION |= {"patch_size": 4, "pooling_kernel_size": 2, "position_embedding_size": 160}
+
+
+def gemma4(vision: dict, **text: object):
+    inside = TEXT | {"num_hidden_layers": 3, "head_dim": 8, "global_head_dim": 16, "sliding_window": 20, "hidden_size_per_layer_input": 0, "tie_word_embeddings": True}
+    inside |= {"layer_types": ["sliding_attention", "sliding_attention", "full_attention"]} | text
+    ids = {"image_token_id": PLACEHOLDER, "video_token_id": 96, "audio_token_id": 97}
+    config = t.Gemma4Config(vision_config=GEMMA4_VISION | vision, text_config=inside, **ids)
+    return t.Gemma4ForConditionalGeneration, config, placed
+
+
+def placed(tiles: list[tuple[int, int]]) -> dict:
+    """Patches of numbers from 0 to 1, of each pixel its colours together, with their columns and lines; filled up."""
+    most = max(rows * cols for rows, cols in tiles)
+    patches, places = torch.zeros(len(tiles), most, 48), torch.full((len(tiles), most, 2), -1)
+    for index, (image, (rows, cols)) in enumerate(zip(pixels(tiles), tiles)):
+        own = image[:, : rows * 4, : cols * 4].reshape(3, rows, 4, cols, 4).permute(1, 3, 2, 4, 0)
+        patches[index, : rows * cols] = (own.reshape(rows * cols, -1) + 1) / 2
+        places[index, : rows * cols] = torch.cartesian_prod(torch.arange(rows), torch.arange(cols)).flip(1)
+    return {"pixel_values": patches, "image_position_ids": places}
+
+
 def merged(tiles: list[tuple[int, int]]) -> dict:
     """Patches of two equal frames, those that become one row after each other."""
     patches = []
@@ -86,6 +109,16 @@ def qwen(kind: str, vision: dict, sections: list[int], **text: object):
     return getattr(t, f"{kind}ForConditionalGeneration"), config, merged
 
 
+GEMMA4_SMALL = {
+    "num_hidden_layers": 4,
+    "intermediate_size": 20,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "hidden_size_per_layer_input": 6,
+    "vocab_size_per_layer_input": 96,
+    "num_kv_shared_layers": 2,
+    "use_double_wide_mlp": True,
+    "pad_token_id": 3,
+}
 QWEN3 = QWEN | {"num_position_embeddings": 36}
 QWEN35_TEXT = {
     "linear_num_key_heads": 2,
@@ -123,6 +156,8 @@ MODELS = {
     "qwen3-vl": lambda: qwen("Qwen3VL", QWEN3 | {"deepstack_visual_indexes": [0, 2]}, [4, 2, 2], head_dim=16),
     "qwen3.5": lambda: qwen("Qwen3_5", QWEN3, [], **QWEN35_TEXT),
     "gemma3": gemma3,
+    "gemma4": lambda: gemma4({"standardize": True}, use_bidirectional_attention="vision", sliding_window=72, num_global_key_value_heads=2, attention_k_eq_v=True),
+    "gemma4-small": lambda: gemma4({"use_clipped_linears": True}, **GEMMA4_SMALL),
     "lfm2-vl": lfm2_vl,
 }
 RENAMED = {"gemma3": ("vision_tower.", "vision_tower.vision_model.")}
@@ -132,6 +167,8 @@ SQUARE, LARGE = (4, 4), (8, 8)
 CASES = {"one": (14, [(3, SQUARE)]), "several": (45, [(2, SQUARE), (20, SQUARE), (31, SQUARE)])}
 PLANES = {"one": (20, [(3, (4, 8))]), "several": (52, [(2, (2, 10)), (14, (10, 6)), (34, SQUARE), (40, SQUARE)])}
 OTHER_CASES = {name: PLANES for name in MODELS if name.startswith("qwen")} | {"mistral3": {"one": (16, [(3, (4, 6))]), "several": (45, [(2, (2, 8)), (20, (6, 4)), (31, SQUARE)])}}
+FORMS = {"one": (34, [(9, (4, 10))]), "several": (96, [(2, (10, 4)), (33, LARGE), (51, (2, 6)), (60, (8, 6))])}
+OTHER_CASES |= {"gemma4": FORMS, "gemma4-small": FORMS}
 OTHER_CASES["lfm2-vl"] = PLANES
 OTHER_CASES["gemma3"] = {"one": (34, [(9, LARGE)]), "several": (96, [(2, LARGE), (33, LARGE), (52, LARGE)])}
 
@@ -144,12 +181,17 @@ def prompt(length: int, tiles: list, generator: torch.Generator) -> list[int]:
     return ids
 
 
+WHOLE = {t.Gemma3ForConditionalGeneration: "token_type_ids", t.Gemma4ForConditionalGeneration: "mm_token_type_ids"}
+"""Models whose tokens of an image see each other, and what tells them which those are."""
+
+
 def run(model: torch.nn.Module, ids: list[int], images: dict):
     tokens = torch.tensor([ids])
     kinds = {"mm_token_type_ids": (tokens == PLACEHOLDER).int()} if "image_grid_thw" in images else {}
-    if not isinstance(model, t.Gemma3ForConditionalGeneration):
+    name = WHOLE.get(type(model))
+    if name is None or getattr(model.config.text_config, "use_bidirectional_attention", "vision") != "vision":
         return model(tokens, use_cache=False, **images, **kinds)
-    output = model(tokens, use_cache=False, **images, token_type_ids=(tokens == PLACEHOLDER).long())
+    output = model(tokens, use_cache=False, **images, **{name: (tokens == PLACEHOLDER).long()})
     if torch.equal(output.logits, model(tokens, use_cache=False, **images).logits):
         raise RuntimeError("tokens of an image see none after them")
     return output
@@ -178,6 +220,18 @@ def greedy(model: torch.nn.Module, ids: list[int], images: dict) -> tuple[list[i
     return tokens[len(ids) :], gap
 
 
+def random_bounds(model: torch.nn.Module) -> None:
+    """Of which many numbers are outside."""
+    for name, buffer in model.named_buffers():
+        if name.endswith(("put_min", "put_max")):
+            bound = 0.25 + torch.rand(()) * 0.75
+            buffer.data = (-bound if name.endswith("min") else bound).to(torch.bfloat16).to(torch.float32)
+        elif name.endswith("std_scale"):
+            buffer.data = (1 + torch.randn_like(buffer) * 0.2).to(torch.bfloat16).to(torch.float32)
+        elif name.endswith("std_bias"):
+            buffer.data = torch.randn_like(buffer).to(torch.bfloat16).to(torch.float32)
+
+
 @torch.no_grad()
 def make_model(folder: Path, name: str) -> None:
     seed = 30270 + list(MODELS).index(name)
@@ -186,6 +240,7 @@ def make_model(folder: Path, name: str) -> None:
     model = kind._from_config(config, dtype=torch.float32, attn_implementation="eager")
     model.eval()
     random_weights(model, Recipe(config))
+    random_bounds(model)
     cases, tensors = [], {}
     for case, (length, tiles) in OTHER_CASES.get(name, CASES).items():
         images = inputs_of([size for _, size in tiles])

@@ -147,15 +147,17 @@ struct StreamMix {
   int inputs, outputs, numbers;
 };
 
+/// Which rows see the tokens after them, too: none, those of the sequences that the step names, or all.
+enum class Ahead { None, ByStep, All };
+
 struct AttentionOptions {
   int layer;
   int heads;
   float scale;
-  /// Whether the rows of all sequences see the tokens after them too; else those do that the step names.
-  bool isBidirectional;
-  /// So many tokens a row sees, itself included, back and, if it is bidirectional, as many onward; 0 is all of them.
+  Ahead ahead;
+  /// So many tokens a row sees, itself included, back and, if it sees ahead, as many onward; 0 is all of them.
   int64_t window;
-  /// Of those only what is not before the last multiple of it; 0 is all of them. None where rows are bidirectional.
+  /// Of those only what is not before the last multiple of it; 0 is all of them. None where rows see ahead.
   int64_t chunk;
   /// 0 is none.
   float softcap;
@@ -356,7 +358,7 @@ class Backend {
   virtual StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) = 0;
   virtual StreamPosition scale(float factor, Rows x, int64_t cols) = 0;
   virtual StreamPosition softcap(float cap, Rows x, int64_t cols) = 0;
-  virtual StreamPosition clip(float limit, Rows x, int64_t cols) = 0;
+  virtual StreamPosition clip(float least, float most, Rows x, int64_t cols) = 0;
   virtual StreamPosition scaleColumns(const Vector& factors, Rows x, DType dtype, Rows out) = 0;
   /// x = max(0, x - (mean + deviations * standard deviation)) of each row, in place.
   virtual StreamPosition sparsify(float deviations, Rows x, int64_t cols) = 0;

@@ -62,7 +62,6 @@ struct StepInputs {
   }
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
   int sequences() const { return static_cast<int>(contextLengths.size()); }
-  bool isBidirectional(int sequence) const { return !bidirectional.empty() && bidirectional[sequence] != 0; }
   int rowsOf(int sequence) const { return queryStarts[sequence + 1] - queryStarts[sequence]; }
   const int32_t* slotsOf(int group) const { return slots.data() + group * tokens(); }
   const int32_t* tableOf(int group, int sequence) const {

@@ -146,13 +146,13 @@ Napi::Value BackendObject::softcap(const Info& info) {
   return recorded(info, a, backend().softcap(cap, a.rows(DType::F32, cols), cols));
 }
 
-/// clip(limit, x[4])
+/// clip(least, most, x[4])
 Napi::Value BackendObject::clip(const Info& info) {
   Args a = args("clip", info);
-  const float limit = static_cast<float>(a.real());
-  if (!(limit > 0.0f)) a.fail("a limit above 0", std::to_string(limit));
+  const float least = static_cast<float>(a.real()), most = static_cast<float>(a.real());
+  if (!(least <= most)) a.fail("a least number up to " + std::to_string(most), std::to_string(least));
   const int64_t cols = a.peekCols();
-  return recorded(info, a, backend().clip(limit, a.rows(DType::F32, cols), cols));
+  return recorded(info, a, backend().clip(least, most, a.rows(DType::F32, cols), cols));
 }
 
 /// meanRows(starts, x[4], out[4])

@@ -257,17 +257,17 @@ Napi::Value BackendObject::prepareHeads(const Info& info) {
   return recorded(info, a, stored(how.layer, backend().prepareHeads(step, how, q, cols, k, v)));
 }
 
-/// attention(step, layer, isBidirectional, scale, window or 0, chunk or 0, softcap or 0, sinks or -1, q[4], out[4])
+/// attention(step, layer, ahead, scale, window or 0, chunk or 0, softcap or 0, sinks or -1, q[4], out[4])
 Napi::Value BackendObject::attention(const Info& info) {
   Args a = args("attention", info);
   const Backend::Step& step = stepAt(a);
   const KvCacheShape& shape = step->cache->shape;
   AttentionOptions options{};
   options.layer = static_cast<int>(a.integerIn(0, shape.layers.count() - 1, "a layer"));
-  options.isBidirectional = a.boolean();
+  options.ahead = static_cast<Ahead>(a.integerIn(0, 2, "who sees ahead"));
   options.scale = static_cast<float>(a.real());
   options.window = a.integerIn(0, INT_MAX, "a window");
-  const bool seesAhead = options.isBidirectional || !step->bidirectional.empty();
+  const bool seesAhead = options.ahead == Ahead::All || (options.ahead == Ahead::ByStep && !step->bidirectional.empty());
   options.chunk = a.integerIn(0, seesAhead ? 0 : INT_MAX, "a chunk");
   options.softcap = static_cast<float>(a.real());
   options.sinks = vectorOrNullAt(a);

@@ -189,8 +189,8 @@ StreamPosition CpuBackend::scale(float factor, Rows x, int64_t cols) {
   return stream_.record([this, factor, x, cols] { runScale(pool_, kernels_, factor, x, cols); });
 }
 
-StreamPosition CpuBackend::clip(float limit, Rows x, int64_t cols) {
-  return stream_.record([this, limit, x, cols] { runClip(pool_, kernels_, limit, x, cols); });
+StreamPosition CpuBackend::clip(float least, float most, Rows x, int64_t cols) {
+  return stream_.record([this, least, most, x, cols] { runClip(pool_, kernels_, least, most, x, cols); });
 }
 
 StreamPosition CpuBackend::softcap(float cap, Rows x, int64_t cols) {

@@ -92,7 +92,7 @@ class CpuBackend final : public Backend {
   StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
   StreamPosition scale(float factor, Rows x, int64_t cols) override;
   StreamPosition softcap(float cap, Rows x, int64_t cols) override;
-  StreamPosition clip(float limit, Rows x, int64_t cols) override;
+  StreamPosition clip(float least, float most, Rows x, int64_t cols) override;
   StreamPosition scaleColumns(const Vector& factors, Rows x, DType dtype, Rows out) override;
   StreamPosition sparsify(float deviations, Rows x, int64_t cols) override;
   StreamPosition joinStreams(float least, int64_t width, int streams, Rows x, Rows others, Rows out) override;

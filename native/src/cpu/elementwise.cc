@@ -157,8 +157,8 @@ void runSoftcap(ThreadPool& pool, const KernelSet& set, float cap, Rows x, int64
   eachRow(pool, x.rows, cols, [&](int64_t row) { set.softcap(floatsAt(x, row), cap, static_cast<int>(cols)); });
 }
 
-void runClip(ThreadPool& pool, const KernelSet& set, float limit, Rows x, int64_t cols) {
-  eachRow(pool, x.rows, cols, [&](int64_t row) { set.clip(floatsAt(x, row), limit, static_cast<int>(cols)); });
+void runClip(ThreadPool& pool, const KernelSet& set, float least, float most, Rows x, int64_t cols) {
+  eachRow(pool, x.rows, cols, [&](int64_t row) { set.clip(floatsAt(x, row), least, most, static_cast<int>(cols)); });
 }
 
 void runScaleColumns(ThreadPool& pool, const KernelSet& set, const HostVector& factors, Rows x, DType dtype, Rows out) {

@@ -30,7 +30,7 @@ void runCast(ThreadPool&, const KernelSet&, DType inputDType, Rows x, int64_t co
 void runAddScaled(ThreadPool&, const KernelSet&, float factor, Rows x, int64_t cols, Rows residual);
 void runScale(ThreadPool&, const KernelSet&, float factor, Rows x, int64_t cols);
 void runSoftcap(ThreadPool&, const KernelSet&, float cap, Rows x, int64_t cols);
-void runClip(ThreadPool&, const KernelSet&, float limit, Rows x, int64_t cols);
+void runClip(ThreadPool&, const KernelSet&, float least, float most, Rows x, int64_t cols);
 void runScaleColumns(ThreadPool&, const KernelSet&, const HostVector& factors, Rows x, DType, Rows out);
 void runSparsify(ThreadPool&, const KernelSet&, float deviations, Rows x, int64_t cols);
 void runMeanRows(ThreadPool&, const KernelSet&, const std::vector<int32_t>& starts, Rows x, int64_t cols, Rows out);

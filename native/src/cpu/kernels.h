@@ -387,7 +387,7 @@ struct KernelSet {
   /// x = cap * tanh(x / cap)
   void (*softcap)(float* x, float cap, int cols);
   /// x = min(max(x, -limit), limit)
-  void (*clip)(float* x, float limit, int cols);
+  void (*clip)(float* x, float least, float most, int cols);
   /// By DType of the output, F32 and Bf16: out = x * factors
   void (*scaleColumns[2])(const float* x, const float* factors, int cols, void* out);
   /// x = max(0, x - (mean + deviations * standard deviation))

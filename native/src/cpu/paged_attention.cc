@@ -95,6 +95,11 @@ struct RowSight {
 
 int orNoWindow(int64_t tokens) { return tokens == 0 || tokens >= kNoWindow / 2 ? kNoWindow : static_cast<int>(tokens); }
 
+bool seesAhead(const StepInputs& step, Ahead ahead, int sequence) {
+  if (ahead != Ahead::ByStep) return ahead == Ahead::All;
+  return !step.bidirectional.empty() && step.bidirectional[sequence] != 0;
+}
+
 RowSight sightOf(const AttentionOptions& options, bool isBidirectional) {
   const int window = orNoWindow(options.window), chunk = orNoWindow(options.chunk);
   if (!isBidirectional) return {{window, chunk}, 0};
@@ -107,7 +112,7 @@ std::vector<PlannedTask> plan(const StepInputs& step, int layerGroup, int kvHead
   for (int sequence = 0; sequence < step.sequences(); ++sequence) {
     const int begin = step.queryStarts[sequence], end = step.queryStarts[sequence + 1];
     const int context = step.contextLengths[sequence];
-    const auto [sight, ahead] = sightOf(options, options.isBidirectional || step.isBidirectional(sequence));
+    const auto [sight, ahead] = sightOf(options, seesAhead(step, options.ahead, sequence));
     for (int row = begin; row < end; row += size.tokens) {
       const int tokens = std::min(size.tokens, end - row);
       const int positionStep = ahead == kNoWindow ? 0 : 1;

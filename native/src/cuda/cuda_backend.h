@@ -115,7 +115,7 @@ class CudaBackend final : public Backend {
   StreamPosition addScaled(float factor, Rows x, int64_t cols, Rows residual) override;
   StreamPosition scale(float factor, Rows x, int64_t cols) override;
   StreamPosition softcap(float cap, Rows x, int64_t cols) override;
-  StreamPosition clip(float limit, Rows x, int64_t cols) override;
+  StreamPosition clip(float least, float most, Rows x, int64_t cols) override;
   StreamPosition scaleColumns(const Vector& factors, Rows x, DType dtype, Rows out) override;
   StreamPosition sparsify(float deviations, Rows x, int64_t cols) override;
   StreamPosition joinStreams(float least, int64_t width, int streams, Rows x, Rows others, Rows out) override;
@@ -195,7 +195,7 @@ class CudaBackend final : public Backend {
   struct DeviceSchedule {
     KvHeads heads;
     int group, window, ownChunk;
-    bool isBidirectional;
+    Ahead ahead;
     /// Of the step that needed it last.
     uint64_t step = 0;
     /// At most, and states.

@@ -225,9 +225,10 @@ StreamPosition CudaBackend::softcap(float cap, Rows x, int64_t cols) {
   return elementwise(softcapLaunch, params, x, cols, x);
 }
 
-StreamPosition CudaBackend::clip(float limit, Rows x, int64_t cols) {
+StreamPosition CudaBackend::clip(float least, float most, Rows x, int64_t cols) {
   ElementwiseParams params{};
-  params.value = limit;
+  params.value = most;
+  params.least = least;
   return elementwise(clipLaunch, params, x, cols, x);
 }
 

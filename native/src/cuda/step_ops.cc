@@ -20,7 +20,7 @@ const float* numbersOf(const Vector* vector) {
 int groupOf(const StepInputs& step, int layer) { return step.cache->shape.layers.of[static_cast<size_t>(layer)].group; }
 
 /// Whether rows of some sequences see the tokens after them, and those of others do not.
-bool isMixed(const StepInputs& step, bool areAll) { return !areAll && !step.bidirectional.empty(); }
+bool isMixed(const StepInputs& step, Ahead ahead) { return ahead == Ahead::ByStep && !step.bidirectional.empty(); }
 
 /// Rows of the longest sequence.
 int longestQuery(const StepInputs& step) {
@@ -173,8 +173,8 @@ StreamPosition CudaBackend::attention(const Step& step, const AttentionOptions& 
   params.numSequences = step->sequences();
   params.window = static_cast<int32_t>(options.window);
   params.ownChunk = static_cast<int32_t>(options.chunk);
-  params.isBidirectional = options.isBidirectional ? 1 : 0;
-  if (isMixed(*step, options.isBidirectional)) params.bidirectional = step_.parcel->device(step_.bidirectional);
+  params.isBidirectional = options.ahead == Ahead::All ? 1 : 0;
+  if (isMixed(*step, options.ahead)) params.bidirectional = step_.parcel->device(step_.bidirectional);
   if (isF32) return run(f32Launch(params), params);
   if ((reinterpret_cast<uint64_t>(q.data) | q.stride * sizeof(float)) % 16 != 0) {
     throw std::runtime_error("rows of the queries of attention must begin at multiples of 16 bytes");
@@ -266,10 +266,10 @@ const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& st
   const int window = static_cast<int>(options.window), ownChunk = static_cast<int>(options.chunk);
   auto found = std::find_if(schedules_.begin(), schedules_.end(), [&](const DeviceSchedule& one) {
     return one.heads == tiles.heads && one.group == tiles.group && one.window == window && one.ownChunk == ownChunk &&
-           one.isBidirectional == options.isBidirectional;
+           one.ahead == options.ahead;
   });
   if (found == schedules_.end()) {
-    schedules_.push_back({tiles.heads, tiles.group, window, ownChunk, options.isBidirectional});
+    schedules_.push_back({tiles.heads, tiles.group, window, ownChunk, options.ahead});
     found = std::prev(schedules_.end());
   }
   if (found->step != numSteps_) sendSchedule(*found, step, tiles);
@@ -278,8 +278,8 @@ const CudaBackend::DeviceSchedule& CudaBackend::scheduleFor(const StepInputs& st
 }
 
 void CudaBackend::sendSchedule(DeviceSchedule& to, const StepInputs& step, const Tiles& tiles) {
-  const int32_t* const bidirectional = isMixed(step, to.isBidirectional) ? step.bidirectional.data() : nullptr;
-  const AttentionView view{step.queryStarts.data(), step.contextLengths.data(), bidirectional, to.window, to.ownChunk, to.isBidirectional};
+  const int32_t* const bidirectional = isMixed(step, to.ahead) ? step.bidirectional.data() : nullptr;
+  const AttentionView view{step.queryStarts.data(), step.contextLengths.data(), bidirectional, to.window, to.ownChunk, to.ahead == Ahead::All};
   const int blocks = multiprocessors_ * residentBlocks(to.heads.dim, tiles.plan.rows, sharedBytes_);
   const int parts = attentionParts(to.heads.count, to.heads.dim);
   const auto mostStates = static_cast<int>(kMostStateBytes / sizeof(float) / stateSize(tiles.plan, to.heads.dim));

@@ -187,7 +187,7 @@ void checkElementwise(const Kernels& kernels) {
   const Floats x = Numbers(8).floats(kRows * kStride, 12), residual = Numbers(9).floats(kRows * kStride);
   Floats out(x.size()), sum = residual, scaled = x, capped = x, clipped = x;
   Halves halves(x.size());
-  ElementwiseParams p{x.data(), kStride, out.data(), kStride, kRows, kCols, Format::F32, 0.3f, 0};
+  ElementwiseParams p{x.data(), kStride, out.data(), kStride, kRows, kCols, Format::F32, 0.3f, 0, 0};
   const auto each = [&](const auto& use) {
     for (int row = 0; row < kRows; ++row) {
       for (int i = 0; i < kCols; ++i) use(row * kStride + i);
@@ -221,9 +221,9 @@ void checkElementwise(const Kernels& kernels) {
   kernels.run(launchOf(cast), cast);
   each([&](int64_t i) { expect(toHalf(out[i]) == halves[i], "svcCast back"); });
   report("svcSoftcap", capped);
-  p.x = clipped.data(), p.out = clipped.data(), p.value = 0.5f;
+  p.x = clipped.data(), p.out = clipped.data(), p.value = 0.5f, p.least = -0.25f;
   kernels.run(clipLaunch(p), p);
-  each([&](int64_t i) { expectNear(clipped[i], std::min(std::max(x[i], -0.5f), 0.5f), 0, "svcClip"); });
+  each([&](int64_t i) { expectNear(clipped[i], std::min(std::max(x[i], -0.25f), 0.5f), 0, "svcClip"); });
   report("svcClip", clipped);
 }
 

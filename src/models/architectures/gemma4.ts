@@ -1,7 +1,8 @@
 // Gemma 4: between the norms of Gemma 2 attention over normalised values, and a factor on the stream behind each layer. Layers without a
 // window have larger heads, of which few frequencies turn. Large releases make their values of what their keys are made of; in one of them
 // experts stand beside each feed-forward. In small ones the last layers see the keys and values of earlier ones, and each layer has an
-// embedding of its own of each token (Google DeepMind, 2026). Of a model that also sees and hears, the part that reads text.
+// embedding of its own of each token (Google DeepMind, 2026). Of a model that also sees and hears, the parts that see and read
+// text; of the one that does so without such parts (12B), the part that reads text.
 
 import * as z from 'zod';
 import { ModelLoadError } from '../../errors.ts';
@@ -31,6 +32,8 @@ import { byLayerKind } from '../rope-by-layer-kind.ts';
 import { resolveRope } from '../rope-config.ts';
 import { type PublishedNames, USUAL_NAMES } from '../tensor-names.ts';
 import { IN_WHOLE, textPart } from '../text-part.ts';
+import { loadGemma4Vision } from '../vision/gemma4.ts';
+import { readGemma4Vision } from '../vision/gemma4-config.ts';
 import { gemmaTraits } from './gemma.ts';
 import { attentionInSandwich, sandwichLayer } from './gemma2.ts';
 
@@ -43,7 +46,7 @@ export const gemma4: Architecture = {
   readConfig: (file) => {
     switch (file.architecture) {
       case 'Gemma4ForConditionalGeneration':
-        return readText(textPart(file, USUAL_TEXT), IN_WHOLE);
+        return readWhole(file);
       case 'Gemma4UnifiedForConditionalGeneration':
         return readText(textPart(file, USUAL_UNIFIED), IN_WHOLE);
       default:
@@ -51,6 +54,7 @@ export const gemma4: Architecture = {
     }
   },
   load: (context) => loadDecoder(context, { layer, norm: rmsNorm, layerInputs: loadLayerInputs }),
+  loadImageEncoder: loadGemma4Vision,
 };
 
 const layer: LoadLayer = (all, index, prefix) => {
@@ -163,6 +167,7 @@ const ownFields = z.object({
   vocab_size_per_layer_input: size.nullish(),
   final_logit_softcapping: z.number().positive().nullish(),
   use_bidirectional_attention: z.string().nullish(),
+  pad_token_id: count.nullish(),
   max_position_embeddings: z.number().positive().nullish(),
   enable_moe_block: z.boolean().nullish(),
 });
@@ -189,6 +194,12 @@ const USUAL_UNIFIED = {
   sliding_window: 1024,
   hidden_size_per_layer_input: 0,
 };
+
+function readWhole(file: ConfigFile): ModelConfig {
+  const part = textPart(file, USUAL_TEXT);
+  const { use_bidirectional_attention: sight } = checkModelJson(part.path, part.json, ownFields);
+  return { ...readText(part, IN_WHOLE), vision: readGemma4Vision(file, sight === 'vision') };
+}
 
 function readText(file: ConfigFile, tensorNames: PublishedNames): ModelConfig {
   const own = checkModelJson(file.path, file.json, ownFields);
@@ -316,7 +327,7 @@ function readLayerInputs(path: string, own: OwnFields): LayerInputsConfig | null
   const width = own.hidden_size_per_layer_input === undefined ? 256 : own.hidden_size_per_layer_input;
   if (!width) return null;
   const rows = own.vocab_size_per_layer_input ?? own.vocab_size;
-  if (rows === own.vocab_size) return { width, tokens: rows };
+  if (rows === own.vocab_size) return { width, tokens: rows, ofImages: own.pad_token_id ?? 0 };
   throw new ModelLoadError(
     `${path}: vocab_size_per_layer_input must be vocab_size, ${own.vocab_size}, got ${rows}: every token needs an embedding for layers`,
   );

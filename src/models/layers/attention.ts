@@ -138,7 +138,7 @@ class AttentionHeads {
     const [q, k, ...others] = qkv.apply(step, h, widths);
     // A copy: the norms of keys and of values differ.
     const [v, gates] = valuesAreKeys ? [step.ops.cast(k!, 'f32'), ...others] : others;
-    if (clip) for (const x of [q!, k!, v!]) step.ops.clip(x, clip);
+    if (clip) for (const x of [q!, k!, v!]) step.ops.clip(x, -clip, clip);
     if (valueNorm) step.ops.qkNorm(v!, valueNorm.weight, valueNorm.eps);
     const seen = this.#attend(step, queryNorm?.(step, q!) ?? q!, keyNorm?.(step, k!) ?? k!, v!);
     return gates === undefined ? seen : step.ops.gate(seen, gates, 'sigmoid', output.inputDType);
@@ -192,11 +192,17 @@ function sightOf({ config, cacheLayerOf }: LayerContext, layer: number): Attenti
   return {
     layer: cacheLayerOf(layer),
     scale: config.attentionScales[layer]!,
-    isBidirectional: config.encoder !== null,
+    isBidirectional: seesAhead(config, window),
     window: config.windowsAreChunks ? null : window,
     chunk: config.windowsAreChunks ? window : null,
     softcap: config.attentionSoftcap,
   };
+}
+
+/** Undefined where tokens of images alone may see those after them. */
+function seesAhead({ encoder, vision }: ModelConfig, window: number | null): boolean | undefined {
+  if (encoder !== null) return true;
+  return vision?.wholeInWindows && window === null ? false : undefined;
 }
 
 interface QueryParts {

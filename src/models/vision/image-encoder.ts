@@ -12,6 +12,7 @@ import type { ModelConfig, VisionConfig } from '../model-config.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
 import { mergePatches, type NeighbourOrder } from './merge-patches.ts';
 import { mostBlocks, type PatchGroups, stepOfGroups, wholeTileGroup, windowGroups } from './patch-groups.ts';
+import { wholeImageTokensOf } from './whole-image-tokens.ts';
 
 /** What an encoder is loaded from. */
 export interface VisionContext {
@@ -66,6 +67,11 @@ export class ImageEncoder {
   get #mostPatches(): number {
     const { config, mostPatches = Number.POSITIVE_INFINITY } = this.#context;
     return Math.min(config.patchesPerSide ** 2, mostPatches);
+  }
+
+  /** See `wholeImageTokensOf`. */
+  get wholeImageTokens(): number | null {
+    return wholeImageTokensOf(this.#context.config, this.#mostPatches);
   }
 
   /** Of the weights that a row takes, each as often as there are patches in it. */

@@ -63,10 +63,13 @@ export function readVisionConfig(
     patchesPerSide,
     mergeSize,
     wholeImageTokens: wholeImageTokens ?? null,
+    wholeInWindows: false,
     frames: 1,
     windows: null,
     positionsPerSide: null,
     deepLayers: [],
     projector: null,
+    isStandardized: false,
+    hasBounds: false,
   };
 }

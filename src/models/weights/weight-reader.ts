@@ -329,7 +329,8 @@ export class WeightReader {
 
   /** All numbers of a tensor, in their order. */
   numbers(name: string, shape: readonly number[]): Float32Array {
-    return readTensor(this.#checkpoint.find(name, shape), 'f32');
+    const length = shape.reduce((product, size) => product * size, 1);
+    return readTensor(reshape(this.#checkpoint.find(name, shape), [length]), 'f32');
   }
 
   /** One number, which is a factor of something. */

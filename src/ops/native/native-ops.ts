@@ -346,9 +346,9 @@ export class NativeOps implements Ops {
     this.#guard(() => this.#native.softcap(cap, ...argsOf(input)));
   }
 
-  clip(x: Tensor, limit: number): void {
+  clip(x: Tensor, least: number, most: number): void {
     const input = expectTensor('clip', 'x', x, { dtype: 'f32' });
-    this.#guard(() => this.#native.clip(limit, ...argsOf(input)));
+    this.#guard(() => this.#native.clip(least, most, ...argsOf(input)));
   }
 
   scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): Tensor {
@@ -493,11 +493,11 @@ export class NativeOps implements Ops {
   }
 
   attention(q: Tensor, step: StepInputs, options: AttentionOptions): Tensor {
-    const { layer, isBidirectional = false, scale, window, chunk, softcap, sinks } = options;
+    const { layer, isBidirectional, scale, window, chunk, softcap, sinks } = options;
     const { id, numTokens, cache } = this.#own('attention', step, NativeStepInputs);
     const input = expectTensor('attention', 'q', q, { rows: numTokens, dtype: 'f32' });
     const sinksIndex = sinks ? this.#own('attention', sinks, NativeVector).index : NO_VECTOR;
-    const sight = [layer, isBidirectional, scale, window ?? 0, chunk ?? 0] as const;
+    const sight = [layer, aheadOf(isBidirectional), scale, window ?? 0, chunk ?? 0] as const;
     const out = this.#arena.allocate(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype, this.half));
     this.#guard(() =>
       this.#native.attention(id, ...sight, softcap ?? 0, sinksIndex, ...argsOf(input), ...argsOf(out)),
@@ -773,4 +773,10 @@ function ropeArgs(heads: RopeHeads): RopeArgs {
 
 function argsOf(x: NativeTensor): TensorArgs {
   return [x.offset, x.rows, x.cols, x.stride];
+}
+
+/** The number of who sees ahead: none, what the step names, all. */
+function aheadOf(isBidirectional: boolean | undefined): number {
+  if (isBidirectional === undefined) return 1;
+  return isBidirectional ? 2 : 0;
 }

@@ -23,8 +23,8 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
   const group = q.cols / (kvHeads * headDim);
   if (!Number.isInteger(group) || group < 1)
     throw new ShapeError('attention', `q columns a multiple of ${kvHeads} * ${headDim}`, `${q.cols}`);
-  const { isBidirectional = false } = options;
-  if (options.chunk && (isBidirectional || batch.bidirectional))
+  const { isBidirectional } = options;
+  if (options.chunk && (isBidirectional ?? batch.bidirectional))
     throw new ShapeError('attention', 'chunks of tokens that see none after them', 'others');
   const sinks = options.sinks ? expectVector('attention', 'sinks', options.sinks, kvHeads * group) : null;
   const out = RefTensor.zeros(q.rows, q.cols, attentionDTypeOf(cache.shape.dtype, cache.half));
@@ -33,7 +33,7 @@ export function attention(q: Tensor, step: RefStepInputs, options: AttentionOpti
     if (start === end) continue;
     const context = batch.contextLengths[sequence]!;
     const firstPosition = context - (end - start);
-    const seesAhead = isBidirectional || batch.bidirectional?.[sequence] === 1;
+    const seesAhead = isBidirectional ?? batch.bidirectional?.[sequence] === 1;
     for (let kvHead = 0; kvHead < kvHeads; kvHead++) {
       const past = gather(step, sequence, kvHead, options, firstPosition);
       for (let row = start; row < end; row++) {

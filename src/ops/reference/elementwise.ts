@@ -97,9 +97,9 @@ export function softcap(x: Tensor, cap: number): void {
   change('softcap', x, (value) => cap * Math.tanh(value / cap));
 }
 
-export function clip(x: Tensor, limit: number): void {
-  if (!(limit > 0)) throw new ShapeError('clip', 'a limit above 0', `${limit}`);
-  change('clip', x, (value) => Math.min(Math.max(value, -limit), limit));
+export function clip(x: Tensor, least: number, most: number): void {
+  if (!(least <= most)) throw new ShapeError('clip', `a least number up to ${most}`, `${least}`);
+  change('clip', x, (value) => Math.min(Math.max(value, least), most));
 }
 
 export function scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): RefTensor {

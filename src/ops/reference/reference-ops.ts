@@ -246,8 +246,8 @@ export class ReferenceOps implements Ops {
     softcap(x, cap);
   }
 
-  clip(x: Tensor, limit: number): void {
-    clip(x, limit);
+  clip(x: Tensor, least: number, most: number): void {
+    clip(x, least, most);
   }
 
   scaleColumns(x: Tensor, factors: Vector, dtype: ComputeDType): Tensor {

@@ -122,6 +122,12 @@ describe('attention', () => {
     ]);
     close(seen(3), means([1], image, image, [2, 4, 8], [4, 8, 16], [8, 16, 32], [16, 32, 64]));
     const step = beginStepOver(ops, cache, batch);
+    const q = tensor(7, 1, 1, 1, 1, 1, 1, 1, 1);
+    const none = ops.read(ops.attention(q, step, { ...options, isBidirectional: false }));
+    close(
+      [...none],
+      means([1], [1, 2], [1, 2, 4], image, [...image, 16], [...image, 16, 32], [...image, 16, 32, 64]),
+    );
     const inChunks = { ...options, chunk: 3 };
     expect(() => ops.attention(tensor(7, 1, 1, 1, 1, 1, 1, 1, 1), step, inChunks)).toThrow(ShapeError);
     const wrong = { ...batch, bidirectional: Int32Array.of(0) };

@@ -131,10 +131,10 @@ inline void softcap(float* x, float cap, int cols) {
   changeRow(x, cols, [&](V16 a, int, int) { return most * hyperbolicTangent(a * share); });
 }
 
-inline void clip(float* x, float limit, int cols) {
-  const V16 most = splat(limit), least = splat(-limit);
+inline void clip(float* x, float least, float most, int cols) {
+  const V16 low = splat(least), high = splat(most);
   // NaN, as the second of the two, stays.
-  changeRow(x, cols, [&](V16 a, int, int) { return min(most, max(least, a)); });
+  changeRow(x, cols, [&](V16 a, int, int) { return min(high, max(low, a)); });
 }
 
 template <class Out>
