@@ -130,7 +130,7 @@ StreamPosition CudaBackend::experts(const Experts& mixture, Rows logits, Rows x,
   multiply(experts.upGroups, up);
   if (gated == nullptr) {
     const ElementwiseParams activate{at<float>(memory, sums), hiddenStride, at<char>(memory, hidden), hiddenStride, rows, ups.n,
-                                     formatOf(dtype), 0.0f, static_cast<int32_t>(std::get<Activation>(experts.activation))};
+                                     formatOf(dtype), 0.0f, static_cast<int32_t>(std::get<Activation>(experts.activation)), 0.0f};
     launch(activateLaunch(activate), activate);
   }
   LinearParams down{};
