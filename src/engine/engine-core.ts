@@ -80,9 +80,13 @@ export class EngineCore {
   step(): StepOutputs[] | null {
     const startedAt = performance.now();
     const step = this.scheduler.schedule();
-    if (step.numTokens === 0) return this.#inFlight.length > 0 ? [this.#finishOldest()] : null;
+    const seeMs = this.#see(step);
+    if (step.numTokens === 0) {
+      if (this.#inFlight.length > 0) return [this.#finishOldest()];
+      return step.tileWork.length > 0 ? [] : null;
+    }
     this.executor.forward(step, this.#planPoint.layerShare);
-    const planMs = performance.now() - startedAt;
+    const planMs = performance.now() - startedAt - seeMs;
     const finished = this.#finishUntil(this.scheduler.needsPendingTokens(step) ? 0 : this.#maxInFlight - 1);
     this.#planPoint.update(planMs, finished.length > 0);
     this.executor.sample(this.scheduler.logitEdits(step));
@@ -124,6 +128,14 @@ export class EngineCore {
     this.executor.close();
   }
 
+  /** @returns how long it took, in ms */
+  #see({ tileWork }: ScheduledStep): number {
+    if (tileWork.length === 0) return 0;
+    const startedAt = performance.now();
+    this.executor.see(tileWork);
+    return performance.now() - startedAt;
+  }
+
   #finishUntil(numLeft: number): StepOutputs[] {
     const finished: StepOutputs[] = [];
     while (this.#inFlight.length > numLeft) finished.push(this.#finishOldest());
@@ -149,14 +161,7 @@ function maxStepsInFlight({
  * A prompt that is computed whole fits into a step, and leaves nothing in the cache that another could begin with.
  */
 function limitsOf(
-  {
-    computesWholePrompts,
-    imageTokenCost,
-    wholeImageTokens,
-    maxModelLen,
-    maxNumSeqs,
-    numSnapshots,
-  }: EngineInfo,
+  { computesWholePrompts, encoderCosts, wholeImageTokens, maxModelLen, maxNumSeqs, numSnapshots }: EngineInfo,
   {
     maxNumBatchedTokens,
     enablePrefixCaching,
@@ -167,8 +172,7 @@ function limitsOf(
     maxNumBatchedTokens: computesWholePrompts
       ? Math.max(maxNumBatchedTokens, maxModelLen)
       : maxNumBatchedTokens,
-    // A step takes as long as one of text, but where all of an image is in one.
-    maxImageTokens: Math.max(wholeImageTokens ?? 1, Math.floor(maxNumBatchedTokens / (imageTokenCost ?? 1))),
+    encoderCosts,
     wholeImageTokens,
     maxNumSeqs,
     numSnapshots,

@@ -117,7 +117,7 @@ export class InferenceEngine {
     this.tokenizer = tokenizer;
     this.chatTemplate = chatTemplate;
     this.tokenizerInfo = tokenizerInfo;
-    this.imageInputs = engines.info.imageTokenCost === null ? null : imageInputs;
+    this.imageInputs = engines.info.encoderCosts === null ? null : imageInputs;
     this.answerFormats = answerFormats;
     this.samplingDefaults = samplingDefaults;
     this.limits = limits;

@@ -39,6 +39,13 @@ export function numBytesOf({ tiles }: PreparedImage): number {
   return tiles.reduce((sum, { patches }) => sum + patches.byteLength, 0);
 }
 
+/** [tiles] Tokens of each: as many patches become one in all of them. */
+export function tokensOfTiles({ tiles, numTokens }: PreparedImage): readonly number[] {
+  const counts = tiles.map(({ rows, cols }) => rows * cols);
+  const numPatches = counts.reduce((sum, count) => sum + count, 0);
+  return counts.map((count) => (count * numTokens) / numPatches);
+}
+
 /** An image among the tokens of a prompt. Plain data. */
 export interface PromptImage {
   readonly image: PreparedImage;

@@ -6,6 +6,7 @@ import type { KvCompatibility } from '../kv-transfer/connector.ts';
 import type { Model } from '../models/model.ts';
 import { StagedModel } from '../models/staged-model.ts';
 import type { Ops } from '../ops/ops.ts';
+import type { EncoderCosts } from '../scheduler/scheduled-step.ts';
 import type { EngineInfo, RankMemory } from './executor.ts';
 import type { KvMemory } from './kv-memory.ts';
 
@@ -43,7 +44,7 @@ export function describe(
     stateBlocks,
     shortContext: model.shortContext,
     maxModelLen,
-    imageTokenCost: imageTokenCost(model),
+    encoderCosts: encoderCosts(model),
     wholeImageTokens: model.imageEncoder?.wholeImageTokens ?? null,
     pooling,
     computesWholePrompts: encoder !== null,
@@ -53,9 +54,12 @@ export function describe(
   };
 }
 
-/** By the weights that each is multiplied with. */
-function imageTokenCost({ imageEncoder, weightBytes }: Model): number | null {
-  return imageEncoder && 1 + imageEncoder.weightBytesOfToken / weightBytes;
+/** By what is multiplied for each. */
+function encoderCosts({ imageEncoder, weightBytes }: Model): EncoderCosts | null {
+  if (imageEncoder === null) return null;
+  const { numLayers, multiplied } = imageEncoder;
+  const { ofPatch, ofPair } = multiplied;
+  return { numLayers, ofPatch: ofPatch / weightBytes, ofPair: ofPair / weightBytes };
 }
 
 /** Each stage, and all of them in a line. */

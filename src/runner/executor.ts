@@ -5,7 +5,7 @@ import type { KvCompatibility, KvMemoryPart } from '../kv-transfer/connector.ts'
 import type { AdapterSpec, LoadedAdapter } from '../models/adapters/load-adapter.ts';
 import type { PoolingConfig } from '../models/pooling/pooling-config.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
-import type { ScheduledStep, StepResult } from '../scheduler/scheduled-step.ts';
+import type { EncoderCosts, ScheduledStep, StepResult, TileWork } from '../scheduler/scheduled-step.ts';
 import type { Proposer } from '../speculation/proposer.ts';
 
 /** What one rank, or stage, computes with, and what it has in memory. */
@@ -55,8 +55,8 @@ export interface EngineInfo {
   readonly maxNumSeqs: number;
   /** States that are kept for prompts that begin alike; null where no layer keeps a state of a sequence. */
   readonly numSnapshots: number | null;
-  /** What a token of an image costs, with what sees images, in tokens of text; null where the model reads only text. */
-  readonly imageTokenCost: number | null;
+  /** Of what sees images; null where the model reads only text. */
+  readonly encoderCosts: EncoderCosts | null;
   /** Most tokens of an image where those see each other, so that one step computes all of them; null where it need not. */
   readonly wholeImageTokens: number | null;
   /** Null where it generates. */
@@ -79,6 +79,8 @@ export interface Executor {
   readonly draftModel: Proposer | null;
   /** Seconds spent in forward passes and sampling since the start; null where a backend does not measure it. */
   readonly busySeconds: number | null;
+  /** Sees parts of images, and waits for them. */
+  see(work: readonly TileWork[]): void;
   /**
    * Starts the forward pass of `step` after the steps before it, which need not have been read.
    * @param planPoint share of the layers, from 0 to 1, after which `awaitPlanPoint` returns

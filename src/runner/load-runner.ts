@@ -19,6 +19,7 @@ import { once } from '../util/once.ts';
 import { compatibilityOf, describe, describeStages } from './describe-engine.ts';
 import { FOR_WEIGHTS, forKvCache, withMemoryFor } from './device-memory.ts';
 import type { DraftModel } from './draft-model.ts';
+import { bytesToSee } from './encoded-images.ts';
 import type { EngineInfo, Executor } from './executor.ts';
 import { expectPossible } from './expect-possible.ts';
 import { overcommitNotice } from './kv-budget.ts';
@@ -212,7 +213,7 @@ async function chooseSizes(
     hasAdapters: adapters.length > 0,
   });
   const { plan, states } = await withStates(
-    besideWeights.beside({ activationBytes, encoderBytes: model.imageEncoder?.peakBytes ?? 0 }),
+    besideWeights.beside({ activationBytes, encoderBytes: bytesToSee(model.imageEncoder) }),
   );
   const maxNumSeqs = states?.maxNumSeqs ?? config.maxNumSeqs;
   if (maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, maxNumSeqs));

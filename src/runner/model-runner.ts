@@ -11,7 +11,12 @@ import {
 import type { Model } from '../models/model.ts';
 import type { Ops, Pending } from '../ops/ops.ts';
 import type { RowEdits } from '../sampling/logit-rules.ts';
-import { numSampledRows, type ScheduledStep, type StepResult } from '../scheduler/scheduled-step.ts';
+import {
+  numSampledRows,
+  type ScheduledStep,
+  type StepResult,
+  type TileWork,
+} from '../scheduler/scheduled-step.ts';
 import { buildForwardInputs } from './batch-inputs.ts';
 import type { DraftModel } from './draft-model.ts';
 import { EncodedImages } from './encoded-images.ts';
@@ -80,6 +85,10 @@ export class ModelRunner implements Executor {
   get busySeconds(): number | null {
     // Later stages wait for it.
     return this.#stages[0]!.busySeconds;
+  }
+
+  see(work: readonly TileWork[]): void {
+    amongStages(this.#stages, () => this.#images?.see(work));
   }
 
   forward(step: ScheduledStep, planPoint: number): void {

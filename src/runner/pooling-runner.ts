@@ -66,6 +66,10 @@ export class PoolingRunner implements Executor {
     return this.#stages[0]!.busySeconds;
   }
 
+  see(): void {
+    throw new Error('a model that pools sees no images');
+  }
+
   forward(step: ScheduledStep, planPoint: number): void {
     this.#requests.apply(step);
     const { inputs, queryStarts } = buildForwardInputs(step, this.info, this.#requests);

@@ -1,16 +1,16 @@
 // One sequence on its way through the engine: its tokens, how many of them are computed, its blocks and its state.
 // A request with n samples comes to the scheduler as n of these.
 
-import { lagBehind, type PromptImage } from '../images/image-processor.ts';
+import type { PromptImage } from '../images/image-processor.ts';
 import type { BlockTable, CachedSequence, SequenceStates } from '../kv-cache/kv-cache-manager.ts';
 import type { BlockHash, ExtraKey } from '../kv-cache/prefix-hash.ts';
 import type { SequenceTransfer } from '../kv-transfer/connector.ts';
 import type { SequenceConstraint } from '../sampling/constrained-tokens.ts';
 import { LogitHistory, type LogitRules, type Refusal, type RowEdits } from '../sampling/logit-rules.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
-import { type Range, rangesOf } from '../util/ranges.ts';
 import type { CompiledConstraint } from './automata.ts';
 import { isRepeating, type RepetitionRule } from './repetition.ts';
+import { RequestImages } from './request-images.ts';
 
 /** `waitingForRemoteKv` holds its blocks and costs no step until another instance's KV is in them. */
 export type RequestState = 'waiting' | 'waitingForRemoteKv' | 'running' | 'preempted' | 'finished';
@@ -112,7 +112,6 @@ export interface AdmissionRecord {
 const LONG_KEY: ExtraKey = { position: 0, key: ['context', 'long'] };
 
 const NO_DRAFT: readonly number[] = [];
-const NO_POSITIONS: readonly number[] = [];
 /** Most tokens that are taken at once because nothing else could come: what they cost the others is bounded. */
 const MAX_FORCED = 64;
 
@@ -139,7 +138,7 @@ export class Request implements CachedSequence {
   nextResumedTarget = 0;
   readonly resumedLogprobs: Logprobs[] = [];
   readonly adapterId: number | null;
-  readonly images: readonly PromptImage[];
+  readonly images: RequestImages;
   readonly transfer: SequenceTransfer | null;
   readonly pooling: SequencePooling | null;
   /** Blocks of each group that have been handed over to be sent; what is recomputed later is the same. */
@@ -165,9 +164,6 @@ export class Request implements CachedSequence {
   /** How many blocks of each group the executor knows from earlier steps; null where no step has had it yet. */
   numScheduledBlocks: readonly number[] | null = null;
   readonly blockHashes: BlockHash[] = [];
-  readonly #imagePositions: readonly number[];
-  /** Where tokens of images follow each other, in the order of positions. */
-  readonly #imageRanges: readonly Range[];
   #extraKeys: readonly ExtraKey[];
   /** Set where it is longer than this. */
   #outgrown: number | null = null;
@@ -196,9 +192,7 @@ export class Request implements CachedSequence {
     this.numResumed = request.resumedTokenIds.length;
     for (const tokenId of request.resumedTokenIds) this.append(tokenId);
     this.adapterId = request.adapterId;
-    this.images = request.images ?? [];
-    this.#imagePositions = this.images.flatMap(({ positions }) => positions);
-    this.#imageRanges = this.images.flatMap(({ positions }) => rangesOf(positions));
+    this.images = new RequestImages(request.images ?? []);
     this.transfer = request.transfer;
     this.pooling = request.pooling ?? null;
     this.#extraKeys = request.extraKeys;
@@ -270,6 +264,7 @@ export class Request implements CachedSequence {
   startFrom(numComputedTokens: number, ofPrompt: number): void {
     this.numComputedTokens = numComputedTokens;
     this.#numCachedTokens ??= ofPrompt;
+    this.images.forgetSeen();
   }
 
   /** Tokens, known or pending, that no step computes yet; none after a pending token that ends the request by its length. */
@@ -320,50 +315,6 @@ export class Request implements CachedSequence {
     const { repetition, minTokens } = this.stop;
     if (!repetition || this.numOutputTokens < minTokens) return false;
     return isRepeating(repetition, this.tokens, this.promptLength, this.promptLength + this.numOutputTokens);
-  }
-
-  /** How many of the next `numTokens` tokens are of images. */
-  numImageTokens(numTokens: number): number {
-    const end = this.numComputedTokens + numTokens;
-    return this.#imagePositionsLeft.filter((position) => position < end).length;
-  }
-
-  /** How many tokens come next of which at most `numImageTokens` are of images. */
-  numTokensWith(numImageTokens: number): number {
-    return (this.#imagePositionsLeft[numImageTokens] ?? Number.POSITIVE_INFINITY) - this.numComputedTokens;
-  }
-
-  /** Of tokens that are not computed yet. */
-  get #imagePositionsLeft(): readonly number[] {
-    const { numComputedTokens } = this;
-    // Most steps come after all images.
-    if ((this.#imagePositions.at(-1) ?? -1) < numComputedTokens) return NO_POSITIONS;
-    return this.#imagePositions.filter((position) => position >= numComputedTokens);
-  }
-
-  /** Most of the next `numTokens` tokens that end inside no image. */
-  numTokensBetweenImages(numTokens: number): number {
-    const end = this.numComputedTokens + numTokens;
-    const cut = this.#imageRanges.find((range) => range.first < end && end < range.end);
-    return cut === undefined ? numTokens : Math.max(0, cut.first - this.numComputedTokens);
-  }
-
-  /** Tokens of images that follow each other, and of which some are from `first` up to before `end`. */
-  imageRangesAmong(first: number, end: number): readonly Range[] {
-    return this.#imageRanges.filter((range) => range.first < end && range.end > first);
-  }
-
-  /** Those with tokens from `first` up to before `end`. */
-  imagesAmong(first: number, end: number): readonly PromptImage[] {
-    return this.images.filter(({ positions }) => positions[0]! < end && positions.at(-1)! >= first);
-  }
-
-  /** See `positionLag` of `ScheduledSequence`. */
-  positionLagAt(position: number): number {
-    return this.images.reduce(
-      (sum, { image, positions }) => (positions.at(-1)! < position ? sum + lagBehind(image) : sum),
-      0,
-    );
   }
 
   append(tokenId: number): void {

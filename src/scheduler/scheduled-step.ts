@@ -1,7 +1,7 @@
 // What one engine step computes and what comes of it: plain data between the scheduler and the executor. Nothing in it
 // changes later, and everything in it can be logged, replayed or sent to another thread.
 
-import type { PromptImage } from '../images/image-processor.ts';
+import type { PreparedImage, PromptImage } from '../images/image-processor.ts';
 import type { StatePlan } from '../kv-cache/state-snapshots.ts';
 import type { Logprobs } from '../sampling/logprobs.ts';
 import type { Range } from '../util/ranges.ts';
@@ -70,6 +70,24 @@ export interface BlockSend {
   readonly blocks: readonly number[];
 }
 
+/** What an executor takes to see a tile, in tokens of text. */
+export interface EncoderCosts {
+  readonly numLayers: number;
+  /** In all layers, for each patch of a tile. */
+  readonly ofPatch: number;
+  /** For each patch and each that it looks at. */
+  readonly ofPair: number;
+}
+
+/** A part of what the encoder does for a tile, layer by layer. Its first token is computed once all layers have been. */
+export interface TileWork {
+  readonly image: PreparedImage;
+  /** Among the tiles of the image. */
+  readonly tile: number;
+  /** The next ones. */
+  readonly numLayers: number;
+}
+
 export interface ScheduledStep {
   /**
    * Requests that have given their blocks back since the step before. Their block tables are forgotten before those of
@@ -79,6 +97,8 @@ export interface ScheduledStep {
   /** Those of one adapter are neighbours: their rows are one operand of a product. */
   readonly sequences: readonly ScheduledSequence[];
   readonly numTokens: number;
+  /** What is seen of images before its tokens are computed; it may be all that a step does. */
+  readonly tileWork: readonly TileWork[];
 }
 
 /** What a step gave one sequence. */

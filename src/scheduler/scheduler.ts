@@ -22,9 +22,11 @@ import type { Proposer } from '../speculation/proposer.ts';
 import { type SpeculationStats, Speculator } from '../speculation/speculator.ts';
 import { Automata } from './automata.ts';
 import { BlockTransfers, type OnTransferEvent } from './block-transfers.ts';
+import { EncoderBudget } from './encoder-budget.ts';
 import { takePromptTargets, takeResumedTargets } from './prompt-logprobs.ts';
 import { type AdmissionRecord, type NewRequest, Request, type RequestState } from './request.ts';
 import {
+  type EncoderCosts,
   numSampledRows,
   PENDING_TOKEN,
   type ScheduledSequence,
@@ -39,8 +41,8 @@ import { checkStop, type Finish } from './stop-check.ts';
 export interface SchedulerConfig extends KvCacheConfig {
   readonly maxNumSeqs: number;
   readonly maxNumBatchedTokens: number;
-  /** So many of them may be of images, which cost more than others; absent: all. */
-  readonly maxImageTokens?: number;
+  /** Of what sees images; null or absent without it. */
+  readonly encoderCosts?: EncoderCosts | null;
   /** Most tokens of an image where a step computes all of one, no more than the limits of a step; null or absent: it may end inside one. */
   readonly wholeImageTokens?: number | null;
   /** Longest context that LongRoPE does not stretch; null or absent without LongRoPE. */
@@ -107,7 +109,7 @@ export interface SchedulerStats {
 const NO_DRAFT: readonly number[] = [];
 const REPETITION: Finish = { reason: 'repetition', stopTokenId: null };
 const NO_TOKENS = { tokenIds: [], logprobs: null, promptLogprobs: null };
-const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0 };
+const EMPTY_STEP: ScheduledStep = { releasedRequestIds: [], sequences: [], numTokens: 0, tileWork: [] };
 
 export class Scheduler {
   readonly #config: SchedulerConfig;
@@ -118,9 +120,9 @@ export class Scheduler {
   readonly #slots: SlotManager;
   readonly #speculator: Speculator | null;
   readonly #automata = new Automata();
+  /** Null where the model reads only text. */
+  readonly #encoder: EncoderBudget | null;
   #numInFlightSteps = 0;
-  /** Tokens of images that the step being planned may still have. */
-  #imageTokensLeft = 0;
   #numAdded = 0;
   readonly #totals = { promptTokens: 0, cachedPromptTokens: 0, loadedPromptTokens: 0, generationTokens: 0 };
 
@@ -137,7 +139,9 @@ export class Scheduler {
     this.#kvCache = new KvCacheManager(config);
     this.#transfers = new BlockTransfers(this.#kvCache, config, onTransferEvent);
     this.#slots = new SlotManager(config, this.#kvCache, this.#transfers);
-    const { speculative } = config;
+    const { speculative, encoderCosts = null, maxNumBatchedTokens } = config;
+    // A step sees no longer than one of text takes.
+    this.#encoder = encoderCosts && new EncoderBudget(encoderCosts, maxNumBatchedTokens);
     this.#speculator = speculative === null ? null : new Speculator(speculative, draftModel);
   }
 
@@ -198,8 +202,8 @@ export class Scheduler {
 
   /**
    * Plans running requests first, then waiting ones as far as budget, slots and blocks go. Any number of steps may be in
-   * flight. A step without tokens means that nothing can be computed until one in flight is finished, or where there is
-   * none, until a request or a command comes; it is not to be computed.
+   * flight. A step without tokens is not one of them. Where it sees nothing of images either, nothing can be computed until one in
+   * flight is finished, or where there is none, until a request or a command comes.
    */
   schedule(): ScheduledStep {
     if (this.#mustVerifyFirst()) return EMPTY_STEP;
@@ -207,12 +211,14 @@ export class Scheduler {
     // Nothing gives up its blocks while it is being computed.
     if (!this.#slots.admitNewcomers(this.#numInFlightSteps === 0)) return EMPTY_STEP;
     const sequences = this.#planSequences();
-    if (sequences === null || sequences.length === 0) return EMPTY_STEP;
+    if (sequences === null) return EMPTY_STEP;
+    const tileWork = this.#encoder?.take() ?? [];
+    if (sequences.length === 0) return { ...EMPTY_STEP, tileWork };
     sequences.sort((x, y) => (x.adapterId ?? -1) - (y.adapterId ?? -1));
     this.#numInFlightSteps += 1;
     const releasedRequestIds = this.#slots.drainReleased();
     const numTokens = sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0);
-    return { releasedRequestIds, sequences, numTokens };
+    return { releasedRequestIds, sequences, numTokens, tileWork };
   }
 
   /**
@@ -255,7 +261,6 @@ export class Scheduler {
     const scheduled = new Map<Request, number>();
     const { preemptions } = this.#slots.stats;
     const share = this.#shareOfStep();
-    this.#imageTokensLeft = this.#config.maxImageTokens ?? Number.POSITIVE_INFINITY;
     let budget = this.#planRunning(scheduled, share);
     if (budget === null) return null;
     const maxDraftTokens = this.#maxDraftTokens([...scheduled.values()], share.maxTokens);
@@ -330,7 +335,6 @@ export class Scheduler {
       if (request.state !== 'running') continue;
       scheduled.set(request, numTokens);
       left -= numTokens;
-      this.#imageTokensLeft -= request.numImageTokens(numTokens);
     }
     return left;
   }
@@ -345,10 +349,12 @@ export class Scheduler {
   #numTokensWithin(left: number, request: Request): number {
     const { numTokensToCompute, numKnownTokensToCompute, mostTokensOfStep } = request;
     const wanted = this.#numStages > 1 ? numKnownTokensToCompute : numTokensToCompute;
-    const count = Math.min(wanted, mostTokensOfStep, request.numTokensWith(this.#imageTokensLeft));
+    const count = Math.min(wanted, mostTokensOfStep);
     if (this.#config.computesWholePrompts) return count <= left ? count : 0;
-    const most = Math.min(count, left);
-    return this.#seesWholeImages ? request.numTokensBetweenImages(most) : most;
+    const first = request.numComputedTokens;
+    const most = first + Math.min(count, left);
+    const end = this.#seesWholeImages ? request.images.endBetween(first, most) : most;
+    return (this.#encoder?.see(request.images, first, end) ?? end) - first;
   }
 
   /**
@@ -373,7 +379,6 @@ export class Scheduler {
       if (request === null) return;
       if (request.state !== 'running') continue;
       const numTokens = this.#numTokensWithin(left, request);
-      this.#imageTokensLeft -= request.numImageTokens(numTokens);
       if (numTokens > 0) this.#scheduleTokens(request, numTokens, sequences);
       left -= numTokens;
     }
@@ -394,9 +399,9 @@ export class Scheduler {
     request.numScheduledBlocks = tables.map(({ blocks }) => blocks.length);
     this.#publish(request, firstPosition);
     const areStatesSent = this.#transfers.sendsStates(request, firstPosition);
-    const images = request.imagesAmong(firstPosition, end);
-    const wholeRanges = this.#seesWholeImages ? request.imageRangesAmong(firstPosition, end) : [];
-    const positionLag = request.positionLagAt(firstPosition);
+    const images = request.images.among(firstPosition, end);
+    const wholeRanges = this.#seesWholeImages ? request.images.rangesAmong(firstPosition, end) : [];
+    const positionLag = request.images.positionLagAt(firstPosition);
     sequences.push({
       requestId: request.id,
       adapterId: request.adapterId,

@@ -14,7 +14,7 @@ import type { EngineInfo, Executor } from '../../src/runner/executor.ts';
 import { loadRunner } from '../../src/runner/load-runner.ts';
 import type { RowEdits } from '../../src/sampling/logit-rules.ts';
 import type { NewRequest } from '../../src/scheduler/request.ts';
-import type { ScheduledStep, StepResult } from '../../src/scheduler/scheduled-step.ts';
+import type { ScheduledStep, StepResult, TileWork } from '../../src/scheduler/scheduled-step.ts';
 import type { TokenOutput } from '../../src/scheduler/scheduler.ts';
 import { writeTinyModel } from '../fixtures/tiny-model.ts';
 import { availableBackends } from '../helpers/backends.ts';
@@ -39,6 +39,10 @@ class CloningExecutor implements Executor {
 
   get busySeconds(): number | null {
     return this.#inner.busySeconds;
+  }
+
+  see(work: readonly TileWork[]): void {
+    this.#inner.see(structuredClone(work));
   }
 
   forward(step: ScheduledStep, planPoint: number): void {

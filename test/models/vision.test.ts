@@ -27,6 +27,20 @@ describe.each(MODELS)('%s', (name) => {
     expect(cosine(Float32Array.from(got), rows.values)).toBeGreaterThan(0.999);
   });
 
+  it('makes the same of a tile that it sees layer by layer, with another one in between', async () => {
+    const { model } = await load('cpu', 'bfloat16');
+    const encoder = model.imageEncoder!;
+    const tiles = casesOf(name).flatMap((one) => one.tiles);
+    const [tile, other] = [tiles[0]!, tiles.at(-1)!];
+    const expected = encoder.encode(tile, COLOURS);
+    const sight = encoder.begin(tile, COLOURS);
+    for (let layer = 1; layer < encoder.numLayers; layer++) {
+      expect(encoder.see(sight, 1)).toBeNull();
+      encoder.encode(other, COLOURS);
+    }
+    expect(encoder.see(sight, 1)).toEqual(expected);
+  });
+
   it.each(casesOf(name))('gives the logits of case $id', async ({ ids, places, images, rows, logits }) => {
     for (const backend of ['reference', 'cpu'] as const) {
       const { ops, model } = await load(backend, 'float32');

@@ -28,7 +28,7 @@ function sequence(requestId: number, parts: Partial<ScheduledSequence> = {}): Sc
 
 function stepOf(sequences: readonly ScheduledSequence[], released: readonly number[] = []): ScheduledStep {
   const numTokens = sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
-  return { releasedRequestIds: released, sequences, numTokens };
+  return { releasedRequestIds: released, sequences, numTokens, tileWork: [] };
 }
 
 const sampled = (...ids: number[]): SampledTokens => ({ read: () => Int32Array.from(ids) });

@@ -19,8 +19,8 @@ function placesOf(images: readonly PromptImage[], firstPosition: number, numToke
   return ropePlacesOf({
     firstPosition,
     numTokens,
-    images: request.imagesAmong(firstPosition, firstPosition + numTokens),
-    positionLag: request.positionLagAt(firstPosition),
+    images: request.images.among(firstPosition, firstPosition + numTokens),
+    positionLag: request.images.positionLagAt(firstPosition),
   });
 }
 

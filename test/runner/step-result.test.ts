@@ -23,6 +23,7 @@ function outputsOf(
       }),
     ),
     numTokens: 0,
+    tileWork: [],
   };
   const { outputs } = readStep({
     step,

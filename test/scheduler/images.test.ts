@@ -1,9 +1,9 @@
-// How many tokens of images a step has: what sees them works for each, while others wait for their next token.
+// What steps see of images: others wait for their next token meanwhile.
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { PromptImage } from '../../src/images/image-processor.ts';
-import type { ScheduledStep } from '../../src/scheduler/scheduled-step.ts';
+import type { PreparedImage, PromptImage } from '../../src/images/image-processor.ts';
+import type { ScheduledStep, TileWork } from '../../src/scheduler/scheduled-step.ts';
 import { Scheduler, type SchedulerConfig } from '../../src/scheduler/scheduler.ts';
 import { newRequest } from '../helpers/new-request.ts';
 import { resultOf } from './step-result.ts';
@@ -18,9 +18,16 @@ const CONFIG: SchedulerConfig = {
   speculative: null,
 };
 
+let numImages = 0;
+
+/** Two tiles where there are two tokens or more, and four patches for each token. */
 function imageAt(positions: readonly number[]): PromptImage {
-  const image = { hash: '', tiles: [], colours: { factors: [], offsets: [] }, numTokens: positions.length };
-  return { image, positions };
+  const half = Math.floor(positions.length / 2);
+  const tiles = [half, positions.length - half]
+    .filter((count) => count > 0)
+    .map((count) => ({ rows: 2, cols: 2 * count, patches: new Uint8Array(0) }));
+  const colours = { factors: [], offsets: [] };
+  return { image: { hash: `${numImages++}`, tiles, colours, numTokens: positions.length }, positions };
 }
 
 function requestOf(id: number, length: number, images: readonly PromptImage[] = []) {
@@ -32,22 +39,17 @@ function run(scheduler: Scheduler): ScheduledStep[] {
   const steps: ScheduledStep[] = [];
   while (scheduler.hasUnfinished) {
     const step = scheduler.schedule();
-    expect(step.numTokens).toBeGreaterThan(0);
+    expect(step.numTokens + step.tileWork.length).toBeGreaterThan(0);
     steps.push(step);
-    scheduler.update(step, resultOf(step));
+    if (step.numTokens > 0) scheduler.update(step, resultOf(step));
   }
   return steps;
 }
 
-/** Of a step, by the images that it names. */
-function numImageTokens({ sequences }: ScheduledStep): number {
-  const counts = sequences.map(({ images = [], firstPosition, tokenIds }) => {
-    const end = firstPosition + tokenIds.length;
-    const positions = images.flatMap((image) => image.positions);
-    return positions.filter((position) => position >= firstPosition && position < end).length;
-  });
-  return counts.reduce((sum, count) => sum + count, 0);
-}
+const tokensIn = ({ sequences }: ScheduledStep) => sequences.map(({ tokenIds }) => tokenIds.length);
+
+/** Of a step, each tile with the number of layers. */
+const workOf = ({ tileWork }: ScheduledStep) => tileWork.map(({ tile, numLayers }) => [tile, numLayers]);
 
 const anyRequest = fc
   .array(fc.record({ before: fc.integer({ min: 0, max: 9 }), tokens: fc.integer({ min: 1, max: 40 }) }), {
@@ -63,27 +65,117 @@ const anyRequest = fc
     return { images, length: next + 1 };
   });
 
-it('is never more than may be, and all are computed once', () => {
+/** In tokens of text: a patch is three, and what it looks at makes a tenth of one for each. */
+const COSTS = { numLayers: 6, ofPatch: 3, ofPair: 0.1 };
+
+const CHEAP = { numLayers: 6, ofPatch: 1, ofPair: 0 };
+
+/** Of a layer of a tile. */
+function costOf({ image, tile }: TileWork): number {
+  const { rows, cols } = image.tiles[tile]!;
+  const numPatches = rows * cols;
+  return (3 * numPatches + 0.1 * numPatches ** 2) / 6;
+}
+
+/** Checks that tiles are seen one after the other, each before its tokens are computed, and gives what came of each. */
+function expectSeenInTime(steps: readonly ScheduledStep[]): void {
+  const numLayersSeen = new Map<string, number>();
+  const keyOf = (image: PreparedImage, tile: number) => `${image.hash} ${tile}`;
+  for (const { sequences, tileWork } of steps) {
+    for (const { image, tile, numLayers } of tileWork) {
+      const key = keyOf(image, tile);
+      const isBegun = ([other, count]: [string, number]) => other !== key && count % COSTS.numLayers > 0;
+      expect([...numLayersSeen].filter(isBegun)).toEqual([]);
+      numLayersSeen.set(key, (numLayersSeen.get(key) ?? 0) + numLayers);
+    }
+    for (const { images = [], firstPosition, tokenIds } of sequences) {
+      for (const { image, positions } of images) {
+        for (const [tile, first] of [positions[0]!, positions[Math.floor(positions.length / 2)]!].entries()) {
+          const isComputed = first < firstPosition + tokenIds.length && image.tiles[tile] !== undefined;
+          if (isComputed) expect(numLayersSeen.get(keyOf(image, tile))).toBe(COSTS.numLayers);
+        }
+      }
+    }
+  }
+}
+
+const anyRequests = fc.array(anyRequest, { minLength: 1, maxLength: 5 });
+
+it('are seen by steps that take no longer than one of text, or one layer, and before their tokens are computed', () => {
   fc.assert(
-    fc.property(
-      fc.array(anyRequest, { minLength: 1, maxLength: 5 }),
-      fc.integer({ min: 1, max: 70 }),
-      (requests, maxImageTokens) => {
-        const scheduler = new Scheduler({ ...CONFIG, maxImageTokens });
-        for (const [id, { length, images }] of requests.entries())
-          scheduler.add(requestOf(id, length, images));
-        const counts = run(scheduler).map(numImageTokens);
-        expect(Math.max(...counts)).toBeLessThanOrEqual(maxImageTokens);
-        const all = requests.flatMap(({ images }) => images.flatMap(({ positions }) => positions));
-        expect(counts.reduce((sum, count) => sum + count, 0)).toBe(all.length);
-      },
-    ),
+    fc.property(anyRequests, fc.integer({ min: 1, max: 400 }), (requests, maxNumBatchedTokens) => {
+      const scheduler = new Scheduler({ ...CONFIG, maxNumBatchedTokens, encoderCosts: COSTS });
+      for (const [id, { length, images }] of requests.entries()) scheduler.add(requestOf(id, length, images));
+      const steps = run(scheduler);
+      for (const { tileWork } of steps) {
+        const cost = tileWork.reduce((sum, work) => sum + work.numLayers * costOf(work), 0);
+        const isOneLayer = tileWork.length === 1 && tileWork[0]!.numLayers === 1;
+        if (!isOneLayer) expect(cost).toBeLessThanOrEqual(maxNumBatchedTokens + 1e-6);
+      }
+      expectSeenInTime(steps);
+      const numComputed = steps.reduce((sum, { numTokens }) => sum + numTokens, 0);
+      // And two of the three tokens that are sampled.
+      expect(numComputed).toBe(requests.reduce((sum, { length }) => sum + length + 2, 0));
+    }),
   );
+});
+
+it('are seen whole by a step that has the time', () => {
+  const scheduler = new Scheduler({ ...CONFIG, maxNumBatchedTokens: 64, encoderCosts: CHEAP });
+  scheduler.add(requestOf(0, 20, [imageAt([3, 4, 5, 6, 7, 8, 9, 10]), imageAt([12, 13, 14, 15])]));
+  const [first, second, ...others] = run(scheduler);
+  // 16, 16, 8 and 8 patches.
+  expect(workOf(first!)).toEqual([
+    [0, 6],
+    [1, 6],
+    [0, 6],
+    [1, 6],
+  ]);
+  expect(tokensIn(first!)).toEqual([20]);
+  expect([second!, ...others].flatMap(({ tileWork }) => tileWork)).toEqual([]);
+});
+
+it('lets others have their tokens meanwhile', () => {
+  const scheduler = new Scheduler({ ...CONFIG, maxNumBatchedTokens: 32, encoderCosts: CHEAP });
+  scheduler.add(requestOf(0, 30, [imageAt(Array.from({ length: 24 }, (_, index) => 4 + index))]));
+  scheduler.add(requestOf(1, 20));
+  const steps = run(scheduler).slice(0, 4);
+  // A layer of a tile of 48 patches is as long as 8 tokens of text.
+  expect(steps.map(workOf)).toEqual([
+    [[0, 4]],
+    [
+      [0, 2],
+      [1, 2],
+    ],
+    [[1, 4]],
+    [],
+  ]);
+  expect(steps.map(tokensIn)).toEqual([[4, 20], [12, 1], [14, 1], [1]]);
+});
+
+it('are seen by steps without tokens where nothing else is to be computed', () => {
+  const scheduler = new Scheduler({ ...CONFIG, maxNumBatchedTokens: 4, encoderCosts: CHEAP });
+  scheduler.add(requestOf(0, 20, [imageAt([0, 1, 2, 3])]));
+  const steps = run(scheduler).slice(0, 4);
+  expect(steps.map(({ numTokens }) => numTokens)).toEqual([0, 2, 0, 4]);
+  expect(steps.map(workOf)).toEqual([[[0, 3]], [[0, 3]], [[1, 3]], [[1, 3]]]);
+});
+
+it('are seen again by a request that begins again, as what was seen may be gone', () => {
+  const image = imageAt([0, 1, 2, 3]);
+  const config = { ...CONFIG, numBlocks: 4, maxNumSeqs: 2, encoderCosts: COSTS };
+  const scheduler = new Scheduler(config);
+  scheduler.add({ ...requestOf(0, 20), stop: { ...requestOf(0, 20).stop, maxTokens: 30 } });
+  scheduler.add({ ...requestOf(1, 20, [image]), stop: { ...requestOf(1, 20).stop, maxTokens: 30 } });
+  const steps = run(scheduler);
+  expect(scheduler.stats.preemptions).toBeGreaterThan(0);
+  const numLayers = steps.flatMap(({ tileWork }) => tileWork).reduce((sum, work) => sum + work.numLayers, 0);
+  expect(numLayers).toBe(2 * 2 * COSTS.numLayers);
 });
 
 describe('an image that a step computes whole', () => {
   const LARGEST = 40;
-  const WHOLE = { ...CONFIG, wholeImageTokens: LARGEST, maxImageTokens: LARGEST };
+  const WHOLE = { ...CONFIG, wholeImageTokens: LARGEST };
 
   /** Of a step, the tokens of each sequence that see each other. */
   const lengthsIn = ({ sequences }: ScheduledStep) =>
@@ -154,14 +246,4 @@ describe('an image that a step computes whole', () => {
     const [{ sequences }] = run(scheduler) as [ScheduledStep];
     expect(sequences[0]).toMatchObject({ firstPosition: 32, wholeRanges: [{ first: 10, end: 42 }] });
   });
-});
-
-it('lets others have their tokens meanwhile', () => {
-  const scheduler = new Scheduler({ ...CONFIG, maxImageTokens: 8 });
-  const image = imageAt(Array.from({ length: 32 }, (_, index) => 2 + index));
-  scheduler.add(requestOf(0, 40, [image]));
-  scheduler.add(requestOf(1, 20));
-  const [first, second] = run(scheduler);
-  expect(first!.sequences.map(({ tokenIds }) => tokenIds.length)).toEqual([10, 20]);
-  expect(second!.sequences.map(({ tokenIds }) => tokenIds.length)).toEqual([8, 1]);
 });

@@ -44,6 +44,19 @@ export interface ImageEncoderParts {
 /** [rows, hidden * mergeSize²] f32, or of means [rows, hidden] -> [rows, hidden of the model] f32 */
 export type Projector = (ops: Ops, merged: Tensor) => Tensor;
 
+/** A tile on its way through the layers. */
+export interface TileSight {
+  readonly tile: ImageTile;
+  readonly colours: PreparedImage['colours'];
+  readonly groups: PatchGroups;
+  /** It has been through so many. */
+  numLayers: number;
+  /** [patches, hidden] between two of them; null before the first. */
+  stream: Float32Array | null;
+  /** Of each deep layer that it has been through, [rows of the tile, hidden of the model] */
+  readonly deep: Float32Array[];
+}
+
 const BLOCK_SIZE = 16;
 
 export class ImageEncoder {
@@ -74,15 +87,29 @@ export class ImageEncoder {
     return wholeImageTokensOf(this.#context.config, this.#mostPatches);
   }
 
-  /** Of the weights that a row takes, each as often as there are patches in it. */
-  get weightBytesOfToken(): number {
+  get numLayers(): number {
+    return this.#parts.layers.length;
+  }
+
+  /** Bytes of weights that all layers multiply with, for each patch, and of keys and values for each that it looks at. */
+  get multiplied(): { readonly ofPatch: number; readonly ofPair: number } {
     const { config, weights } = this.#context;
-    return weights.packedBytes * config.mergeSize ** 2;
+    const numWhole = this.#parts.layers.filter((_, layer) => this.#isWhole(layer)).length;
+    const bytes = weights.dtype === 'f32' ? 4 : 2;
+    return { ofPatch: weights.packedBytes, ofPair: 2 * config.layers.hiddenSize * numWhole * bytes };
   }
 
   /** Rows that `encode` makes of a tile. */
   numRows({ rows, cols }: Pick<ImageTile, 'rows' | 'cols'>): number {
     return (rows * cols) / this.#context.config.mergeSize ** 2;
+  }
+
+  /** Of the rows that `encode` makes of the largest tile. */
+  get mostRowBytes(): number {
+    const { text } = this.#context;
+    const numRows = this.#mostPatches / this.#context.config.mergeSize ** 2;
+    const numParts = 1 + (this.#parts.deepProjects?.size ?? 0);
+    return numRows * numParts * text.hiddenSize * Float32Array.BYTES_PER_ELEMENT;
   }
 
   /** A tile that takes as much memory as any. */
@@ -97,34 +124,64 @@ export class ImageEncoder {
     const { patchSize, frames, layers } = this.#context.config;
     const { hiddenSize, intermediateSize } = layers;
     // Of a patch: the stream, norms, queries, keys and values, what heads see, and the same kept by the cache; the feed-forward before and
-    // behind its activation; its numbers before and behind rounding.
-    const ofPatch = 26 * hiddenSize + 6 * intermediateSize + 6 * 3 * frames * patchSize ** 2;
+    // behind its activation; its numbers before and behind rounding. The stream once more, between layers that different steps see.
+    const ofPatch = 30 * hiddenSize + 6 * intermediateSize + 6 * 3 * frames * patchSize ** 2;
     return this.#mostPatches * ofPatch;
   }
 
   /** @returns [rows of the tile, see `ImageRows`]; waits for them, and for the ops before. */
   encode(tile: ImageTile, colours: PreparedImage['colours']): Float32Array {
-    const { ops, config } = this.#context;
-    const groups = config.windows === null ? wholeTileGroup(tile) : windowGroups(tile, config.windows.side);
-    return ops.scope(() => sideBySide(this.#see(tile, groups, colours), this.numRows(tile)));
+    return this.see(this.begin(tile, colours), this.numLayers)!;
   }
 
-  /** @returns [rows of the tile, hidden of the model] of what the model takes, then of the deep layers in their order. */
-  #see(tile: ImageTile, groups: PatchGroups, colours: PreparedImage['colours']): Float32Array[] {
+  /** Nothing is computed yet. */
+  begin(tile: ImageTile, colours: PreparedImage['colours']): TileSight {
+    const { windows } = this.#context.config;
+    const groups = windows === null ? wholeTileGroup(tile) : windowGroups(tile, windows.side);
+    return { tile, groups, colours, numLayers: 0, stream: null, deep: [] };
+  }
+
+  /**
+   * Takes a tile through the next `numLayers` layers, and waits for them, and for the ops before.
+   * @returns what `encode` does, once it has been through all, else null
+   */
+  see(sight: TileSight, numLayers: number): Float32Array | null {
     const { ops } = this.#context;
-    const { begin, layers, finalNorm, project, deepProjects } = this.#parts;
-    let step = this.#beginStep(tile, this.#isWhole(0) ? asOne(groups) : groups);
-    const x = begin(this.#embed(tile, groups, colours), tile, step);
-    const deep: Float32Array[] = [];
-    for (const [index, layer] of layers.entries()) {
-      if (index > 0 && this.#isWhole(index) !== this.#isWhole(index - 1)) {
-        step = this.#beginStep(tile, this.#isWhole(index) ? asOne(groups) : groups);
-      }
-      ops.scope(() => layer(x, step));
-      const projector = deepProjects?.get(index);
-      if (projector) deep.push(this.#merge(x, tile, groups, projector));
+    const end = Math.min(sight.numLayers + numLayers, this.numLayers);
+    return ops.scope(() => {
+      const x = this.#seeLayers(sight, end);
+      if (end === this.numLayers) return sideBySide(this.#project(sight, x), this.numRows(sight.tile));
+      sight.stream = ops.read(x);
+      return null;
+    });
+  }
+
+  /** Up to before the layer `end`. @returns f32 [patches, hidden] */
+  #seeLayers(sight: TileSight, end: number): Tensor {
+    const { ops } = this.#context;
+    const { layers, deepProjects } = this.#parts;
+    let step = this.#beginStep(sight);
+    const x = this.#streamOf(sight, step);
+    while (sight.numLayers < end) {
+      const layer = sight.numLayers;
+      if (layer > 0 && this.#isWhole(layer) !== this.#isWhole(layer - 1)) step = this.#beginStep(sight);
+      ops.scope(() => layers[layer]!(x, step));
+      const project = deepProjects?.get(layer);
+      if (project) sight.deep.push(this.#merge(x, sight, project));
+      sight.numLayers += 1;
     }
-    return [this.#merge(finalNorm?.(step, x, 'f32') ?? x, tile, groups, project), ...deep];
+    return x;
+  }
+
+  /** f32 [patches, hidden] as the next layer gets it. */
+  #streamOf({ tile, groups, colours, stream }: TileSight, step: Step): Tensor {
+    const { ops, config } = this.#context;
+    const { patches, begin } = this.#parts;
+    const { length: rows } = groups.patches;
+    if (stream !== null) return ops.tensor(stream, rows, stream.length / rows, 'f32');
+    const numbers = colouredNumbers(tile, groups.patches, colours, config);
+    const x = ops.linear(ops.tensor(numbers, rows, numbers.length / rows, patches.inputDType), patches);
+    return begin(x, tile, step);
   }
 
   /** Whether all patches see each other in a layer. */
@@ -133,25 +190,24 @@ export class ImageEncoder {
     return windows === null || windows.wholeLayers.includes(layer);
   }
 
-  #beginStep(tile: ImageTile, groups: PatchGroups): Step {
+  /** Of the next layer, and of those after it that are like it. */
+  #beginStep({ tile, groups, numLayers }: TileSight): Step {
     const { ops } = this.#context;
-    return { ops, inputs: ops.beginStep(this.#cache, stepOfGroups(groups, tile, BLOCK_SIZE)) };
+    const seen = this.#isWhole(numLayers) ? asOne(groups) : groups;
+    return { ops, inputs: ops.beginStep(this.#cache, stepOfGroups(seen, tile, BLOCK_SIZE)) };
   }
 
-  /** @returns f32 [patches, hidden] */
-  #embed(tile: ImageTile, { patches }: PatchGroups, colours: PreparedImage['colours']): Tensor {
-    const { ops, config } = this.#context;
-    const weight = this.#parts.patches;
-    const numbers = colouredNumbers(tile, patches, colours, config);
-    const { length: rows } = patches;
-    return ops.linear(ops.tensor(numbers, rows, numbers.length / rows, weight.inputDType), weight);
+  /** @returns [rows of the tile, hidden of the model] of what the model takes, then of the deep layers in their order. */
+  #project(sight: TileSight, x: Tensor): Float32Array[] {
+    const { finalNorm, project } = this.#parts;
+    return [this.#merge(finalNorm?.(this.#context, x, 'f32') ?? x, sight, project), ...sight.deep];
   }
 
   /** x [patches, hidden] f32 -> [rows of the tile, hidden of the model] */
-  #merge(x: Tensor, tile: ImageTile, { patches }: PatchGroups, project: Projector): Float32Array {
+  #merge(x: Tensor, { tile, groups }: TileSight, project: Projector): Float32Array {
     const { ops, config } = this.#context;
     return ops.scope(() => {
-      const merged = mergePatches(ops.read(x), patches, tile, config.mergeSize, this.#parts.order);
+      const merged = mergePatches(ops.read(x), groups.patches, tile, config.mergeSize, this.#parts.order);
       const rows = this.numRows(tile);
       return ops.read(project(ops, ops.tensor(merged, rows, merged.length / rows, 'f32')));
     });

@@ -5,7 +5,7 @@ import type { EngineConfig } from '../../config/engine-config.ts';
 import type { KvMemoryPart } from '../../kv-transfer/connector.ts';
 import type { AdapterSpec, LoadedAdapter } from '../../models/adapters/load-adapter.ts';
 import type { RowEdits } from '../../sampling/logit-rules.ts';
-import type { ScheduledStep, StepResult } from '../../scheduler/scheduled-step.ts';
+import type { ScheduledStep, StepResult, TileWork } from '../../scheduler/scheduled-step.ts';
 import type { Proposer } from '../../speculation/proposer.ts';
 import type { EngineInfo, Executor, RankMemory } from '../executor.ts';
 import { type LoadListeners, loadRunner } from '../load-runner.ts';
@@ -53,6 +53,11 @@ class GroupExecutor implements Executor {
 
   get busySeconds(): number | null {
     return this.#leader.busySeconds;
+  }
+
+  see(work: readonly TileWork[]): void {
+    this.#followers.send({ type: 'see', work });
+    this.#among(() => this.#leader.see(work));
   }
 
   forward(step: ScheduledStep, planPoint: number): void {

@@ -5,7 +5,7 @@ import type { EngineConfig } from '../../config/engine-config.ts';
 import type { KvMemoryPart } from '../../kv-transfer/connector.ts';
 import type { AdapterSpec } from '../../models/adapters/load-adapter.ts';
 import type { RankSeat } from '../../ops/ranks.ts';
-import type { ScheduledStep } from '../../scheduler/scheduled-step.ts';
+import type { ScheduledStep, TileWork } from '../../scheduler/scheduled-step.ts';
 import type { PackedError } from '../../util/packed-error.ts';
 import type { RankMemory } from '../executor.ts';
 
@@ -22,6 +22,7 @@ export interface RankThreadData {
 export type ToRank =
   /** The least of what all ranks have proposed. */
   | { readonly type: 'agreed'; readonly value: number }
+  | { readonly type: 'see'; readonly work: readonly TileWork[] }
   | { readonly type: 'step'; readonly step: ScheduledStep }
   /** Answered with `adapterDone`; steps that come meanwhile do not name it. */
   | { readonly type: 'loadAdapter'; readonly spec: AdapterSpec }

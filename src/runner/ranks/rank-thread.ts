@@ -64,6 +64,9 @@ async function follow(executor: Executor): Promise<void> {
         if (loading === null) read(0);
         else if (isLoaded(loading)) loading = null;
         break;
+      case 'see':
+        executor.see(message.work);
+        break;
       case 'step':
         executor.forward(message.step, 1);
         executor.sample([]);
