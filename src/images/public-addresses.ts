@@ -67,13 +67,14 @@ export function publicAgent(): Agent {
 /** As that of Node; a name that leads to any other address is refused. */
 const lookupPublic: LookupFunction = (host, options, callback) => {
   lookup(host, { ...options, all: true }, (error, found) => {
-    const fault = error ?? (found.every(isPublic) ? null : new PrivateAddressError(host));
+    const fault = error ?? refusalOf(host, found);
     if (fault !== null) callback(fault, []);
     else if (options.all) callback(null, found);
     else callback(null, found[0]!.address, found[0]!.family);
   });
 };
 
-function isPublic({ address }: LookupAddress): boolean {
-  return isPublicAddress(address);
+/** Null where all addresses that were found for `host` are public: a connection may be made to any of them. */
+export function refusalOf(host: string, found: readonly LookupAddress[]): PrivateAddressError | null {
+  return found.every(({ address }) => isPublicAddress(address)) ? null : new PrivateAddressError(host);
 }

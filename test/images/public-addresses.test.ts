@@ -1,5 +1,6 @@
+import { isIP } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { isPublicAddress } from '../../src/images/public-addresses.ts';
+import { isPublicAddress, PrivateAddressError, refusalOf } from '../../src/images/public-addresses.ts';
 
 describe('an address', () => {
   it.each([
@@ -42,4 +43,14 @@ describe('an address', () => {
     'localhost',
     '',
   ])('is not public: %j', (address) => expect(isPublicAddress(address)).toBe(false));
+});
+
+describe('a name', () => {
+  const found = (...addresses: string[]) => addresses.map((address) => ({ address, family: isIP(address) }));
+
+  it('is refused where it leads to any address that is not public, for a connection may go to that one', () => {
+    expect(refusalOf('a.example', found('1.1.1.1', '2606:4700::1111'))).toBeNull();
+    expect(refusalOf('a.example', found('1.1.1.1', '127.0.0.1'))).toBeInstanceOf(PrivateAddressError);
+    expect(refusalOf('a.example', found('::1', '1.1.1.1'))?.message).toBe('a.example');
+  });
 });
