@@ -7,6 +7,7 @@ import { EngineCore } from '../src/engine/engine-core.ts';
 import type { PreparedImage } from '../src/images/image-processor.ts';
 import { loadImageProcessor } from '../src/images/load-image-processor.ts';
 import { openModelSource } from '../src/models/source/model-source.ts';
+import type { NewRequest } from '../src/scheduler/request.ts';
 import { tinyPicture } from '../test/fixtures/tiny-vision-model.ts';
 import { ENGINE_DEFAULTS } from '../test/helpers/engine-defaults.ts';
 import { newRequest } from '../test/helpers/new-request.ts';
@@ -101,6 +102,13 @@ async function figuresOf(shape: Shape): Promise<Figure[]> {
         limit: matrixFlops / flopsOfToken(shape),
         goal: null,
       },
+      {
+        name: `${name}: longest wait of another answer meanwhile`,
+        value: longestWait(core, image),
+        unit: 's',
+        limit: null,
+        goal: null,
+      },
     ];
   } finally {
     core.close();
@@ -126,14 +134,38 @@ async function readPicture(
 }
 
 /** Nothing of a run is there for the next: the image has another hash. */
-function secondsToFirstToken(core: EngineCore, image: PreparedImage, run: number): number {
+function requestFor(image: PreparedImage, run: number): NewRequest {
   const positions = Array.from({ length: image.numTokens }, (_, index) => 4 + index);
   const promptTokenIds = [5 + run, 1, 2, 3, ...positions.map(() => PLACEHOLDER), 4];
   const images = [{ image: { ...image, hash: String(run) }, positions }];
+  return newRequest({ id: run, promptTokenIds, images, stop: { maxTokens: 1 } });
+}
+
+function secondsToFirstToken(core: EngineCore, image: PreparedImage, run: number): number {
   const startedAt = performance.now();
-  core.scheduler.add(newRequest({ id: run, promptTokenIds, images, stop: { maxTokens: 1 } }));
+  core.scheduler.add(requestFor(image, run));
   while (core.hasUnfinished) core.step();
   return (performance.now() - startedAt) / 1000;
+}
+
+/** In seconds, between two tokens of a request that runs when one with the image comes. */
+function longestWait(core: EngineCore, image: PreparedImage): number {
+  const [other, seeing] = [RUNS + 1, RUNS];
+  const wait = { longest: 0, since: performance.now() };
+  core.scheduler.add(newRequest({ id: other, promptTokenIds: [1, 2, 3], stop: { maxTokens: 1000 } }));
+  core.step();
+  core.scheduler.add(requestFor(image, seeing));
+  for (let isSeen = false; !isSeen; ) {
+    for (const { requestId } of (core.step() ?? []).flatMap(({ outputs }) => outputs)) {
+      isSeen ||= requestId === seeing;
+      if (requestId !== other) continue;
+      const now = performance.now();
+      wait.longest = Math.max(wait.longest, now - wait.since);
+      wait.since = now;
+    }
+  }
+  core.scheduler.abort(other);
+  return wait.longest / 1000;
 }
 
 /** Of its patches and of itself, in all layers. */

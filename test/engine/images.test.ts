@@ -87,7 +87,10 @@ describe('images in prompts', () => {
   it.each([
     ['on two ranks', { tensorParallelSize: 2 }],
     ['in two stages', { pipelineParallelSize: 2 }],
-    ['on two ranks that see a layer a step', { tensorParallelSize: 2, maxNumBatchedTokens: 4, maxNumSeqs: 2 }],
+    [
+      'on two ranks that see a layer a step',
+      { tensorParallelSize: 2, maxNumBatchedTokens: 4, maxNumSeqs: 2 },
+    ],
     ['by two engines', { dataParallelSize: 2 }],
   ] as const)('give the same bits %s', async (_, options) => {
     const other = await start(options);
