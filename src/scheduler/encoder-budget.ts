@@ -21,12 +21,11 @@ export class EncoderBudget {
   /** Plans what is to be seen of the tokens from `first` up to before `end`. @returns behind the last one that can be computed then */
   see(images: RequestImages, first: number, end: number): number {
     const { numLayers } = this.#costs;
-    for (let tile = images.unseenTile(first, numLayers); tile !== null; ) {
-      if (tile.first >= end) return end;
+    while (true) {
+      const tile = images.unseenTile(first, numLayers);
+      if (tile === null || tile.first >= end) return end;
       if (!this.#see(tile)) return Math.max(first, tile.first);
-      tile = images.unseenTile(first, numLayers);
     }
-    return end;
   }
 
   /** What has been planned since the last time: the work of one step. */

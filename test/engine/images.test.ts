@@ -89,7 +89,7 @@ describe('images in prompts', () => {
     ['in two stages', { pipelineParallelSize: 2 }],
     [
       'on two ranks that see a layer a step',
-      { tensorParallelSize: 2, maxNumBatchedTokens: 4, maxNumSeqs: 2 },
+      { tensorParallelSize: 2, maxNumBatchedTokens: 1, maxNumSeqs: 1 },
     ],
     ['by two engines', { dataParallelSize: 2 }],
   ] as const)('give the same bits %s', async (_, options) => {
@@ -106,6 +106,26 @@ describe('images in prompts', () => {
       }
     } finally {
       await other.close();
+    }
+  });
+
+  it('are seen by steps that do nothing else', async () => {
+    const options = {
+      loadFormat: 'dummy',
+      hfOverrides: { vision_config: { num_hidden_layers: 5 } },
+    } as const;
+    const [usual, slow] = [
+      await start(options),
+      await start({ ...options, maxNumBatchedTokens: 1, maxNumSeqs: 1 }),
+    ];
+    try {
+      const [expected, answer] = [
+        await ask(usual, TEXT, [pictures[0]!]),
+        await ask(slow, TEXT, [pictures[0]!]),
+      ];
+      expect(answer.numbers).toBe(expected.numbers);
+    } finally {
+      await Promise.all([usual.close(), slow.close()]);
     }
   });
 

@@ -4,8 +4,10 @@ import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type LoadOptions, loadModel } from '../../src/models/load-model.ts';
+import { readModelConfig } from '../../src/models/registry.ts';
 import { DummySource } from '../../src/models/source/dummy-source.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
+import { bytesToSee } from '../../src/runner/encoded-images.ts';
 import { readStoredTensors, writeStoredTensors } from '../fixtures/stored-tensors.ts';
 import { writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { openBackend } from '../helpers/backends.ts';
@@ -128,6 +130,19 @@ describe.each(['SmolVLM', 'Qwen3-VL'] as const)('of a %s', (family) => {
     expect([rows, cols]).toEqual([4, 4]);
     const { rows: mostRows, cols: mostCols } = usual.largestTile;
     expect(usual.peakBytes / small.peakBytes).toBe((mostRows * mostCols) / 16);
+    expect(usual.mostRowBytes / small.mostRowBytes).toBe((mostRows * mostCols) / 16);
+  });
+
+  it('what is kept of the largest picture is counted', async () => {
+    const ops = openBackend('reference');
+    const options = { dtype: 'float32', maxModelLen: null, mostPatches: 16 } as const;
+    const { imageEncoder } = await loadModel(openModelSource(whole), ops, options);
+    const encoder = imageEncoder!;
+    const rows = encoder.encode(encoder.largestTile, { factors: [1, 1, 1], offsets: [0, 0, 0] });
+    ops.close();
+    expect(encoder.mostRowBytes).toBe(rows.byteLength);
+    expect(bytesToSee(encoder)).toBeGreaterThan(encoder.peakBytes + rows.byteLength);
+    expect(bytesToSee(null)).toBe(0);
   });
 
   it('what sees them is made up with the rest for measuring', async () => {
@@ -174,3 +189,23 @@ describe('of a model that sees images', () => {
     ]);
   });
 });
+
+it.each([
+  ['smolvlm', 2],
+  // All but one of its layers have windows.
+  ['qwen2.5-vl', 1],
+])(
+  'what a patch of a %s is multiplied with are all weights, and other patches in %i layers',
+  async (name, numWhole) => {
+    const ops = openBackend('reference');
+    const source = openModelSource(`${FOLDER}/${name}`);
+    const { imageEncoder } = await loadModel(source, ops, { dtype: 'float32', maxModelLen: null });
+    const { vision } = readModelConfig(source);
+    ops.close();
+    const { numLayers, hiddenSize } = vision!.layers;
+    expect(imageEncoder!.numLayers).toBe(numLayers);
+    // Of each layer those of attention, in four bytes a number, and more.
+    expect(imageEncoder!.multiplied.ofPatch).toBeGreaterThan(numLayers * 4 * hiddenSize ** 2 * 4);
+    expect(imageEncoder!.multiplied.ofPair).toBe(numWhole * 2 * hiddenSize * 4);
+  },
+);

@@ -30,11 +30,11 @@ beforeAll(async () => {
 });
 afterAll(() => ops.close());
 
-/** That computes a prompt with images whole. */
-function stepOf({ ids, images }: Case): ScheduledStep {
+/** That computes a prompt with images whole, or so many tokens of it. */
+function stepOf({ ids, images }: Case, numTokens = 1000): ScheduledStep {
   const scheduler = new Scheduler({
     maxNumSeqs: 1,
-    maxNumBatchedTokens: 1000,
+    maxNumBatchedTokens: numTokens,
     numBlocks: 100,
     blockSize: 16,
     windows: [null],
@@ -45,8 +45,8 @@ function stepOf({ ids, images }: Case): ScheduledStep {
   return scheduler.schedule();
 }
 
-function rowsOf(encoded: EncodedImages, one: Case): ImageRows {
-  return encoded.rowsOf(stepOf(one), Int32Array.from([0, one.ids.length]))!;
+function rowsOf(encoded: EncodedImages, one: Case, numTokens = one.ids.length): ImageRows {
+  return encoded.rowsOf(stepOf(one, numTokens), Int32Array.from([0, numTokens]))!;
 }
 
 const workOf = ({ images }: typeof first, tile: number, numLayers: number): TileWork => ({
@@ -112,6 +112,31 @@ describe('what was seen', () => {
     rowsOf(encoded, first);
     encoded.see([workOf(first, 0, 99)]);
     expect(numSeen(() => encoded.see(others(1)))).toBe(0);
+  });
+
+  it('stays until its last token has been computed', () => {
+    const encoded = new EncodedImages(encoder, 0);
+    rowsOf(encoded, first, first.places[0]! + 1);
+    encoded.see(others(1));
+    expect(numSeen(() => encoded.see([workOf(first, 0, 99)]))).toBe(0);
+  });
+
+  it('gives way in the order of its last use', () => {
+    const numBytes = first.rows.values.byteLength + second.rows.values.byteLength;
+    const encoded = new EncodedImages(encoder, numBytes);
+    for (const one of [first, second, first]) rowsOf(encoded, one);
+    encoded.see(others(1));
+    expect(numSeen(() => rowsOf(encoded, first))).toBe(0);
+    expect(numSeen(() => rowsOf(encoded, second))).toBeGreaterThan(0);
+  });
+
+  it('goes on layer by layer', () => {
+    const begin = vi.spyOn(encoder, 'begin');
+    onTestFinished(() => begin.mockRestore());
+    const encoded = new EncodedImages(encoder);
+    for (let layer = 0; layer < encoder.numLayers; layer++) encoded.see([workOf(first, 0, 1)]);
+    expect(begin).toHaveBeenCalledOnce();
+    expect(numSeen(() => encoded.see([workOf(first, 0, 99)]))).toBe(0);
   });
 
   it('gives way unused where a third one comes, for its request may have been cancelled', () => {
