@@ -91,12 +91,13 @@ export class ImageEncoder {
     return this.#parts.layers.length;
   }
 
-  /** Bytes of weights that all layers multiply with, for each patch, and of keys and values for each that it looks at. */
+  /** Bytes of weights that all layers of a rank multiply with, for each patch, and of keys and values for each that it looks at. */
   get multiplied(): { readonly ofPatch: number; readonly ofPair: number } {
     const { config, weights } = this.#context;
     const numWhole = this.#parts.layers.filter((_, layer) => this.#isWhole(layer)).length;
-    const bytes = weights.dtype === 'f32' ? 4 : 2;
-    return { ofPatch: weights.packedBytes, ofPair: 2 * config.layers.hiddenSize * numWhole * bytes };
+    const ofNumber = weights.dtype === 'f32' ? 4 : 2;
+    const ownWidth = config.layers.hiddenSize / weights.share.place.size;
+    return { ofPatch: weights.packedBytes, ofPair: 2 * ownWidth * numWhole * ofNumber };
   }
 
   /** Rows that `encode` makes of a tile. */
