@@ -345,7 +345,7 @@ export class Scheduler {
     return shortContext !== null && !isLong && numTokens > shortContext;
   }
 
-  /** How many tokens of a request a step computes that has room for `left`. */
+  /** How many tokens of a request a step computes that has room for `left`. What it must see of its images before is planned, too. */
   #numTokensWithin(left: number, request: Request): number {
     const { numTokensToCompute, numKnownTokensToCompute, mostTokensOfStep } = request;
     const wanted = this.#numStages > 1 ? numKnownTokensToCompute : numTokensToCompute;
