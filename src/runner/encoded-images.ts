@@ -78,9 +78,9 @@ export class EncodedImages {
     for (const [number, tile] of image.tiles.entries()) {
       const count = this.#encoder.numRows(tile);
       if (index < first + count) {
-        const tile = this.#use(image, number);
-        if (index === first + count - 1) tile.isUsedUp = true;
-        const { rows } = tile;
+        const kept = this.#use(image, number);
+        if (index === first + count - 1) kept.isUsedUp = true;
+        const { rows } = kept;
         const hidden = rows.length / count;
         return rows.subarray((index - first) * hidden, (index - first + 1) * hidden);
       }
