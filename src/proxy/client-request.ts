@@ -6,6 +6,7 @@ import { Attempts } from './attempts.ts';
 import type { ClientResponse } from './client-response.ts';
 import type { EndpointAdapter } from './endpoints/endpoint.ts';
 import type { Instance } from './instance.ts';
+import { Losses } from './losses.ts';
 import type { RequestBody } from './request-body.ts';
 import { StreamProgress } from './stream-progress.ts';
 import type { ResponseHead, UpstreamRequest } from './upstream-request.ts';
@@ -38,8 +39,8 @@ export class ClientRequest implements Abortable {
   readonly attempts = new Attempts();
   /** The last answer of an instance that would not take it. */
   refusal: { readonly head: ResponseHead; readonly body: Buffer } | null = null;
-  /** Addresses of the instances that had it when they ended or lost the connection, since it last got anywhere. */
-  readonly losses = new Set<string>();
+  /** Since it last got anywhere. */
+  readonly losses = new Losses();
   transfer: OpenTransfer | null = null;
   /** It has computed the prompt, and has it in its cache where another D wants it. */
   prefilledBy: Instance | null = null;

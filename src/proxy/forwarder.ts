@@ -55,8 +55,6 @@ interface Prefilled {
 const MAX_PREFILL_ATTEMPTS = 3;
 /** Of decode instances, for one answer, while none of them gets anywhere. */
 const MAX_DECODE_FAILURES = 8;
-/** Instances that have ended with a request, one after the other: it may be what ends them. */
-const MAX_LOSSES = 3;
 /** Seconds; the next heartbeats have come by then. */
 const RETRY_AFTER = 3;
 /** An instance that answers so is about to leave, or cannot serve. */
@@ -95,6 +93,7 @@ export class Forwarder {
     const decode = await this.#pickDecode(request);
     if (decode === null) return this.#giveUp(request);
     const { id, prefill } = await this.#prefill(request, decode);
+    if (!request.losses.allow(decode)) return false;
     const upstream = this.#send(request, decode, 'decode', body.bytes, id);
     try {
       const head = await upstream.head;
@@ -117,13 +116,12 @@ export class Forwarder {
     }
   }
 
-  /** Where those that are left were missed a moment ago, the next heartbeats are waited for: they may only be busy. */
+  /** Where those that are left may only be busy, or have to outlive another one, their next heartbeats are waited for. */
   async #pickDecode(request: ClientRequest, like: Instance | null = null): Promise<Instance | null> {
     const { picker, deadlines } = this.#parts;
-    const { attempts, options } = request;
-    while (attempts.numFailures < MAX_DECODE_FAILURES) {
-      const decode = picker.pickDecode(options.body, attempts, like);
-      if (decode !== null || !picker.mayComeBack(attempts, like)) return decode;
+    while (request.attempts.numFailures < MAX_DECODE_FAILURES) {
+      const decode = picker.pickDecode(request, like);
+      if (decode !== null || !picker.mayComeBack(request, like)) return decode;
       await sleep(deadlines.pause);
       request.throwIfAborted();
     }
@@ -150,11 +148,10 @@ export class Forwarder {
   /** Where it is worth it; where no P can, D does it alone. */
   async #prefillFor(request: ClientRequest, decode: Instance): Promise<Prefilled> {
     const { picker, metrics } = this.#parts;
-    const { body, id: answerId } = request.options;
-    const alone: Prefilled = { id: answerId, prefill: null };
+    const alone: Prefilled = { id: request.options.id, prefill: null };
     const attempts = new Attempts();
     while (attempts.numFailures < MAX_PREFILL_ATTEMPTS) {
-      const prefill = picker.pickPrefill(body, decode, attempts, request.prefilledBy);
+      const prefill = picker.pickPrefill(request, decode, attempts);
       if (prefill === null || attempts.has(prefill)) break;
       if (attempts.numFailures > 0) metrics.retries.inc({ leg: 'prefill' });
       attempts.add(prefill);
@@ -194,15 +191,16 @@ export class Forwarder {
 
   /** @throws BadGatewayError where it is one loss too many. */
   #noteLoss({ losses, options: { id } }: ClientRequest, { wasSent, instance }: UpstreamRequest): void {
-    if (wasSent) losses.add(instance.httpAddress);
-    if (losses.size < MAX_LOSSES) return;
+    if (wasSent) losses.add(instance);
+    if (!losses.isFull) return;
+    const { addresses } = losses;
     this.#parts.logger?.error(
-      { id, instances: [...losses] },
+      { id, instances: addresses },
       'these instances ended with a request: it is sent to no other',
     );
     throw new BadGatewayError(
-      `${MAX_LOSSES} instances, one after the other, have ended or lost the connection with this request: it is sent to no ` +
-        'other, since it may be what ends them; the log of the proxy names it',
+      `${addresses.length} instances, one after the other, have ended or lost the connection with this request: it is sent to ` +
+        'no other, since it may be what ends them; the log of the proxy names it',
     );
   }
 
@@ -301,6 +299,7 @@ export class Forwarder {
         continue;
       }
       const { id } = asksPrefill ? await this.#prefill(request, decode) : { id: request.options.id };
+      if (!request.losses.allow(decode)) continue;
       const upstream = this.#send(request, decode, 'decode', body, id);
       const head = await headOf(upstream);
       const contents = head?.headers[CONTENTS_HEADER];

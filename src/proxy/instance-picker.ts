@@ -2,6 +2,7 @@
 
 import type { PolicyName } from '../config/proxy-options.ts';
 import type { Attempts } from './attempts.ts';
+import type { ClientRequest } from './client-request.ts';
 import type { Instance } from './instance.ts';
 import type { Instances } from './instances.ts';
 import { makePolicy } from './policies/make-policy.ts';
@@ -27,35 +28,39 @@ export class InstancePicker {
   }
 
   /** @param like the instance whose stream is to be continued: another one must have the same model. */
-  pickDecode(body: RequestBody, attempts: Attempts, like: Instance | null = null): Instance | null {
-    const able = this.#decoders().filter((instance) => continues(instance, like));
+  pickDecode({ options: { body }, attempts, losses }: ClientRequest, like: Instance | null): Instance | null {
+    const able = this.#decoders().filter((instance) => losses.allow(instance) && continues(instance, like));
     return pickFrom(ofModel(able, body.model), attempts, this.#forDecode, body);
   }
 
   /** Whether one that cannot be picked just now may be heard of soon. */
-  mayComeBack(attempts: Attempts, like: Instance | null = null): boolean {
-    const missed = this.#instances.missed((instance) => instance.mayDecode && continues(instance, like));
-    return missed.some((instance) => attempts.mayRetry(instance));
+  mayComeBack({ attempts, losses }: ClientRequest, like: Instance | null): boolean {
+    const missed = this.#instances.missed(({ mayDecode }) => mayDecode);
+    const unheard = this.#decoders().filter((instance) => !losses.allow(instance));
+    return [...missed, ...unheard].some(
+      (instance) => continues(instance, like) && attempts.mayRetry(instance),
+    );
   }
 
   /**
-   * Null where the decode instance is faster alone, or has to compute the prompt itself.
-   * @param before the one that has computed it for another decode instance
+   * Null where the decode instance is faster alone, or has to compute the prompt itself. One that has computed it for another decode
+   * instance comes first.
    */
   pickPrefill(
-    body: RequestBody,
+    { options: { body }, losses, prefilledBy }: ClientRequest,
     decode: Instance,
     attempts: Attempts,
-    before: Instance | null = null,
   ): Instance | null {
     if (body.prefillFields === null || decode.type === 'P') return null;
     const { numTokens } = body.prompt;
     if (numTokens < this.#threshold) return null;
     const known = this.#forDecode.knownTokens?.(decode, body.prompt) ?? 0;
     if (numTokens - known < this.#threshold) return null;
-    const able = this.#instances.ready((instance) => instance.type === 'P' && instance.sharesModel(decode));
+    const able = this.#instances.ready(
+      (instance) => instance.type === 'P' && instance.sharesModel(decode) && losses.allow(instance),
+    );
     const again = able.find(
-      (instance) => instance === before && !instance.isSuspect && !attempts.has(instance),
+      (instance) => instance === prefilledBy && !instance.isSuspect && !attempts.has(instance),
     );
     return again ?? pickFrom(able, attempts, this.#forPrefill, body);
   }

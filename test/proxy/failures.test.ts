@@ -191,7 +191,8 @@ describe('a request that ends the instances that get it', () => {
     const answered = await proxy.post('/v1/completions', BODY, { 'x-request-id': 'the-poison' });
     expect(answered.status).toBe(502);
     expect(await answered.text()).toContain('have ended or lost the connection with this request');
-    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0, 0, 0]);
+    expect(all.slice(0, 2).map(({ requests }) => requests.length)).toEqual([1, 1]);
+    expect(all.reduce((sum, { requests }) => sum + requests.length, 0)).toBe(3);
     expect(lines).toEqual([expect.stringMatching(/ERROR .* id=the-poison /)]);
   });
 
@@ -211,6 +212,23 @@ describe('a request that ends the instances that get it', () => {
     const text = await (await proxy.post('/v1/completions', { ...BODY, stream: true })).text();
     expect(text).toContain('"code":502');
     expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0, 0, 0]);
+  });
+
+  it.each([
+    { types: 'PPPD', at: 'request', stream: false },
+    { types: 'DDDD', at: 'request', stream: false },
+    { types: 'DDDD', at: 2, stream: true },
+  ] as const)('is not one that instances had which end all at once (%o)', async ({ types, at, stream }) => {
+    const proxy = await TestProxy.start();
+    const all = await proxy.join(types);
+    for (const instance of all.slice(0, 3)) instance.troubles.push({ at, does: 'die' });
+    // What is written to it is lost, as long as nobody knows.
+    all[2]?.fallSilent();
+    await proxy.untilSilent(all[2]!);
+    const answered = await proxy.post('/v1/completions', { ...BODY, stream });
+    expect(answered.status).toBe(200);
+    expect(await answered.text()).not.toContain('error');
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 0, 1]);
   });
 
   it('is not one that instances never got', async () => {
