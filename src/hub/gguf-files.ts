@@ -1,12 +1,11 @@
 // Which GGUF files of a repository make the model that was asked for: one, or all the parts of a split one.
 
+import { basename, dirname } from 'node:path';
 import { ModelLoadError } from '../errors.ts';
-import { isGgufPath } from '../util/model-file.ts';
+import { isGgufPath, isImageEncoderPath } from '../util/model-file.ts';
 import type { GgufChoice } from './model-name.ts';
 
 const PART = /-(\d{5})-of-(\d{5})\.gguf$/i;
-/** Projectors of images are published beside models, and are no models. */
-const NO_MODEL = /(^|\/)mmproj/i;
 
 /**
  * The paths of one model, the first part first.
@@ -19,7 +18,7 @@ export function selectGguf(
   choice: GgufChoice | null,
 ): readonly string[] {
   const models = new Map<string, string[]>();
-  for (const path of paths.filter((one) => isGgufPath(one) && !NO_MODEL.test(one)).sort()) {
+  for (const path of paths.filter((one) => isGgufPath(one) && !isImageEncoderPath(one)).sort()) {
     const whole = path.replace(PART, '.gguf');
     models.set(whole, [...(models.get(whole) ?? []), path]);
   }
@@ -40,6 +39,23 @@ export function selectGguf(
   }
   expectAllParts(repository, only[1]);
   return only[1];
+}
+
+/** How good the copies of one encoder are, by their names: numbers of 16 bits are what it is computed with. */
+const ENCODER_FORMATS: readonly RegExp[] = [/bf16/i, /f16/i, /f32/i];
+
+/** What the model at `path` sees images with: the best file beside it or, where it is in a folder of its format, above. Null: there is none. */
+export function selectImageEncoder(paths: readonly string[], path: string): string | null {
+  const folders = [dirname(path), dirname(dirname(path))];
+  const rankOf = (name: string): number => {
+    const format = ENCODER_FORMATS.findIndex((pattern) => pattern.test(basename(name)));
+    return format < 0 ? ENCODER_FORMATS.length : format;
+  };
+  for (const folder of folders) {
+    const found = paths.filter((one) => isImageEncoderPath(one) && dirname(one) === folder);
+    if (found.length > 0) return found.sort().toSorted((a, b) => rankOf(a) - rankOf(b))[0]!;
+  }
+  return null;
 }
 
 function isChosen(whole: string, parts: readonly string[], choice: GgufChoice | null): boolean {

@@ -7,7 +7,6 @@ import { ModelLoadError } from '../errors.ts';
 import { isGgufPath } from '../util/model-file.ts';
 import type { DownloadOptions } from './download.ts';
 import { exists, sizeOf } from './file-states.ts';
-import { selectGguf } from './gguf-files.ts';
 import { type HubModelName, parseModelName } from './model-name.ts';
 import { filesIn, neededFiles } from './needed-files.ts';
 import { resolveModel, selectHub } from './resolve-model.ts';
@@ -90,7 +89,7 @@ async function localWeightBytes(path: string): Promise<number> {
     );
   });
   const needed = isGguf
-    ? selectGguf(folder, names, { file: basename(path) })
+    ? neededFiles(names, { repository: folder, part: 'gguf', gguf: { file: basename(path) } })
     : neededFiles(await filesIn(folder), { repository: path, part: 'model', gguf: null });
   const sizes = needed.filter((name) => WEIGHTS.test(name)).map((name) => sizeOf(join(folder, name)));
   return (await Promise.all(sizes)).reduce<number>((sum, size) => sum + (size ?? 0), 0);

@@ -17,7 +17,7 @@ import {
   WEIGHT_INDEX,
 } from '../util/model-files.ts';
 import { exists } from './file-states.ts';
-import { selectGguf } from './gguf-files.ts';
+import { selectGguf, selectImageEncoder } from './gguf-files.ts';
 import type { GgufChoice } from './model-name.ts';
 
 /**
@@ -39,7 +39,7 @@ const SHARD = /-\d{5}-of-\d{5}\.safetensors$/;
  * @throws ModelLoadError where the page holds nothing that can be served.
  */
 export function neededFiles(paths: readonly string[], wanted: WantedFiles): string[] {
-  const { repository, part, gguf } = wanted;
+  const { repository, part } = wanted;
   const has = (name: string) => paths.includes(name);
   const tokenizer = [...TOKENIZER_FILES, ...(has('tokenizer.json') ? [] : OLDER_TOKENIZER_FILES)].filter(has);
   if (part === 'tokenizer') {
@@ -49,7 +49,7 @@ export function neededFiles(paths: readonly string[], wanted: WantedFiles): stri
     );
   }
   if (part === 'safetensors') expectSafetensors(paths, wanted);
-  if (wantsGguf(paths, wanted)) return [...selectGguf(repository, paths, gguf)];
+  if (wantsGguf(paths, wanted)) return neededGguf(paths, wanted);
   if (!has('config.json')) {
     throw new ModelLoadError(`${repository} has no config.json: expected a model in the Hugging Face format`);
   }
@@ -59,6 +59,12 @@ export function neededFiles(paths: readonly string[], wanted: WantedFiles): stri
   if (part === 'texts') return texts;
   const weights = [...neededWeights(paths, repository), ...denseWeights(paths, repository)];
   return [...texts, ...[WEIGHT_INDEX].filter(has), ...weights];
+}
+
+function neededGguf(paths: readonly string[], { repository, gguf }: WantedFiles): string[] {
+  const parts = selectGguf(repository, paths, gguf);
+  const encoder = selectImageEncoder(paths, parts[0]!);
+  return encoder === null ? [...parts] : [...parts, encoder];
 }
 
 /** The file `name` of each dense layer that embeddings go through. */

@@ -146,6 +146,7 @@ async function loadFrom(
   });
   checkpoint.expectUnchanged();
   const notes = [
+    source.note ?? null,
     isHeadItsOwn ? ownHeadNote(source.path, names) : null,
     judgeUnused(checkpoint, config, names, layers, seesImages),
     seesImages && imageEncoder === null ? noEncoderNote(source.path) : null,

@@ -22,6 +22,11 @@ export function isGgufPath(path: string): boolean {
   return /\.gguf$/i.test(path);
 }
 
+/** Whether a path names what a model in GGUF files sees images with: it is published beside models, and is none. */
+export function isImageEncoderPath(path: string): boolean {
+  return isGgufPath(path) && /mmproj[^/]*$/i.test(path);
+}
+
 /**
  * A descriptor to read from.
  * @throws ModelLoadError where the file cannot be read.

@@ -51,7 +51,7 @@ describe('the files that are needed of a page', () => {
 });
 
 describe('a GGUF model on a page', () => {
-  const files = ['m-Q4_K_M.gguf', 'm-Q8_0.gguf', 'mmproj-m-f16.gguf', 'README.md'];
+  const files = ['m-Q4_K_M.gguf', 'm-Q8_0.gguf', 'README.md'];
   const split = ['Q2_K/m-Q2_K-00001-of-00002.gguf', 'Q2_K/m-Q2_K-00002-of-00002.gguf'];
 
   it.each(['org/m:Q4_K_M', 'org/m:q4_k_m', 'org/m/m-Q4_K_M.gguf', 'org/m:Q4_K_M@main'])(
@@ -71,7 +71,24 @@ describe('a GGUF model on a page', () => {
   });
 
   it('needs no name where it is the only one', () => {
-    expect(needed(['m.gguf', 'mmproj-m.gguf'])).toEqual(['m.gguf']);
+    expect(needed(['m.gguf', 'README.md'])).toEqual(['m.gguf']);
+  });
+
+  it.each([
+    ['mmproj-BF16.gguf', ['mmproj-F16.gguf', 'mmproj-F32.gguf']],
+    ['m-mmproj-f16.gguf', ['m-mmproj-Q8_0.gguf', 'm-mmproj-f32.gguf']],
+    ['m.mmproj-f32.gguf', ['m.mmproj-Q8_0.gguf']],
+    ['mmproj-m-Q8_0.gguf', []],
+  ])('comes with what it sees images with: %s', (best, others) => {
+    expect(needed(['m.gguf', ...others, best])).toEqual(['m.gguf', best]);
+    expect(needed([...files, ...others, best], 'org/m:Q8_0')).toEqual(['m-Q8_0.gguf', best]);
+    expect(needed([...split, ...others, best], 'org/m:Q2_K')).toEqual([...split, best]);
+  });
+
+  it('sees images with what is in its folder rather than with what is above', () => {
+    const [own, above] = ['Q2_K/mmproj-F16.gguf', 'mmproj-BF16.gguf'];
+    expect(needed([...split, above, own], 'org/m:Q2_K')).toEqual([...split, own]);
+    expect(needed(['m.gguf', own])).toEqual(['m.gguf']);
   });
 
   it('is asked for where there are several, or none of that kind', () => {

@@ -632,7 +632,8 @@ def gemma4(writer: gguf.GGUFWriter, config: dict, tensors: dict[str, np.ndarray]
     far_heads = config.get("num_global_key_value_heads")
     if far_heads is not None:
         writer.add_head_count_kv([config["num_key_value_heads"] if near else far_heads for near in slides])
-    writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if config["final_logit_softcapping"] is not None:
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     shared = config["num_kv_shared_layers"]
     writer.add_shared_kv_layers(shared)
     if config["use_double_wide_mlp"]:
@@ -931,4 +932,5 @@ def main() -> None:
         print(name)
 
 
-main()
+if __name__ == "__main__":
+    main()

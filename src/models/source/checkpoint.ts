@@ -3,7 +3,8 @@
 import { statSync } from 'node:fs';
 import { ModelLoadError } from '../../errors.ts';
 import { BLOCKS, type NumberDType, numbersOfBlock, type StorageDType } from '../../ops/dtype.ts';
-import { type TensorSource, wholeTensor } from '../../ops/weights.ts';
+import { readTensor } from '../../ops/read-tensor.ts';
+import { reshape, type TensorSource, wholeTensor } from '../../ops/weights.ts';
 import { isGgufPath } from '../../util/model-file.ts';
 import type { StoredTensor } from './safetensors.ts';
 
@@ -156,8 +157,11 @@ export class Checkpoint {
       );
     }
     this.#read.add(name);
-    const { path, byteOffset, byteLength, pairedRows } = stored;
-    return { ...wholeTensor({ name, path, byteOffset, byteLength, dtype, shape, pairedRows }), dtype };
+    const { path, byteOffset, byteLength, pairedRows, frames } = stored;
+    const source = wholeTensor({ name, path, byteOffset, byteLength, dtype, shape, pairedRows });
+    return frames === undefined
+      ? { ...source, dtype }
+      : { ...source, dtype, numbers: joinFrames(name, dtype, frames) };
   }
 
   /** Names of the tensors that `find` was not asked for. */
@@ -189,6 +193,22 @@ export class Checkpoint {
       this.#tensors.set(name, stored);
     }
   }
+}
+
+/** f32 [outputs, colours, frames, ...size] of tensors [outputs, colours, ...size]. */
+function joinFrames(name: string, dtype: StorageDType, frames: readonly StoredTensor[]): Float32Array {
+  const [outputs = 0, colours = 0, ...size] = frames[0]!.shape;
+  const plane = size.reduce((product, side) => product * side, 1);
+  const length = outputs * colours * plane;
+  const numbers = frames.map((frame) =>
+    readTensor(reshape(wholeTensor({ ...frame, name, dtype }), [length]), 'f32'),
+  );
+  const joined = new Float32Array(length * frames.length);
+  for (let to = 0; to < joined.length; to += plane) {
+    const [index, frame] = [Math.floor(to / plane / frames.length), (to / plane) % frames.length];
+    joined.set(numbers[frame]!.subarray(index * plane, (index + 1) * plane), to);
+  }
+  return joined;
 }
 
 /** Any write changes it, as does another file in the place of this one. Nobody can set the time of the last change (ctime). */

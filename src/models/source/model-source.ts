@@ -19,6 +19,8 @@ export interface ModelSource extends ModelFiles {
    * @throws ModelLoadError where there are no weights.
    */
   fingerprint(): string;
+  /** What a person should know of files that are not read; left out or null where there is nothing. */
+  readonly note?: string | null;
 }
 
 /**

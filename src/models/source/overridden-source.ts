@@ -24,6 +24,10 @@ export class OverriddenSource implements ModelSource {
     return this.#source.path;
   }
 
+  get note(): string | null {
+    return this.#source.note ?? null;
+  }
+
   read(name: ModelFileName): ModelText | null {
     const text = this.#source.read(name);
     if (text === null || name !== 'config.json') return text;

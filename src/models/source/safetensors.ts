@@ -21,6 +21,8 @@ export interface StoredTensor {
   readonly added?: number;
   /** Whether it is the transpose of the matrix that the original publishes. */
   readonly isTurned?: boolean;
+  /** Tensors [outputs, colours, ...size] of which it is made, [outputs, colours, frames, ...size], where they are published apart. */
+  readonly frames?: readonly StoredTensor[];
 }
 
 /** The format's own limit. */

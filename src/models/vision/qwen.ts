@@ -2,7 +2,7 @@
 // Qwen3-VL learned positions, too, and rows of earlier layers for later layers of the text part.
 // Sources: Wang et al., "Qwen2-VL", 2024; Qwen Team, "Qwen2.5-VL Technical Report" and "Qwen3-VL Technical Report", 2025.
 
-import { attentionOf, fusedQkv, outputProjection } from '../layers/attention.ts';
+import { attentionOf, fusedQkv, outputProjection, separateQkv } from '../layers/attention.ts';
 import type { Layer, LayerContext, LoadBlock } from '../layers/layer.ts';
 import { gatedMlp, plainMlp, quickGeluMlp } from '../layers/mlp.ts';
 import { type LoadNorm, layerNorm, rmsNorm } from '../layers/norm.ts';
@@ -99,7 +99,10 @@ function loadLayer(context: LayerContext, { norm, mlp }: Generation, layer: numb
     residual({
       before: norm(context, `${prefix}.norm1`),
       block: attentionOf(context, layer, {
-        qkv: fusedQkv(context, `${prefix}.attn.qkv`),
+        // Some converters take it apart.
+        qkv: context.weights.lacks(`${prefix}.attn.qkv`)
+          ? separateQkv(context, `${prefix}.attn`)
+          : fusedQkv(context, `${prefix}.attn.qkv`),
         output: outputProjection(context, `${prefix}.attn.proj`),
       }),
     }),

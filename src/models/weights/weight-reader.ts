@@ -209,8 +209,13 @@ export class WeightReader {
     return this.#ops.loadLinear([part], this.dtype);
   }
 
-  /** The same, published as a product over patches [size, size, 3], of each pixel its red, its green and its blue. */
+  /**
+   * The same, published as a product over patches [size, size, 3], of each pixel its red, its green and its blue, of which some converters
+   * make a convolution.
+   */
   pixelPatches(name: string, n: number, size: number, bias: boolean): LinearWeight {
+    if (this.#checkpoint.shapeOf(`${name}.weight`)?.length === 4)
+      return this.patches(name, n, [CHANNELS, size, size], bias);
     const stored = this.#checkpoint.find(`${name}.weight`, [n, size ** 2 * CHANNELS]);
     const numbers = coloursApart(readTensor(stored, 'f32'), size ** 2);
     return this.#ops.loadLinear(

@@ -34,6 +34,9 @@ export interface GgufArchitecture {
   readonly joinsQkv?: boolean;
 }
 
+/** `general.architecture` of a file that sees images for a model. */
+export const ENCODER_ARCHITECTURE = 'clip';
+
 /** Modules outside the layers. */
 export const MODEL_MODULES: Readonly<Record<string, string>> = {
   token_embd: 'model.embed_tokens',

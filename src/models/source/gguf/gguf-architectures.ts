@@ -117,6 +117,7 @@ const cohere = (name: string): GgufArchitecture => ({
 /** Mistral Small 3.1 and later, and Ministral 3; the part that reads text. */
 const mistral3: GgufArchitecture = {
   name: () => 'Ministral3ForCausalLM',
+  fields: () => ({ model_type: 'ministral3' }),
   yarn: (keys) => {
     const scale = keys.ofModel('rope.scaling.yarn_log_multiplier') ?? undefined;
     return {
@@ -194,7 +195,7 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   llama,
   qwen2: { name: () => 'Qwen2ForCausalLM' },
   qwen3: { name: () => 'Qwen3ForCausalLM' },
-  // The part that reads text; what sees images is a file of its own.
+  // What sees images is a file of its own, see encoders/.
   qwen2vl: { name: () => 'Qwen2ForCausalLM' },
   qwen3vl: { name: () => 'Qwen3ForCausalLM' },
   gemma: { name: () => 'GemmaForCausalLM', hasNormsFrom0: true },

@@ -1,13 +1,18 @@
 // From what a GGUF file says of its model to the config.json that the original would have.
 
 import { ModelLoadError } from '../../../errors.ts';
-import type { GgufArchitecture } from './gguf-architecture.ts';
+import { ENCODER_ARCHITECTURE, type GgufArchitecture } from './gguf-architecture.ts';
 import { GGUF_ARCHITECTURES } from './gguf-architectures.ts';
 import type { GgufKeys } from './gguf-keys.ts';
 
 /** @throws ModelLoadError naming an architecture that svc does not read. */
 export function findGgufArchitecture({ path, architecture }: GgufKeys): GgufArchitecture {
   if (Object.hasOwn(GGUF_ARCHITECTURES, architecture)) return GGUF_ARCHITECTURES[architecture]!;
+  if (architecture === ENCODER_ARCHITECTURE) {
+    throw new ModelLoadError(
+      `${path} is what a model sees images with: name the *.gguf file of the model itself, which finds this one beside it`,
+    );
+  }
   throw new ModelLoadError(
     `${path}: architecture ${architecture} (general.architecture) is not supported; supported are ` +
       Object.keys(GGUF_ARCHITECTURES).join(', '),
@@ -42,7 +47,7 @@ export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Recor
     max_position_embeddings: keys.need('context_length'),
     rms_norm_eps: keys.ofModel('attention.layer_norm_rms_epsilon'),
     rope_theta: keys.ofModel('rope.freq_base'),
-    rope_scaling: ropeScaling(keys, yarn),
+    rope_scaling: withSections(keys, ropeScaling(keys, yarn)),
     partial_rotary_factor: (keys.ofModel('rope.dimension_count') ?? headDim) / headDim,
     sliding_window: keys.slidingWindow,
     tie_word_embeddings: !keys.hasTensor('output.weight'),
@@ -71,6 +76,17 @@ export function headDimOf(keys: GgufKeys): number {
   throw new ModelLoadError(
     `${keys.path}: heads of ${headDim} numbers in keys and ${valueDim} in values are not served`,
   );
+}
+
+/** Of models that see images: how many pairs of a head turn by position, by line and by column. */
+function withSections(
+  keys: GgufKeys,
+  scaling: Readonly<Record<string, unknown>> | null,
+): Readonly<Record<string, unknown>> | null {
+  const sections = keys.numbers(`${keys.architecture}.rope.dimension_sections`);
+  return sections === null
+    ? scaling
+    : { rope_type: 'default', ...scaling, mrope_section: sections.slice(0, 3) };
 }
 
 function ropeScaling(

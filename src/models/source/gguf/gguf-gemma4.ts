@@ -24,6 +24,8 @@ export const gemma4: GgufArchitecture = {
   headDim: (keys) => headDimOf(keys, '_swa'),
   fields: (keys) => ({
     ...layerFields(keys),
+    // Where an image is, layers get their inputs of this token.
+    pad_token_id: keys.number('tokenizer.ggml.padding_token_id'),
     sliding_window: keys.need('attention.sliding_window'),
     final_logit_softcapping: keys.ofModel('final_logit_softcapping'),
     hidden_size_per_layer_input: keys.ofModel('embedding_length_per_layer_input') ?? 0,

@@ -107,6 +107,7 @@ export const GGUF_RECURRENT: Readonly<Record<string, GgufArchitecture>> = {
   lfm2moe: {
     name: () => 'Lfm2MoeForCausalLM',
     fields: (keys) => ({
+      model_type: 'lfm2_moe',
       ...lfm2Fields(keys),
       num_experts: keys.ofModel('expert_count'),
       num_experts_per_tok: keys.ofModel('expert_used_count'),

@@ -1,11 +1,13 @@
-// The model source over a GGUF file, or the files of a model that is split: texts that a folder would have as files are made of its
-// metadata.
+// The model source over a GGUF file, or the files of a model that is split, with the encoder of images beside it: texts that a folder
+// would have as files are made of their metadata.
 
 import { BLOCKS, type BlockDType, isBlockDType } from '../../../ops/dtype.ts';
 import type { ModelText } from '../../../util/model-file.ts';
 import type { ModelFileName } from '../../../util/model-files.ts';
 import { Checkpoint } from '../checkpoint.ts';
 import { weightFingerprint } from '../weight-fingerprint.ts';
+import { type EncoderFile, findEncoderFile, imageConfig, wholeConfig } from './encoders/encoder-file.ts';
+import { encoderTensors, textTensors } from './encoders/encoder-tensors.ts';
 import { findGgufArchitecture, ggufConfig, headDimOf } from './gguf-config.ts';
 import { type GgufFile, readGguf } from './gguf-file.ts';
 import { GgufKeys } from './gguf-keys.ts';
@@ -18,9 +20,18 @@ import {
 } from './gguf-tokenizer.ts';
 import { readParts } from './split-files.ts';
 
+interface OpenedFiles {
+  /** Of the part that reads text. */
+  readonly parts: readonly [GgufFile, ...GgufFile[]];
+  readonly keys: GgufKeys;
+  /** Null where the model sees no images. */
+  readonly encoder: EncoderFile | null;
+  readonly note: string | null;
+}
+
 export class GgufSource {
   readonly path: string;
-  #opened: { readonly parts: readonly [GgufFile, ...GgufFile[]]; readonly keys: GgufKeys } | null = null;
+  #opened: OpenedFiles | null = null;
 
   /** @param path of the file, the first one of several. */
   constructor(path: string) {
@@ -30,7 +41,9 @@ export class GgufSource {
   read(name: ModelFileName): ModelText | null {
     switch (name) {
       case 'config.json':
-        return this.#json(ggufConfig(this.#keys, this.#isQuantized));
+        return this.#json(this.#config());
+      case 'preprocessor_config.json':
+        return this.#json(this.#encoder && imageConfig(this.#encoder));
       case 'generation_config.json':
         return this.#json(ggufGenerationConfig(this.#keys));
       case 'tokenizer.json':
@@ -52,12 +65,20 @@ export class GgufSource {
   openCheckpoint(): Checkpoint {
     const architecture = findGgufArchitecture(this.#keys);
     const heads = { count: this.#keys.need('attention.head_count'), dim: headDimOf(this.#keys) };
-    const paths = this.#parts.map((part) => part.path);
-    return new Checkpoint(this.path, paths, (path) => publishedTensors(readGguf(path), architecture, heads));
+    const encoder = this.#encoder;
+    return new Checkpoint(
+      this.path,
+      this.#files.map(({ path }) => path),
+      (path) => {
+        if (path === encoder?.file.path) return new Map(encoderTensors(encoder));
+        const tensors = publishedTensors(readGguf(path), architecture, heads);
+        return encoder === null ? tensors : new Map(textTensors(encoder, tensors));
+      },
+    );
   }
 
   fingerprint(): string {
-    return weightFingerprint('', this.#parts);
+    return weightFingerprint('', this.#files);
   }
 
   /** Memory that the weights take once they are loaded, about. @param keepsBits whether codes keep their number of bits. */
@@ -69,26 +90,41 @@ export class GgufSource {
     }, 0);
   }
 
+  get note(): string | null {
+    return this.#open().note;
+  }
+
   get #isQuantized(): boolean {
     return this.#tensors.some(({ dtype }) => dtype === 'I2_S' || isBlockDType(dtype.toLowerCase()));
   }
 
+  #config(): object {
+    const text = ggufConfig(this.#keys, this.#isQuantized);
+    return this.#encoder === null ? text : wholeConfig(this.#encoder, this.#keys, text);
+  }
+
   get #tensors() {
-    return this.#parts.flatMap((part) => [...part.tensors.values()]);
+    return this.#files.flatMap((file) => [...file.tensors.values()]);
   }
 
   get #keys(): GgufKeys {
     return this.#open().keys;
   }
 
-  get #parts(): readonly GgufFile[] {
-    return this.#open().parts;
+  get #encoder(): EncoderFile | null {
+    return this.#open().encoder;
   }
 
-  #open() {
+  get #files(): readonly GgufFile[] {
+    const { parts, encoder } = this.#open();
+    return encoder === null ? parts : [...parts, encoder.file];
+  }
+
+  #open(): OpenedFiles {
     if (this.#opened !== null) return this.#opened;
     const parts = readParts(this.path);
-    this.#opened = { parts, keys: new GgufKeys(parts) };
+    const keys = new GgufKeys(parts);
+    this.#opened = { parts, keys, ...findEncoderFile(this.path, keys) };
     return this.#opened;
   }
 
