@@ -103,6 +103,7 @@ describe('a model in GGUF with an encoder of images beside it', () => {
   it.each([
     [['BF16', 'F16', 'F32'], 'bf16'],
     [['F32', 'F16'], 'f16'],
+    [['Q8_0', 'F32'], 'f32'],
     [['F32'], 'f32'],
   ] as const)('in several formats (%s) is read in the best', async (types, best) => {
     const folder = newFolder();
@@ -110,6 +111,24 @@ describe('a model in GGUF with an encoder of images beside it', () => {
     for (const type of types) encoderIn(folder, `mmproj-${type}.gguf`, { type, metadata: named('Tiny') });
     const checkpoint = openModelSource(own).openCheckpoint();
     expect(checkpoint.dtypeOf('model.visual.blocks.0.mlp.linear_fc1.weight')).toBe(best);
+  });
+
+  it('sees with the numbers of its blocks, whatever the rest is computed in', async () => {
+    const rowsOf = async (type: 'Q8_0' | 'widened', dtype: 'float32' | 'bfloat16'): Promise<Float32Array> => {
+      const folder = newFolder();
+      const own = textIn(folder);
+      encoderIn(folder, 'mmproj.gguf', { type });
+      const ops = openBackend('cpu');
+      const model = await loadModel(openModelSource(own), ops, { dtype, maxModelLen: null });
+      const patches = Uint8Array.from({ length: 24 * 48 }, (_, i) => (37 * i) % 251);
+      const colours = { factors: [1 / 255, 1 / 255, 1 / 255], offsets: [0, 0, 0] };
+      const rows = model.imageEncoder!.encode({ rows: 4, cols: 6, patches }, colours);
+      ops.close();
+      return rows;
+    };
+    for (const dtype of ['float32', 'bfloat16'] as const) {
+      expect(await rowsOf('Q8_0', dtype)).toEqual(await rowsOf('widened', dtype));
+    }
   });
 
   it('has the one of its name, where others would do', () => {

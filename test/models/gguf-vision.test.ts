@@ -91,7 +91,7 @@ describe('a picture for a model in GGUF', () => {
     ['gemma4', 280, ['12x20']],
     ['gemma4-small', 280, ['12x20']],
     ['idefics3', undefined, new Array<string>(7).fill('4x4')],
-    ['lfm2-vl', undefined, [...new Array<string>(6).fill('128x128'), '26x38']],
+    ['lfm2-vl', 16_384, [...new Array<string>(6).fill('128x128'), '26x38']],
     ['mistral3', undefined, ['6x8']],
   ])('is seen by %s as the file says', async (name, mostPatches, tiles) => {
     // The files of Gemma 4 do not say how many tokens an image has; these ones have few positions.

@@ -89,7 +89,7 @@ def padded_gemma4(writer: gguf.GGUFWriter, config: dict, tensors: Tensors) -> No
 # Encoders
 
 
-def common_keys(writer: gguf.GGUFWriter, config: dict, vision: dict, image_size: int) -> None:
+def common_keys(writer: gguf.GGUFWriter, config: dict, vision: dict, image_size: int, mean: float = 0.5, std: float = 0.5) -> None:
     writer.add_clip_has_vision_encoder(True)
     writer.add_vision_projection_dim(config["text_config"]["hidden_size"])
     writer.add_vision_image_size(image_size)
@@ -98,8 +98,8 @@ def common_keys(writer: gguf.GGUFWriter, config: dict, vision: dict, image_size:
     writer.add_vision_feed_forward_length(vision["intermediate_size"])
     writer.add_vision_block_count(vision["num_hidden_layers"])
     writer.add_vision_head_count(vision["num_attention_heads"])
-    writer.add_vision_image_mean([0.5, 0.5, 0.5])
-    writer.add_vision_image_std([0.5, 0.5, 0.5])
+    writer.add_vision_image_mean([mean] * 3)
+    writer.add_vision_image_std([std] * 3)
     writer.add_vision_attention_layernorm_eps(1e-6)
 
 
@@ -230,7 +230,7 @@ def gemma4_encoder(writer: gguf.GGUFWriter, config: dict, tensors: Tensors) -> T
     writer.add_clip_vision_projector_type("gemma4v")
     # Of all releases but these it is 3, and not in the file.
     writer.add_vision_projector_scale_factor(vision["pooling_kernel_size"])
-    common_keys(writer, config, vision, 224)
+    common_keys(writer, config, vision, 224, mean=0.0, std=1.0)
     result = renamed(tensors, ("model.vision_tower.encoder.", "vision_model.model."), (".linear.", "."), ("table", "table.weight"))
     one = {name: np.atleast_1d(tensor) for name, tensor in result.items()}
     # Converters write what hears into the same file.

@@ -74,7 +74,11 @@ export class Checkpoint {
    * @throws ModelLoadError when it is missing, has another shape or a format that svc cannot load.
    */
   find(name: string, shape: readonly number[]): TensorSource & { readonly dtype: NumberDType } {
-    return this.findAs(name, shape, NUMBERS);
+    const source = this.findAs(name, shape, NUMBERS);
+    const { frames, isWidened } = this.#tensors.get(name)!;
+    if (frames === undefined && !isWidened) return source;
+    const numbers = frames === undefined ? numbersIn(source) : joinFrames(source, frames);
+    return { ...source, dtype: 'f32', byteLength: numbers.byteLength, numbers };
   }
 
   /**
@@ -157,11 +161,8 @@ export class Checkpoint {
       );
     }
     this.#read.add(name);
-    const { path, byteOffset, byteLength, pairedRows, frames } = stored;
-    const source = wholeTensor({ name, path, byteOffset, byteLength, dtype, shape, pairedRows });
-    return frames === undefined
-      ? { ...source, dtype }
-      : { ...source, dtype, numbers: joinFrames(name, dtype, frames) };
+    const { path, byteOffset, byteLength, pairedRows } = stored;
+    return { ...wholeTensor({ name, path, byteOffset, byteLength, dtype, shape, pairedRows }), dtype };
   }
 
   /** Names of the tensors that `find` was not asked for. */
@@ -195,15 +196,18 @@ export class Checkpoint {
   }
 }
 
+/** f32 [numbers of the tensor] */
+function numbersIn(source: TensorSource): Float32Array {
+  const length = source.shape.reduce((product, size) => product * size, 1);
+  return readTensor(source.shape.length > 2 ? reshape(source, [length]) : source, 'f32');
+}
+
 /** f32 [outputs, colours, frames, ...size] of tensors [outputs, colours, ...size]. */
-function joinFrames(name: string, dtype: StorageDType, frames: readonly StoredTensor[]): Float32Array {
-  const [outputs = 0, colours = 0, ...size] = frames[0]!.shape;
+function joinFrames({ name, dtype }: TensorSource, frames: readonly StoredTensor[]): Float32Array {
+  const numbers = frames.map((frame) => numbersIn(wholeTensor({ ...frame, name, dtype })));
+  const [, , ...size] = frames[0]!.shape;
   const plane = size.reduce((product, side) => product * side, 1);
-  const length = outputs * colours * plane;
-  const numbers = frames.map((frame) =>
-    readTensor(reshape(wholeTensor({ ...frame, name, dtype }), [length]), 'f32'),
-  );
-  const joined = new Float32Array(length * frames.length);
+  const joined = new Float32Array(numbers[0]!.length * frames.length);
   for (let to = 0; to < joined.length; to += plane) {
     const [index, frame] = [Math.floor(to / plane / frames.length), (to / plane) % frames.length];
     joined.set(numbers[frame]!.subarray(index * plane, (index + 1) * plane), to);

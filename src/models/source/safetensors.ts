@@ -21,6 +21,8 @@ export interface StoredTensor {
   readonly added?: number;
   /** Whether it is the transpose of the matrix that the original publishes. */
   readonly isTurned?: boolean;
+  /** Whether its blocks are read as the numbers that they hold. */
+  readonly isWidened?: boolean;
   /** Tensors [outputs, colours, ...size] of which it is made, [outputs, colours, frames, ...size], where they are published apart. */
   readonly frames?: readonly StoredTensor[];
 }

@@ -5,6 +5,7 @@ import { BLOCKS, type BlockDType, isBlockDType } from '../../../ops/dtype.ts';
 import type { ModelText } from '../../../util/model-file.ts';
 import type { ModelFileName } from '../../../util/model-files.ts';
 import { Checkpoint } from '../checkpoint.ts';
+import type { StoredTensor } from '../safetensors.ts';
 import { weightFingerprint } from '../weight-fingerprint.ts';
 import { type EncoderFile, findEncoderFile, imageConfig, wholeConfig } from './encoders/encoder-file.ts';
 import { encoderTensors, textTensors } from './encoders/encoder-tensors.ts';
@@ -83,11 +84,10 @@ export class GgufSource {
 
   /** Memory that the weights take once they are loaded, about. @param keepsBits whether codes keep their number of bits. */
   loadedBytes(keepsBits: boolean): number {
-    const bytesOf = (block: BlockDType): number => BLOCKS[block][keepsBits ? 'packedBytes' : 'wideBytes'];
-    return this.#tensors.reduce((sum, { dtype, byteLength }) => {
-      const block = dtype.toLowerCase();
-      return sum + (isBlockDType(block) ? (byteLength / BLOCKS[block].bytes) * bytesOf(block) : byteLength);
-    }, 0);
+    const { parts, encoder } = this.#open();
+    const kept = (block: BlockDType): number => BLOCKS[block][keepsBits ? 'packedBytes' : 'wideBytes'];
+    const inHalves = (block: BlockDType): number => 2 * BLOCKS[block].numbers;
+    return bytesOf(parts, kept) + bytesOf(encoder === null ? [] : [encoder.file], inHalves);
   }
 
   get note(): string | null {
@@ -95,16 +95,14 @@ export class GgufSource {
   }
 
   get #isQuantized(): boolean {
-    return this.#tensors.some(({ dtype }) => dtype === 'I2_S' || isBlockDType(dtype.toLowerCase()));
+    return tensorsOf(this.#open().parts).some(
+      ({ dtype }) => dtype === 'I2_S' || isBlockDType(dtype.toLowerCase()),
+    );
   }
 
   #config(): object {
     const text = ggufConfig(this.#keys, this.#isQuantized);
     return this.#encoder === null ? text : wholeConfig(this.#encoder, this.#keys, text);
-  }
-
-  get #tensors() {
-    return this.#files.flatMap((file) => [...file.tensors.values()]);
   }
 
   get #keys(): GgufKeys {
@@ -131,4 +129,16 @@ export class GgufSource {
   #json(content: object | null): ModelText | null {
     return content && { path: this.path, text: JSON.stringify(content) };
   }
+}
+
+function tensorsOf(files: readonly GgufFile[]): StoredTensor[] {
+  return files.flatMap(({ tensors }) => [...tensors.values()]);
+}
+
+/** Of all tensors, where each block takes `ofBlock` bytes. */
+function bytesOf(files: readonly GgufFile[], ofBlock: (block: BlockDType) => number): number {
+  return tensorsOf(files).reduce((sum, { dtype, byteLength }) => {
+    const block = dtype.toLowerCase();
+    return sum + (isBlockDType(block) ? (byteLength / BLOCKS[block].bytes) * ofBlock(block) : byteLength);
+  }, 0);
 }

@@ -1,5 +1,6 @@
 // The tensors of a model that sees images under the names that the original's checkpoints have: those of its encoder, and those of its text.
 
+import { isBlockDType } from '../../../../ops/dtype.ts';
 import type { StoredTensor } from '../../safetensors.ts';
 import { PAIRED_MODULES } from '../gguf-architecture.ts';
 import type { EncoderFile } from './encoder-file.ts';
@@ -42,8 +43,10 @@ function withFrames(first: StoredTensor, second: StoredTensor): StoredTensor {
   return { ...first, shape: [hidden, colours, 2, ...size], byteLength, frames: [first, second] };
 }
 
-function withOrder({ kind, keys }: EncoderFile, name: string, tensor: StoredTensor): StoredTensor {
+/** What sees images is computed with in floats: blocks are only how they are published. */
+function withOrder({ kind, keys }: EncoderFile, name: string, stored: StoredTensor): StoredTensor {
   const [, module] = split(name);
+  const tensor = isBlockDType(stored.dtype.toLowerCase()) ? { ...stored, isWidened: true } : stored;
   if (kind.hasPairedHeads && PAIRED_MODULES.includes(module)) {
     const heads = keys.need('vision.attention.head_count');
     return { ...tensor, pairedRows: keys.need('vision.embedding_length') / heads };
