@@ -1,7 +1,7 @@
 // The encoder of images beside a model in a GGUF file: a file of its own, which says in its name that it is one (`mmproj`).
 
 import { readdirSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { ModelLoadError } from '../../../../errors.ts';
 import { isImageEncoderPath } from '../../../../util/model-file.ts';
 import { ENCODER_ARCHITECTURE } from '../gguf-architecture.ts';
@@ -57,15 +57,20 @@ export function findEncoderFile(path: string, text: GgufKeys): FoundEncoder {
 
 /** Beside the model or, where it is in a folder of its format, above. */
 function encoderPaths(path: string): readonly string[] {
-  const folder = dirname(path);
-  const inFolder = (one: string): string[] =>
-    readdirSync(one)
-      .filter(isImageEncoderPath)
-      .sort()
-      .map((name) => join(one, name));
-  const beside = inFolder(folder);
+  const folder = dirname(resolve(path));
+  const beside = encodersIn(folder);
   const isOfFormat = basename(path).toLowerCase().includes(basename(folder).toLowerCase());
-  return beside.length === 0 && isOfFormat ? inFolder(dirname(folder)) : beside;
+  return beside.length === 0 && isOfFormat ? encodersIn(dirname(folder)) : beside;
+}
+
+/** None where the folder may not be read: that the model may be is enough. */
+function encodersIn(folder: string): readonly string[] {
+  try {
+    const names = readdirSync(folder).filter(isImageEncoderPath).sort();
+    return names.map((name) => join(folder, name));
+  } catch {
+    return [];
+  }
 }
 
 /** Whether its rows can stand among the embeddings of the model. */
@@ -88,17 +93,18 @@ function typeOf(keys: GgufKeys): string {
 
 /** Whether the model has a token where its rows go. */
 function fits({ architectures, placeholder }: EncoderKind, text: GgufKeys): boolean {
+  if (!Object.hasOwn(architectures, text.architecture)) return false;
   const tokens = text.strings('tokenizer.ggml.tokens');
-  return Object.hasOwn(architectures, text.architecture) && (tokens === null || tokens.includes(placeholder));
+  return tokens === null || tokens.includes(placeholder);
 }
 
 function noteOfUnknown(files: readonly Pick<EncoderFile, 'file' | 'keys'>[]): string | null {
   const unknown = files.find(({ keys }) => kindOf(keys) === null);
+  if (unknown === undefined) return null;
+  const known = [...ENCODER_KINDS.keys()].join(', ');
   return (
-    (unknown &&
-      `${unknown.file.path} is an encoder of images that svc does not know (clip.projector_type ${typeOf(unknown.keys)}): the model reads ` +
-        `only text; known are ${[...ENCODER_KINDS.keys()].join(', ')}`) ??
-    null
+    `${unknown.file.path} is an encoder of images that svc does not know (clip.projector_type ${typeOf(unknown.keys)}): the model reads ` +
+    `only text; known are ${known}`
   );
 }
 
