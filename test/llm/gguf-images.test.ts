@@ -1,6 +1,6 @@
 // A model in GGUF and what it sees images with beside it, against the folder that both are made of.
 
-import { copyFileSync, mkdirSync, truncateSync } from 'node:fs';
+import { copyFileSync, mkdirSync, rmSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { LLM } from '../../src/index.ts';
@@ -87,6 +87,9 @@ describe('a model in GGUF with an encoder of images beside it', () => {
     copyFileSync(path, own);
     encoderIn(join(inner, '..'));
     expect(await loadOf(own)).toMatchObject({ sees: true, warnings: [] });
+    encoderIn(inner, 'mmproj.gguf', { type: 'F16' });
+    expect(openModelSource(own).openCheckpoint().dtypeOf('model.visual.pos_embed.weight')).toBe('f16');
+    rmSync(join(inner, 'mmproj.gguf'));
     const other = join(inner, 'tiny-Q8_0.gguf');
     copyFileSync(path, other);
     expect((await loadOf(other)).sees).toBe(false);
