@@ -15,6 +15,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SvcError } from '../../src/errors.ts';
+import { loadImageProcessor } from '../../src/images/load-image-processor.ts';
 import { ADAPTER_CONFIG, readAdapterConfig } from '../../src/models/adapters/adapter-config.ts';
 import { readGenerationConfig } from '../../src/models/generation-config.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
@@ -70,6 +71,18 @@ const POOLING_TEXTS: Readonly<Record<string, readonly string[]>> = {
   'distilbert-reranker': ['config.json'],
   'xlm-roberta-reranker': ['config.json'],
 };
+
+/** In files of their own. */
+const IMAGE_ENCODERS = [
+  'qwen2-vl',
+  'qwen2.5-vl',
+  'qwen3-vl',
+  'gemma3',
+  'gemma4-small',
+  'idefics3',
+  'lfm2-vl',
+  'mistral3',
+];
 
 /** Ways to publish weights quantised, as `quantization_config` of a model. */
 const QUANTIZED: readonly object[] = [
@@ -237,6 +250,7 @@ function makeTargets(root: string): Target[] {
   return [
     bytesTarget(join(single, 'model.safetensors'), () => readSafetensors(join(single, 'model.safetensors'))),
     ...[gguf, gemma4].map((path) => bytesTarget(path, () => loadGguf(path))),
+    ...IMAGE_ENCODERS.map((name) => encoderTarget(join(root, `sees-${name}`), name)),
     bytesTarget(join(pieces, 'tokenizer.model'), () => buildTokenizerJson(new FolderFiles(pieces))),
     jsonTarget(join(folder, 'config.json'), () => readModelConfig(files)),
     jsonTarget(join(folder, 'generation_config.json'), () =>
@@ -261,6 +275,23 @@ function loadGguf(path: string): void {
   readModelConfig(source);
   source.openCheckpoint();
   source.fingerprint();
+}
+
+/** What sees images beside a model in GGUF. */
+function encoderTarget(folder: string, name: string): Target {
+  cpSync(fileURLToPath(new URL(`../fixtures/gguf-vision/${name}`, import.meta.url)), folder, {
+    recursive: true,
+  });
+  const path = join(folder, 'model.gguf');
+  return bytesTarget(join(folder, 'mmproj-model.gguf'), () => {
+    const source = openModelSource(path);
+    readModelConfig(source);
+    const checkpoint = source.openCheckpoint();
+    // Numbers of several tensors are put together when it is looked for.
+    for (const patches of checkpoint.names.filter((one) => one.includes('patch')))
+      checkpoint.find(patches, checkpoint.shapeOf(patches)!);
+    loadImageProcessor(source, name.startsWith('gemma4') ? { max_soft_tokens: 70 } : {});
+  });
 }
 
 /** Most of a header is in its beginning; in a GGUF file and in safetensors data follows. */

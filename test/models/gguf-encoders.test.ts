@@ -3,6 +3,8 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { ModelLoadError } from '../../src/errors.ts';
+import { readModelConfig } from '../../src/models/registry.ts';
 import { GgufSource } from '../../src/models/source/gguf/gguf-source.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
 import { OverriddenSource } from '../../src/models/source/overridden-source.ts';
@@ -80,6 +82,7 @@ const LFM2: Metadata = {
   'lfm2moe.attention.head_count_kv': { i32s: [2] },
   'lfm2moe.shortconv.l_cache': { u32: 3 },
 };
+const SECTIONS: Metadata = { 'qwen2vl.rope.dimension_sections': { i32s: [2, 3, 3, 0] } };
 const MERGER: Shapes = { 'mm.patch_merger.weight': [64, 256] };
 
 describe('the files that a model in GGUF would have with its encoder', () => {
@@ -200,5 +203,68 @@ describe('an encoder beside a model in GGUF', () => {
     const halves = new GgufSource(path).loadedBytes(true);
     write(join(path, '..', 'mmproj.gguf'), encoderKeys('qwen3vl_merger'), LAYER, 'Q8_0');
     expect(new GgufSource(path).loadedBytes(true)).toBe(halves);
+  });
+
+  it.each<[string, string, string, Metadata, Shapes, RegExp]>([
+    [
+      'qwen2vl',
+      'qwen2.5vl_merger',
+      'no layer',
+      { 'clip.vision.n_wa_pattern': { u32: 0 } },
+      {},
+      /n_wa_pattern must be/,
+    ],
+    [
+      'qwen2vl',
+      'qwen2.5vl_merger',
+      'too many layers',
+      { 'clip.vision.block_count': { u32: 2 ** 31 } },
+      {},
+      /must be/,
+    ],
+    [
+      'qwen2vl',
+      'qwen2vl_merger',
+      'patches of nothing',
+      { 'clip.vision.patch_size': { u32: 0 } },
+      {},
+      /patch_size/,
+    ],
+    [
+      'gemma3',
+      'gemma3',
+      'no token',
+      { 'clip.vision.projector.scale_factor': { u32: 0 } },
+      {},
+      /mm_tokens_per_image/,
+    ],
+    [
+      'gemma3',
+      'gemma3',
+      'no heads',
+      { 'clip.vision.attention.head_count': { u32: 0 } },
+      {},
+      /num_attention_heads/,
+    ],
+    [
+      'qwen2vl',
+      'qwen2vl_merger',
+      'frames of two sizes',
+      {},
+      { 'v.patch_embd.weight': [64, 3, 8, 8], 'v.patch_embd.weight.1': [64, 3, 8, 4] },
+      /v\.patch_embd\.weight\.1 .*\[64, 3, 8, 8\]/,
+    ],
+  ])('of %s, %s, is refused with %s', (text, type, _, more, shapes, why) => {
+    const path = pair(text, type, more, shapes);
+    if (text === 'qwen2vl') writeText(join(path, '..'), text, SECTIONS);
+    const source = openModelSource(path);
+    expect(() => {
+      readModelConfig(source);
+      source.openCheckpoint();
+    }).toThrow(ModelLoadError);
+    expect(() => {
+      readModelConfig(source);
+      source.openCheckpoint();
+    }).toThrow(why);
   });
 });

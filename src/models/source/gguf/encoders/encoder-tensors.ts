@@ -1,5 +1,6 @@
 // The tensors of a model that sees images under the names that the original's checkpoints have: those of its encoder, and those of its text.
 
+import { ModelLoadError } from '../../../../errors.ts';
 import { isBlockDType } from '../../../../ops/dtype.ts';
 import type { StoredTensor } from '../../safetensors.ts';
 import { PAIRED_MODULES } from '../gguf-architecture.ts';
@@ -39,6 +40,12 @@ export function* encoderTensors(encoder: EncoderFile): Generator<[string, Stored
 /** [hidden, 3, size, size] of each of two frames -> [hidden, 3, 2, size, size] */
 function withFrames(first: StoredTensor, second: StoredTensor): StoredTensor {
   const [hidden = 0, colours = 0, ...size] = first.shape;
+  if (first.shape.some((length, at) => length !== second.shape[at]) || first.dtype !== second.dtype) {
+    throw new ModelLoadError(
+      `${second.path}: tensor ${SECOND_FRAME} must be [${first.shape.join(', ')}] ${first.dtype} as that without .1, it is ` +
+        `[${second.shape.join(', ')}] ${second.dtype}; convert the model again`,
+    );
+  }
   const byteLength = first.byteLength + second.byteLength;
   return { ...first, shape: [hidden, colours, 2, ...size], byteLength, frames: [first, second] };
 }

@@ -1,5 +1,7 @@
 // The encoders of Qwen-VL, as GGUF names them.
 
+import { ModelLoadError } from '../../../../errors.ts';
+import { MAX_LAYERS } from '../../../model-config.ts';
 import type { GgufKeys } from '../gguf-keys.ts';
 import { deepLayers, type EncoderKind, type Fields, type LayerSizes } from './encoder-kind.ts';
 
@@ -81,7 +83,7 @@ export const qwen25 = qwen({
     vision_config: {
       ...qwenSizes(layers, encoder),
       window_size: encoder.ofModel('vision.window_size') ?? undefined,
-      fullatt_block_indexes: lastOfEach(encoder.need('vision.n_wa_pattern'), layers.num_hidden_layers),
+      fullatt_block_indexes: wholeLayers(encoder, layers.num_hidden_layers),
     },
   }),
   unused: NO_POSITIONS,
@@ -111,7 +113,14 @@ export const qwen3 = qwen({
   mostPixels: 16_777_216,
 });
 
-/** Of each `count` layers the last. */
-function lastOfEach(count: number, numLayers: number): readonly number[] {
-  return Array.from({ length: Math.floor(numLayers / count) }, (_, group) => (group + 1) * count - 1);
+/** Those in which all patches see each other: of each so many layers the last. */
+function wholeLayers(encoder: GgufKeys, numLayers: number): readonly number[] {
+  const count = encoder.need('vision.n_wa_pattern');
+  if (!Number.isInteger(count) || count < 1) {
+    throw new ModelLoadError(
+      `${encoder.path}: clip.vision.n_wa_pattern must be a whole number from 1 on, got ${count}; convert the model again`,
+    );
+  }
+  const numGroups = Math.floor(Math.min(numLayers, MAX_LAYERS) / count);
+  return Array.from({ length: numGroups }, (_, group) => (group + 1) * count - 1);
 }
