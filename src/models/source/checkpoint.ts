@@ -75,7 +75,7 @@ export class Checkpoint {
    */
   find(name: string, shape: readonly number[]): TensorSource & { readonly dtype: NumberDType } {
     const source = this.findAs(name, shape, NUMBERS);
-    const { frames, isWidened } = this.#tensors.get(name)!;
+    const { frames, isWidened = false } = this.#tensors.get(name) ?? {};
     if (frames === undefined && !isWidened) return source;
     const numbers = frames === undefined ? numbersIn(source) : joinFrames(source, frames);
     return { ...source, dtype: 'f32', byteLength: numbers.byteLength, numbers };
