@@ -14,8 +14,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
-from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, VisionProjectorType, get_tensor_name_map
-from gguf_models import gemma4, hybrid, lfm2, paired, shared_keys, stored, usual
+from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, VisionProjectorType
+from gguf_models import gemma4, hybrid, lfm2, paired, shared_keys, usual, write_tensors
 from safetensors import safe_open
 
 Tensors = dict[str, np.ndarray]
@@ -252,22 +252,6 @@ MODELS = {
 }
 
 
-ENDINGS = (".weight", ".bias", *(f".{side}put_{end}" for side in ("in", "out") for end in ("min", "max")))
-
-
-def write(writer: gguf.GGUFWriter, tensors: Tensors, arch: MODEL_ARCH, layers: int) -> None:
-    names = get_tensor_name_map(arch, layers)
-    for original, tensor in tensors.items():
-        known = names.get_name(original, try_suffixes=ENDINGS) or (original if original.startswith(("v.", "mm.", "a.")) else None)
-        assert known is not None, original
-        numbers, dtype = stored(tensor)
-        writer.add_tensor(known, numbers, raw_dtype=dtype)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def main() -> None:
     folders, into = Path(sys.argv[1]), Path(sys.argv[2])
     for name in sys.argv[3:] or MODELS:
@@ -277,10 +261,10 @@ def main() -> None:
         writer = gguf.GGUFWriter(into / name / "model.gguf", MODEL_ARCH_NAMES[arch])
         shared_keys(writer, config["text_config"])
         convert_text(writer, config["text_config"], text)
-        write(writer, text, arch, config["text_config"]["num_hidden_layers"])
+        write_tensors(writer, text, arch, config["text_config"]["num_hidden_layers"])
         writer = gguf.GGUFWriter(into / name / "mmproj-model.gguf", MODEL_ARCH_NAMES[MODEL_ARCH.MMPROJ])
         # As many as encoders have layers, or their projectors products.
-        write(writer, convert_encoder(writer, config, encoder), MODEL_ARCH.MMPROJ, 3)
+        write_tensors(writer, convert_encoder(writer, config, encoder), MODEL_ARCH.MMPROJ, 3)
         print(name)
 
 

@@ -904,6 +904,25 @@ def stored(tensor: np.ndarray | Stored) -> Stored:
     return Stored((bits >> 16).astype(np.uint16).view(np.uint8), GGMLQuantizationType.BF16)
 
 
+# Of tensors: those of encoders have bounds, too.
+ENDINGS = (".weight", ".bias", *(f".{side}put_{end}" for side in ("in", "out") for end in ("min", "max")))
+
+
+def write_tensors(writer: gguf.GGUFWriter, tensors: dict[str, np.ndarray], arch: MODEL_ARCH, layers: int) -> None:
+    """Ends the file. Names of an encoder may be those of the format already."""
+    names = get_tensor_name_map(arch, layers)
+    for original, tensor in tensors.items():
+        is_known = arch == MODEL_ARCH.MMPROJ and original.startswith(("v.", "mm.", "a."))
+        known = original if is_known else names.get_name(original, try_suffixes=ENDINGS)
+        assert known is not None, original
+        numbers, dtype = stored(tensor)
+        writer.add_tensor(known, numbers, raw_dtype=dtype)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def write_model(goldens: Path, into: Path, name: str) -> None:
     folder, arch, convert = MODELS[name]
     config, tensors = read_folder(goldens / folder)
@@ -912,16 +931,7 @@ def write_model(goldens: Path, into: Path, name: str) -> None:
     shared_keys(writer, config)
     convert(writer, config, tensors)
     # As many more as guess tokens ahead.
-    names = get_tensor_name_map(arch, 1 + (config.get("num_hidden_layers") or config["n_layer"]))
-    for original, tensor in tensors.items():
-        known = names.get_name(original, try_suffixes=(".weight", ".bias"))
-        assert known is not None, original
-        numbers, dtype = stored(tensor)
-        writer.add_tensor(known, numbers, raw_dtype=dtype)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_tensors(writer, tensors, arch, 1 + (config.get("num_hidden_layers") or config["n_layer"]))
 
 
 def main() -> None:
