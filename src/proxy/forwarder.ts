@@ -93,7 +93,7 @@ export class Forwarder {
     const decode = await this.#pickDecode(request);
     if (decode === null) return this.#giveUp(request);
     const { id, prefill } = await this.#prefill(request, decode);
-    if (!request.losses.allow(decode)) return false;
+    if (!this.#maySend(request, decode)) return false;
     const upstream = this.#send(request, decode, 'decode', body.bytes, id);
     try {
       const head = await upstream.head;
@@ -168,6 +168,13 @@ export class Forwarder {
     }
     metrics.prefillSkips.inc();
     return alone;
+  }
+
+  /** Not where prefill instances have been lost to it meanwhile, and D has not been heard of since. */
+  #maySend(request: ClientRequest, decode: Instance): boolean {
+    if (request.losses.allow(decode)) return true;
+    this.#cancelTransfer(request);
+    return false;
   }
 
   /** The status of P, null where it gave none. */
@@ -299,7 +306,7 @@ export class Forwarder {
         continue;
       }
       const { id } = asksPrefill ? await this.#prefill(request, decode) : { id: request.options.id };
-      if (!request.losses.allow(decode)) continue;
+      if (!this.#maySend(request, decode)) continue;
       const upstream = this.#send(request, decode, 'decode', body, id);
       const head = await headOf(upstream);
       const contents = head?.headers[CONTENTS_HEADER];

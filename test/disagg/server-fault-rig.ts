@@ -50,7 +50,7 @@ export interface ServerFaultRigOptions extends Omit<ClusterOptions, 'producers' 
 
 const RANK_KILLER = new URL('../helpers/rank-killer.mjs', import.meta.url).href;
 /** How long a scenario waits for its step: right after a fault instances may keep apart. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 export class ServerFaultRig {
   readonly #cluster: Cluster;
