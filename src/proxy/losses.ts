@@ -12,7 +12,7 @@ export class Losses {
   /** By performance.now(). */
   #lastAt = 0;
 
-  /** Of its HTTP sides, for the log. */
+  /** Where the instances took HTTP requests, for the log. */
   get addresses(): readonly string[] {
     return [...this.#addresses];
   }

@@ -28,7 +28,7 @@ function siglip(root: string): Pick<EncoderKind, 'modules' | 'layers' | 'layerMo
   };
 }
 
-function squareSides(encoder: GgufKeys): number {
+function patchesPerSide(encoder: GgufKeys): number {
   return Math.floor(encoder.need('vision.image_size') / encoder.need('vision.patch_size'));
 }
 
@@ -40,7 +40,7 @@ export const gemma3: EncoderKind = {
   config: (layers, encoder) => {
     const merged = encoder.ofModel('vision.projector.scale_factor') ?? 4;
     return {
-      mm_tokens_per_image: Math.floor(squareSides(encoder) / merged) ** 2,
+      mm_tokens_per_image: Math.floor(patchesPerSide(encoder) / merged) ** 2,
       vision_config: { ...layers, image_size: encoder.need('vision.image_size') },
     };
   },
