@@ -10,7 +10,7 @@ import { failed, type Result } from './result.ts';
 import { type PartRun, runPart } from './run-part.ts';
 
 const USAGE = `usage: scripts/gpu-check [PART ...] [--output FOLDER] [--seconds N] [--most-rows N] [--model FOLDER]
-       scripts/gpu-check pack [sm_90a]  puts what a machine without Node needs into .gpu-check/
+       scripts/gpu-check pack [sm_90a]  puts all that a machine without Node needs into .gpu-check/
 parts, all unless some are named, which are run in the order given:
 ${PART_NAMES.map((name) => `  ${name.padEnd(12)} ${PARTS[name].title}, at most ${PARTS[name].seconds} s`).join('\n')}
 A command of ten minutes at most is enough for half of them:
