@@ -12,6 +12,8 @@ const FILES = [
   'test/ops/cuda-combine-norm.test.ts',
   'test/ops/prepare-heads.test.ts',
   'test/engine/cuda-graphs.test.ts',
+  'test/models/cuda-goldens.test.ts',
+  'test/engine/cuda-images.test.ts',
   'test/ops/cuda-formats.test.ts',
   'test/ops/cuda-f16.test.ts',
   'test/ops/cuda-experts.test.ts',
