@@ -33,6 +33,7 @@ import { codeGen, gptJ } from './architectures/gptj.ts';
 import { granite } from './architectures/granite.ts';
 import { graniteMoe } from './architectures/granite-moe.ts';
 import { graniteMoeSwa, graniteSwa } from './architectures/granite-swa.ts';
+import { gte } from './architectures/gte.ts';
 import { hunyuanDense, hunyuanMoe } from './architectures/hunyuan.ts';
 import { idefics3 } from './architectures/idefics3.ts';
 import { internLm2, internLm3 } from './architectures/internlm.ts';
@@ -48,6 +49,7 @@ import { mixtral } from './architectures/mixtral.ts';
 import { modernBert } from './architectures/modernbert.ts';
 import { nemotron } from './architectures/nemotron.ts';
 import { nemotronH } from './architectures/nemotron-h.ts';
+import { nomicBert } from './architectures/nomic-bert.ts';
 import { olmo2, olmo3, olmoe } from './architectures/olmo.ts';
 import { olmo1 } from './architectures/olmo1.ts';
 import { opt } from './architectures/opt.ts';
@@ -69,6 +71,9 @@ import type { ModelConfig } from './model-config.ts';
 import { BY_FILES, type PoolingChoice } from './pooling/pooling-config.ts';
 import { type NamedTask, withPooling } from './pooling/resolve-pooling.ts';
 import { withQuantizationFile } from './quantization/quantization-file.ts';
+
+/** Those whose name says what they are for: all others generate. */
+const ENCODERS: readonly Architecture[] = [bert, roberta, distilbert, modernBert, nomicBert, gte];
 
 export const ARCHITECTURES: readonly Architecture[] = [
   llama,
@@ -146,14 +151,8 @@ export const ARCHITECTURES: readonly Architecture[] = [
   smollm3,
   stableLm,
   starcoder2,
-  bert,
-  roberta,
-  distilbert,
-  modernBert,
+  ...ENCODERS,
 ];
-
-/** Those whose name says what they are for: all others generate. */
-const ENCODERS: readonly Architecture[] = [bert, roberta, distilbert, modernBert];
 
 export const ARCHITECTURE_NAMES = ARCHITECTURES.flatMap(({ architectures }) => architectures);
 /** For messages: without what they are for, as `Llama` of `LlamaForCausalLM`. */

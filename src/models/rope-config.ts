@@ -99,6 +99,11 @@ export function resolveRope(source: RopeSource): RopeConfig {
       return { kind, theta };
     case 'linear':
       return { kind, theta, factor: need(source, 'factor') };
+    case 'ntk': {
+      // As GTE publishes it: NTK-aware, and so that the slowest frequency is stretched by the factor once more.
+      const factor = need(source, 'factor');
+      return { kind: 'linear', theta: theta * factor, factor: factor ** (2 / source.rotaryDim) };
+    }
     case 'proportional':
       return { kind, theta, factor: fields.factor ?? 1, share: fields.partial_rotary_factor ?? 1 };
     case 'dynamic':
@@ -120,7 +125,7 @@ export function resolveRope(source: RopeSource): RopeConfig {
     default:
       throw new ModelLoadError(
         `${path}: rope type ${preview(kind)} is not supported; ` +
-          'these are: default, linear, proportional, dynamic, llama3, yarn, longrope',
+          'these are: default, linear, ntk, proportional, dynamic, llama3, yarn, longrope',
       );
   }
 }

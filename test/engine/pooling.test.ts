@@ -219,6 +219,7 @@ const INVARIANT = [
   'qwen3-embedding',
   'embedding-gemma',
   'modernbert-reranker',
+  'gte-reranker',
 ];
 
 async function withEngine(

@@ -69,6 +69,8 @@ const POOLING_TEXTS: Readonly<Record<string, readonly string[]>> = {
   'embedding-gemma': ['config.json'],
   'modernbert-reranker': ['config.json'],
   'distilbert-reranker': ['config.json'],
+  'nomic-bert-mean': ['config.json'],
+  'gte-reranker': ['config.json'],
   'xlm-roberta-reranker': ['config.json'],
 };
 

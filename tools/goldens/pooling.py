@@ -11,6 +11,7 @@ import json
 import math
 import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import torch
 import transformers as t
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 TEXTS = [
@@ -163,6 +164,12 @@ class Recipe:
     spread: float = 0.15
     dense: tuple[tuple[int, int, bool, str], ...] = ()
     """Products behind the pooling, from 2_Dense on: inputs, outputs, whether it has a bias, and the activation."""
+    leftOut: tuple[str, ...] = ()
+    """Fields of config.json."""
+    prefix: tuple[str, str] | None = None
+    """Of names of tensors, and what its authors' code has in its place."""
+    stretch: float = 1
+    """Of positions, as GTE does it."""
 
 
 def modernbert(vocab: int, **more: object) -> t.PreTrainedConfig:
@@ -195,6 +202,36 @@ def distilbert(vocab: int, **more: object) -> t.PreTrainedConfig:
     sizes = {"dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 128}
     return t.DistilBertConfig(**sizes, vocab_size=vocab, pad_token_id=0, attention_dropout=0.0, dropout=0.0, **more)
 
+
+def nomic_bert(vocab: int) -> t.PreTrainedConfig:
+    return t.NomicBertConfig(**ENCODER, vocab_size=vocab, max_position_embeddings=128)
+
+
+def gte(vocab: int, **more: object) -> t.PreTrainedConfig:
+    return t.GteConfig(**ENCODER, vocab_size=vocab, max_position_embeddings=128, **more)
+
+
+NOMIC_FIELDS = {
+    "n_embd": 32,
+    "n_head": 4,
+    "n_inner": 48,
+    "n_layer": 2,
+    "n_positions": 512,
+    "max_trained_positions": 128,
+    "activation_function": "swiglu",
+    "layer_norm_epsilon": 1e-12,
+    "rotary_emb_base": 1000,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
+    "prenorm": False,
+    "parallel_block": False,
+    "qkv_proj_bias": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+    "use_rms_norm": False,
+    "causal": False,
+}
 
 MODELS = {
     "bert-cls": Recipe(bert, word_piece, pooling="cls_token", files={"modules.json": modules("Pooling", "Normalize")}),
@@ -269,6 +306,28 @@ MODELS = {
         t.AutoModelForSequenceClassification,
         scores=True,
     ),
+    "nomic-bert-mean": Recipe(
+        nomic_bert,
+        word_piece,
+        pooling="mean_tokens",
+        files={"modules.json": modules("Pooling", "Normalize")},
+        overrides=NOMIC_FIELDS,
+        leftOut=(*ENCODER, "hidden_act", "head_dim", "layer_norm_eps", "max_position_embeddings", "rope_parameters"),
+    ),
+    "gte-cls": Recipe(
+        lambda vocab: gte(vocab, type_vocab_size=0), word_piece, pooling="cls_token", files={"modules.json": modules("Pooling", "Normalize")}
+    ),
+    "gte-reranker": Recipe(
+        lambda vocab: gte(vocab, num_labels=1, rope_parameters={"rope_type": "default", "rope_theta": 20000.0}),
+        unigram,
+        t.AutoModelForSequenceClassification,
+        scores=True,
+        architecture="NewForSequenceClassification",
+        overrides={"rope_theta": 20000, "rope_scaling": {"factor": 8.0, "type": "ntk"}, "pack_qkv": True, "position_embedding_type": "rope"},
+        leftOut=("rope_parameters",),
+        prefix=("gte.", "new."),
+        stretch=8,
+    ),
 }
 
 
@@ -325,7 +384,7 @@ def scores(recipe: Recipe, model: torch.nn.Module, tokenizer: t.PreTrainedTokeni
         encoded = tokenizer(first, second, return_token_type_ids=True)
         types = encoded["token_type_ids"] if 1 in encoded["token_type_ids"] and not recipe.isQwen3 else None
         ids = qwen3_pair(tokenizer, first, second) if recipe.isQwen3 else encoded["input_ids"]
-        inputs = {"input_ids": torch.tensor([ids])} | ({"token_type_ids": torch.tensor([types])} if isinstance(model.config, t.BertConfig) else {})
+        inputs = {"input_ids": torch.tensor([ids])} | ({"token_type_ids": torch.tensor([types])} if type(model.config) is t.BertConfig else {})
         logits = model(**inputs).logits
         if recipe.ofTokens:
             yes, no = (tokenizer.convert_tokens_to_ids(token) for token in recipe.ofTokens)
@@ -335,6 +394,20 @@ def scores(recipe: Recipe, model: torch.nn.Module, tokenizer: t.PreTrainedTokeni
         isRaw = "sentence_transformers" in recipe.overrides
         cases.append({"pair": [first, second], "ids": ids, "types": types, "score": raw if isRaw else 1 / (1 + math.exp(-raw))})
     return cases
+
+
+def stretch(rotation: torch.nn.Module, factor: float) -> None:
+    """As GTE's authors do it, which transformers does not know: the base times the factor, and all angles a little smaller still."""
+    pairs = rotation.inv_freq.numel()
+    rotation.inv_freq /= factor ** ((torch.arange(pairs) + 1) / pairs)
+
+
+def published(model: t.PreTrainedModel, prefix: tuple[str, str] | None) -> dict[str, torch.Tensor]:
+    """Under the names of the published files, which are not those of the modules everywhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        state = load_file(f"{folder}/model.safetensors")
+    return state if prefix is None else {key.replace(*prefix): value for key, value in state.items()}
 
 
 @torch.no_grad()
@@ -352,7 +425,9 @@ def make_model(folder: Path, name: str) -> None:
     model = recipe.auto.from_config(recipe.config(made.get_vocab_size()), dtype=torch.float32, attn_implementation="eager")
     model.eval()
     random_weights(model, recipe.spread)
-    config = {k: v for k, v in model.config.to_dict().items() if v is not None and k not in NOISE}
+    if recipe.stretch != 1:
+        stretch(model.base_model.rotary_emb, recipe.stretch)
+    config = {k: v for k, v in model.config.to_dict().items() if v is not None and k not in (*NOISE, *recipe.leftOut)}
     named = {"architectures": [recipe.architecture or type(model).__name__], "dtype": "float32"}
     (folder / "config.json").write_text(json.dumps(config | named | recipe.overrides, indent=1) + "\n")
     for path, content in recipe.files.items():
@@ -364,7 +439,9 @@ def make_model(folder: Path, name: str) -> None:
     cases = scores(recipe, model, tokenizer) if recipe.scores else embeddings(recipe, model, dense, tokenizer)
     made_with = f"transformers {t.__version__}, torch {torch.__version__}, eager attention, float32"
     (folder / "golden.json").write_text(json.dumps({"made_with": made_with, "cases": cases}, ensure_ascii=False, separators=(",", ":")) + "\n")
-    state = {key: value.to(torch.bfloat16).contiguous() for key, value in model.state_dict().items()}
+    isRenamed = isinstance(model.config, (t.NomicBertConfig, t.GteConfig))
+    named = published(model, recipe.prefix) if isRenamed else model.state_dict()
+    state = {key: value.to(torch.bfloat16).contiguous() for key, value in named.items()}
     if getattr(model.config, "tie_word_embeddings", False):
         state.pop("lm_head.weight", None)
     save_file(state, folder / "model.safetensors")

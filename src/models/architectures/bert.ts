@@ -63,7 +63,8 @@ function tangentHead({ weights, config }: LoadContext, dense: string, output: st
   );
 }
 
-const bertHead: LoadEncoderHead = (context, root) =>
+/** output(tanh(dense(first row))) */
+export const bertHead: LoadEncoderHead = (context, root) =>
   tangentHead(context, `${root}pooler.dense`, 'classifier');
 
 const robertaHead: LoadEncoderHead = (context) =>

@@ -58,7 +58,8 @@ export function fusedGatedMlp(gateUp = 'gate_up_proj', down = 'down_proj'): Load
   };
 }
 
-function gated(gateUp: GateUpLinear, output: RowParallelLinear, innerNorm?: NormOfColumns): Block {
+/** The same of products that are made otherwise. */
+export function gated(gateUp: GateUpLinear, output: RowParallelLinear, innerNorm?: NormOfColumns): Block {
   return productBlock({
     inputDType: gateUp.inputDType,
     inner: (step, h) => gateUp.apply(step, h),
