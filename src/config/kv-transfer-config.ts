@@ -22,8 +22,8 @@ export interface KvTransferConfig {
   readonly port: number;
   /** Bytes of the receive buffer of D, and what P holds in GET. */
   readonly bufferBytes: number;
-  /** Bytes of the overflow pool; a power of two, or 0 for none. */
-  readonly poolBytes: number;
+  /** Bytes of the overflow pool, a power of two or 0 for none; null where it may take what is left, see `MOST_POOL_BYTES`. */
+  readonly poolBytes: number | null;
   readonly sendType: SendType;
   readonly transport: TransportChoice;
   /** Of each communicator of NCCL; 0 leaves them to NCCL, which reads NCCL_MAX_NCHANNELS. */
@@ -48,8 +48,9 @@ const ALL_INTERFACES = ['0.0.0.0', '::'];
 const DEFAULT_PORT = 14579;
 const DEFAULT_BUFFER_BYTES = 1e9;
 const DEFAULT_NCCL_CHANNELS = 8;
-const DEFAULT_POOL_GIB = 32;
 const GIB = 2 ** 30;
+/** Of a pool whose size nobody has said. */
+export const MOST_POOL_BYTES = 32 * GIB;
 /** The smallest size of the pool other than 0. */
 const MIN_POOL_BYTES = 512;
 const MIN_SECRET_LENGTH = 16;
@@ -149,10 +150,9 @@ function bufferBytes({ kv_buffer_size, kv_role }: KvTransferFields, memoryBytes:
   return Math.floor(bytes);
 }
 
-/** A given size is rounded up to a power of two; the default is at most half of the memory. */
-function poolBytes(gib: number | null, memoryBytes: number): number {
-  if (gib === null) return Math.min(DEFAULT_POOL_GIB * GIB, 2 ** Math.floor(Math.log2(memoryBytes / 2)));
-  if (gib === 0) return 0;
+/** A given size is rounded up to a power of two. */
+function poolBytes(gib: number | null, memoryBytes: number): number | null {
+  if (gib === null || gib === 0) return gib;
   if (gib * GIB > memoryBytes) {
     const most = (memoryBytes / GIB).toFixed(1);
     throw configFault(

@@ -45,6 +45,7 @@ export class KvTransfers {
     const connector = await p2p.P2pConnector.start(config, {
       compatibility: info.kvCompatibility,
       parts: kvParts,
+      receiveRoom: info.receiveRoom,
       isOnGpu: info.isOnGpu,
       engine: client,
       warn: onWarning,

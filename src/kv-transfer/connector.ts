@@ -73,6 +73,8 @@ export interface TransferringEngine {
 export interface ConnectorContext {
   readonly compatibility: KvCompatibility;
   readonly parts: readonly KvMemoryPart[];
+  /** Bytes of the host's memory that are left for blocks which come. */
+  readonly receiveRoom: number;
   /** Whether the KV memory is that of a GPU. */
   readonly isOnGpu?: boolean;
   readonly engine: TransferringEngine;

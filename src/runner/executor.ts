@@ -66,6 +66,8 @@ export interface EngineInfo {
   readonly vocabSize: number;
   /** Requests of maxModelLen tokens that fit into the KV cache together. */
   readonly maxConcurrency: number;
+  /** Bytes of the host's memory that are left for blocks of other instances, those that it receives in memory of GPUs not counted. */
+  readonly receiveRoom: number;
   /** What an instance must have in common with this one to exchange KV blocks; null where none are exchanged. */
   readonly kvCompatibility: KvCompatibility | null;
 }

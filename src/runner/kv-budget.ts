@@ -1,6 +1,7 @@
 // How many KV blocks fit: from the options, the model and the memory that is free.
 
 import type { EngineConfig } from '../config/engine-config.ts';
+import { MOST_POOL_BYTES } from '../config/kv-transfer-config.ts';
 import { ConfigError } from '../errors.ts';
 import { type BlockGroups, longestSequence, mostBlocks } from '../kv-cache/block-groups.ts';
 import { BYTES_PER_ELEMENT } from '../ops/dtype.ts';
@@ -107,7 +108,7 @@ export function hostMemory(
   receiveBytes = 0,
   encoderBytes = 0,
 ): Pick<CacheMemory, 'bytes' | 'account'> {
-  const other = Math.min(OTHER_BYTES + encoderBytes, free / 2);
+  const other = otherBytes(free, encoderBytes);
   const received = Math.min(receiveBytes, (free - other) / 2);
   const parts = [
     `${shown(other)} are for heaps, activations${encoderBytes > 0 ? ', the largest image' : ''} and what requests leave behind`,
@@ -119,9 +120,23 @@ export function hostMemory(
   };
 }
 
+function otherBytes(free: number, encoderBytes: number): number {
+  return Math.min(OTHER_BYTES + encoderBytes, free / 2);
+}
+
 /** Memory of the host in which blocks come from others. */
 function hostReceiveBytes(transfer: EngineConfig['kvTransfer']): number {
-  return transfer === null || transfer.role === 'kv_producer' ? 0 : transfer.bufferBytes + transfer.poolBytes;
+  if (transfer === null || transfer.role === 'kv_producer') return 0;
+  return transfer.bufferBytes + (transfer.poolBytes ?? MOST_POOL_BYTES);
+}
+
+/**
+ * Bytes of the host's memory that are left for blocks of other instances, once the cache has taken all of its own.
+ * @param free of the host, where the cache has taken nothing yet
+ * @param cacheBytes of caches in memory of the host
+ */
+export function receiveRoom(free: number, cacheBytes: number, encoderBytes: number): number {
+  return Math.max(0, free - otherBytes(free, encoderBytes) - cacheBytes);
 }
 
 /** Memory of GPUs in which blocks come from others: each has its part of every block. */
@@ -166,9 +181,8 @@ export function chooseNumBlocks(
   const fitting = fittingBlocks(design, memory);
   const numBlocks =
     config.kvCacheMemoryBytes === null ? Math.min(fitting, perRequest * config.maxNumSeqs) : fitting;
-  const statesOfAll = stateBytes(design, { ...memory, stage: null });
   if (numBlocks < perRequest) {
-    const ofAll = perRequest * designBytes(design) * memory.numRanks + statesOfAll;
+    const ofAll = cacheBytes(design, perRequest, memory.numRanks);
     const room = longestSequence(groups, Math.max(0, numBlocks), maxNumBatchedTokens);
     throw new ConfigError(
       `the KV cache has room for ${room} tokens, one request of max_model_len needs ` +
@@ -178,8 +192,7 @@ export function chooseNumBlocks(
     );
   }
   if (numBlocks > MOST_BLOCKS) {
-    const most =
-      (MOST_BLOCKS * designBytes(design) * memory.numRanks + statesOfAll) * config.dataParallelSize;
+    const most = cacheBytes(design, MOST_BLOCKS, memory.numRanks) * config.dataParallelSize;
     throw new ConfigError(
       `the KV cache would have ${numBlocks} blocks, more than ${MOST_BLOCKS}: lower --kv-cache-memory-bytes to at most ${most}`,
       { param: 'kv-cache-memory-bytes' },
@@ -249,6 +262,11 @@ export function stateBytes(
     states === undefined ? 0 : states.layers * states.slots * states.width * BYTES_PER_ELEMENT.f32;
   if (stage !== null) return bytesOf(stages[stage]!);
   return numRanks * stages.reduce((sum, one) => sum + bytesOf(one), 0);
+}
+
+/** Bytes of a cache of so many blocks, over all ranks and stages. */
+export function cacheBytes(design: CacheDesign, numBlocks: number, numRanks: number): number {
+  return numBlocks * designBytes(design) * numRanks + stateBytes(design, { numRanks, stage: null });
 }
 
 /** Bytes of one block in all stages. */

@@ -8,12 +8,14 @@ import { stageShape } from '../models/staged-model.ts';
 import {
   type CacheDesign,
   type CacheMemory,
+  cacheBytes,
   cacheMemory,
   chooseNumBlocks,
   kvBlockBytes,
   longestFitting,
   type MemoryOps,
   numStateBlocks,
+  receiveRoom,
   stateBytes,
 } from './kv-budget.ts';
 import { cutsOf } from './kv-memory.ts';
@@ -89,6 +91,16 @@ export class KvPlan {
         chooseNumBlocks(this.#config, design, maxModelLen, memory),
       ),
     );
+  }
+
+  /** Bytes of the host's memory for blocks of other instances, see `receiveRoom`. */
+  receiveRoom(model: ModelShape, numBlocks: number, freeHostBytes: number): number {
+    const { draftBytes, encoderBytes } = this.#taken;
+    const ops = this.#stages.at(-1)!;
+    const numRanks = ops.ranks.size;
+    const isOfHost = ops.deviceMemory() === null;
+    const ofCaches = isOfHost ? draftBytes + cacheBytes(this.design(model), numBlocks, numRanks) : 0;
+    return receiveRoom(freeHostBytes, ofCaches, encoderBytes * numRanks);
   }
 
   /** Of a cache with one block. */

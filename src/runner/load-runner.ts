@@ -12,6 +12,7 @@ import { openConfiguredSource } from '../models/source/configured-source.ts';
 import type { ModelSource } from '../models/source/model-source.ts';
 import { loadStages, type StagePlace } from '../models/staged-model.ts';
 import { PackedCache } from '../models/weights/packed-cache.ts';
+import { freeHostMemory } from '../ops/host-memory.ts';
 import type { Ops } from '../ops/ops.ts';
 import type { RankSeat } from '../ops/ranks.ts';
 import { type SelectedStages, selectStages } from '../ops/select.ts';
@@ -186,6 +187,8 @@ interface CacheSizes {
   readonly maxNumSeqs: number;
   readonly maxModelLen: number;
   readonly numBlocks: number;
+  /** See `EngineInfo`. */
+  readonly receiveRoom: number;
   /** Null where layers keep no states. */
   readonly states: StateCounts | null;
   /** Of a cache with one block. */
@@ -219,7 +222,8 @@ async function chooseSizes(
   if (maxNumSeqs < config.maxNumSeqs) onWarning(fewStatesNotice(config, maxNumSeqs));
   const maxModelLen = await agree(() => plan.maxModelLen(model));
   const numBlocks = await agree(() => plan.numBlocks(model, maxModelLen));
-  return { maxNumSeqs, maxModelLen, numBlocks, states, design: plan.design(model) };
+  const receiveRoom = plan.receiveRoom(model, numBlocks, freeHostMemory());
+  return { maxNumSeqs, maxModelLen, numBlocks, receiveRoom, states, design: plan.design(model) };
 }
 
 async function takeCache(
@@ -239,7 +243,7 @@ async function takeCache(
 function describeAll(
   { config, source, stages, places }: Loading,
   model: Model,
-  { maxNumSeqs, maxModelLen, numBlocks, states, design: { windows, stateBlocks } }: CacheSizes,
+  { maxNumSeqs, maxModelLen, numBlocks, receiveRoom, states, design: { windows, stateBlocks } }: CacheSizes,
   kv: KvMemory,
 ): Omit<EngineInfo, 'backendReason'> {
   const fingerprint = source.fingerprint();
@@ -249,6 +253,7 @@ function describeAll(
     ...described,
     maxConcurrency: states ? Math.min(described.maxConcurrency, maxNumSeqs) : described.maxConcurrency,
     maxNumSeqs,
+    receiveRoom,
     numSnapshots: states?.numSnapshots ?? null,
     ...describeStages(stages, model, kv),
     isFromPackedCache: places.every(({ packedCache }) => packedCache?.hasAllWeights ?? false),

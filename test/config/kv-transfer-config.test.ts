@@ -49,7 +49,7 @@ describe('--kv-transfer-config', () => {
       ip: '127.0.0.1',
       port: 14579,
       bufferBytes: 1e9,
-      poolBytes: 32 * GIB,
+      poolBytes: null,
       sendType: 'PUT_ASYNC',
       transport: 'auto',
       ncclChannels: 8,
@@ -191,13 +191,14 @@ describe('--kv-transfer-config', () => {
     [1.1, 64, 2],
     [0.25, 64, 0.25],
     [0, 64, 0],
-    [undefined, 64, 32],
-    [undefined, 63, 16],
-    [undefined, 5, 2],
   ])('mem_pool_size_gb %d on a machine of %d GiB gives %d GiB', (given, memory, expected) => {
-    const extra = given === undefined ? {} : { mem_pool_size_gb: given };
+    const extra = { mem_pool_size_gb: given };
     const config = parse({ ...PLAIN, kv_connector_extra_config: extra }, { memoryBytes: memory * GIB });
     expect(config?.poolBytes).toBe(expected * GIB);
+  });
+
+  it('leaves the size of the pool to what is left where nobody says it', () => {
+    expect(parse(PLAIN)?.poolBytes).toBeNull();
   });
 
   it('takes the address from SVC_HOST_IP only where kv_ip says nothing', () => {

@@ -54,6 +54,7 @@ export class KvEngine {
     const context = {
       compatibility: info.kvCompatibility!,
       parts: kvParts,
+      receiveRoom: info.receiveRoom,
       isOnGpu: info.backend === 'cuda',
       engine: { applyTransfer: (command: KvTransferCommand) => core.scheduler.applyTransfer(command) },
       warn: onWarning,

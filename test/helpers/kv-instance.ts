@@ -74,6 +74,8 @@ export interface KvInstanceOptions extends Partial<KvTransferConfig> {
   readonly deadlines?: Partial<Deadlines>;
   /** The KV memory of each rank is that of a GPU whose driver and kernels SVC_CUDA_DRIVER and SVC_CUDA_KERNELS name. */
   readonly isOnGpu?: boolean;
+  /** Bytes that are left for blocks which come. */
+  readonly receiveRoom?: number;
 }
 
 /** The bytes that every instance computes for one block of one layer of a prompt, in these heads. */
@@ -152,6 +154,7 @@ export class KvInstance {
     compatibility,
     deadlines,
     isOnGpu = false,
+    receiveRoom = 2 ** 30,
     degree = 1,
     blockSize = COMPATIBILITY.blockSize,
     ...given
@@ -179,6 +182,7 @@ export class KvInstance {
           heard.waiting.hear(command);
         },
       },
+      receiveRoom,
       isOnGpu,
       warn: (message: string) => void heard.warnings.push(message),
     };

@@ -244,6 +244,33 @@ describe('without room at D', needsNative, () => {
     await untilIdle(p, d);
   });
 
+  it('a pool whose size nobody has said takes what is left beside the buffer', async () => {
+    const bufferBytes = 10 * SLOT_BYTES;
+    const { p, d } = await startPair({
+      bufferBytes,
+      poolBytes: null,
+      receiveRoom: bufferBytes + 19 * SLOT_BYTES,
+    });
+    expect(d.warnings).toEqual([]);
+    const ids = [0, 1, 2].map(() => makeRequestId(p.address, d.address));
+    for (const id of ids) await prefill(p, id, PROMPT);
+    await expect.poll(() => p.stats.send).toMatchObject({ delivered: 2, holding: 1 });
+    expect(d.stats.receive.poolUsedBytes).toBe(10 * SLOT_BYTES);
+    for (const id of ids) expect(await decode(d, id, PROMPT)).toBe(40);
+    await untilIdle(p, d);
+  });
+
+  it('of the machine for buffer and pool, D says so, and there is no pool unless somebody says it', async () => {
+    const bufferBytes = 10 * SLOT_BYTES;
+    const small = { bufferBytes, receiveRoom: 9 * SLOT_BYTES };
+    const message =
+      /^kv_buffer_size and mem_pool_size_gb may take 15\.0 KiB, more than the 13\.5 KiB that are left/;
+    const { p, d } = await startPair({ ...small, poolBytes: null });
+    expect([p.warnings, d.warnings]).toEqual([[], [expect.stringMatching(message)]]);
+    const fitting = await startPair({ bufferBytes, poolBytes: 2 ** 14, receiveRoom: bufferBytes + 2 ** 14 });
+    expect(fitting.d.warnings).toEqual([]);
+  });
+
   it('for this request ever, D computes it at once and P is told', async () => {
     const { p, d } = await startPair({ bufferBytes: 9 * SLOT_BYTES, poolBytes: 2 ** 13 });
     const id = makeRequestId(p.address, d.address);

@@ -11,6 +11,7 @@ import {
   longestFitting,
   numStateBlocks,
   overcommitNotice,
+  receiveRoom,
   stateBytes,
 } from '../../src/runner/kv-budget.ts';
 import { kvTransferConfig } from '../helpers/kv-instance.ts';
@@ -95,6 +96,18 @@ describe('the KV budget', () => {
     const host = { freeMemory: () => 11 * GIB, deviceMemory: () => null, ranks: ALONE };
     const kvTransfer = { ...kvTransferConfig({ role }), bufferBytes: bufferGib * GIB, poolBytes: GIB };
     expect(cacheMemory({ ...MEMORY, kvTransfer }, host).bytes).toBe(expectedGib * GIB);
+  });
+
+  it('has room for a pool of the usual size where nobody says how large it is', () => {
+    const host = { freeMemory: () => 101 * GIB, deviceMemory: () => null, ranks: ALONE };
+    const kvTransfer = { ...kvTransferConfig({}), bufferBytes: 2 * GIB, poolBytes: null };
+    expect(cacheMemory({ ...MEMORY, kvTransfer }, host).bytes).toBe(0.5 * (100 - 2 - 32) * GIB);
+  });
+
+  it('leaves to blocks that come what is free beside caches, the largest image and all else', () => {
+    expect(receiveRoom(10 * GIB, 4 * GIB, 2 * GIB)).toBe(3 * GIB);
+    expect(receiveRoom(GIB, 0, 0)).toBe(0.5 * GIB);
+    expect(receiveRoom(10 * GIB, 10 * GIB, 0)).toBe(0);
   });
 
   it('tells where more is asked for of the host than is free, by all engines together', () => {

@@ -7,6 +7,7 @@ import { type CacheSize, kvCacheShape } from '../../src/models/kv-cache-shape.ts
 import { RankShare } from '../../src/models/rank-share.ts';
 import { readModelConfig } from '../../src/models/registry.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
+import type { DeviceMemory } from '../../src/ops/ops.ts';
 import { ALONE } from '../../src/ops/ranks.ts';
 import { kvBlockBytes, stateBytes } from '../../src/runner/kv-budget.ts';
 import { KvPlan } from '../../src/runner/kv-plan.ts';
@@ -36,6 +37,23 @@ it.each([
   };
   const ownBytes = kvBlockBytes(shapeOf({ blocks: 1, blockSize: ENGINE_DEFAULTS.blockSize, sequences: 1 }));
   expect(numBlocks(0) - numBlocks(1000 * ownBytes * numCuts)).toBe(1000);
+});
+
+it('leaves to blocks that come what caches and images do not take of the host', () => {
+  const folder = newFolder();
+  writeTinyModel(folder, {});
+  const config = readModelConfig(openModelSource(folder));
+  const shapeOf = (size: CacheSize) => kvCacheShape(config, 'bf16', size);
+  const model = { config, dtype: 'bf16', kvDType: 'bf16', kvCacheShape: shapeOf } as const;
+  const ofBlock = kvBlockBytes(shapeOf({ blocks: 1, blockSize: ENGINE_DEFAULTS.blockSize, sequences: 1 }));
+  const roomOf = (device: DeviceMemory | null) => {
+    const ops = { freeMemory: () => 1e12, deviceMemory: () => device, ranks: { rank: 1, size: 2 } };
+    const taken = { draftBytes: 7e9, encoderBytes: 1e9, weightBytes: 1e10, activationBytes: [] };
+    return new KvPlan(ENGINE_DEFAULTS, [ops], taken).receiveRoom(model, 1000, 1e11);
+  };
+  const beside = 1e11 - 2 ** 30 - 2 * 1e9;
+  expect(roomOf(null)).toBe(beside - 7e9 - 1000 * ofBlock * 2);
+  expect(roomOf({ totalBytes: 1e12, takenBytes: 0, reservedBytes: 0 })).toBe(beside);
 });
 
 describe('a model whose layers keep states', () => {

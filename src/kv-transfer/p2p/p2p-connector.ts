@@ -5,9 +5,10 @@ import { randomBytes } from 'node:crypto';
 import { formatAddress } from '../../cluster/address.ts';
 import { type PairedRequestId, parseRequestId } from '../../cluster/request-id.ts';
 import { curveKeys } from '../../cluster/zmq.ts';
-import type { KvTransferConfig } from '../../config/kv-transfer-config.ts';
+import { type KvTransferConfig, MOST_POOL_BYTES } from '../../config/kv-transfer-config.ts';
 import { type BlockGroups, transferSize } from '../../kv-cache/block-groups.ts';
 import { numKvRows } from '../../ops/kv-rows.ts';
+import { bytes } from '../../util/bytes.ts';
 import type { ConnectorContext, KvTransferStats, RequestTransfer, TransferRequest } from '../connector.ts';
 import { KvConsumer } from './consumer-driver.ts';
 import { DEADLINES, type Deadlines } from './deadlines.ts';
@@ -47,12 +48,19 @@ export class P2pConnector {
   #isClosed = false;
 
   private constructor(config: KvTransferConfig, context: ConnectorContext, deadlines: Deadlines) {
-    const { compatibility, parts, engine, warn = () => {} } = context;
+    const { compatibility, parts, engine, receiveRoom, warn = () => {} } = context;
     const { layerGroups, layerBlockBytes } = compatibility;
     const { ip, port, secret, sendType, bufferBytes } = config;
     const slotBytes = numKvRows(compatibility) * layerBlockBytes;
     const receives = config.role !== 'kv_producer';
-    const slots = new SlotPool(receives ? bufferBytes : 0, receives ? config.poolBytes : 0, slotBytes);
+    const poolBytes = config.poolBytes ?? Math.max(0, Math.min(MOST_POOL_BYTES, receiveRoom - bufferBytes));
+    const slots = new SlotPool(receives ? bufferBytes : 0, receives ? poolBytes : 0, slotBytes);
+    if (slots.bytes > receiveRoom) {
+      warn(
+        `kv_buffer_size and mem_pool_size_gb may take ${bytes(slots.bytes)}, more than the ${bytes(receiveRoom)} that are left beside the KV ` +
+          'cache: they take memory as it is used, and the system may end the process when there is no more; lower one of them',
+      );
+    }
     if (receives && !slots.couldHold(1)) {
       warn(
         `kv_buffer_size ${bufferBytes} and mem_pool_size_gb have no room for one block of ${slotBytes} bytes: this instance ` +
