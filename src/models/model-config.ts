@@ -139,6 +139,8 @@ export interface VisionConfig {
   readonly frames: number;
   /** Of layers whose patches see only those of their window; null where all see the whole tile. */
   readonly windows: WindowsConfig | null;
+  /** Whether a token for the whole tile is seen before its patches, of which no row is made. */
+  readonly hasTileToken: boolean;
   /** Learned positions: of the square that is stretched over each tile, or of lines and of columns; null where there are none. */
   readonly positionsPerSide: number | null;
   /** Numbers of the layers whose rows the first layers of the text part get, too, one after the other. */

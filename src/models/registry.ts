@@ -37,6 +37,7 @@ import { gte } from './architectures/gte.ts';
 import { hunyuanDense, hunyuanMoe } from './architectures/hunyuan.ts';
 import { idefics3 } from './architectures/idefics3.ts';
 import { internLm2, internLm3 } from './architectures/internlm.ts';
+import { internVl } from './architectures/internvl.ts';
 import { lfm2, lfm2Moe } from './architectures/lfm2.ts';
 import { lfm2Vl } from './architectures/lfm2-vl.ts';
 import { llama } from './architectures/llama.ts';
@@ -132,6 +133,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   idefics3,
   internLm2,
   internLm3,
+  internVl,
   minimaxM2,
   nemotron,
   nemotronH,

@@ -14,6 +14,8 @@ export const MODELS = [
   'idefics3',
   'smolvlm',
   'lfm2-vl',
+  'internvl',
+  'internvl-large',
   'mistral3',
   'gemma3',
   'gemma4',

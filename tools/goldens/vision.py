@@ -147,6 +147,12 @@ def lfm2_vl():
     return t.Lfm2VlForConditionalGeneration, config, by_pixel
 
 
+def internvl(vision: dict, **text: object):
+    own = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": [16, 16], "patch_size": [4, 4]}
+    config = t.InternVLConfig(vision_config=own | vision, text_config=TEXT | text, image_token_id=PLACEHOLDER, image_seq_length=4, tie_word_embeddings=False)
+    return t.InternVLForConditionalGeneration, config, lambda tiles: {"pixel_values": pixels(tiles)}
+
+
 MODELS = {
     "idefics3": lambda: smolvlm("Idefics3"),
     "smolvlm": lambda: smolvlm("SmolVLM"),
@@ -159,6 +165,8 @@ MODELS = {
     "gemma4": lambda: gemma4({"standardize": True}, use_bidirectional_attention="vision", sliding_window=72, num_global_key_value_heads=2, attention_k_eq_v=True),
     "gemma4-small": lambda: gemma4({"use_clipped_linears": True}, **GEMMA4_SMALL),
     "lfm2-vl": lfm2_vl,
+    "internvl": lambda: internvl({"attention_bias": True}, model_type="qwen3", head_dim=8),
+    "internvl-large": lambda: internvl({"use_qk_norm": True, "norm_type": "rms_norm"}, model_type="qwen2"),
 }
 RENAMED = {"gemma3": ("vision_tower.", "vision_tower.vision_model.")}
 """To what releases name their tensors."""
@@ -220,6 +228,13 @@ def greedy(model: torch.nn.Module, ids: list[int], images: dict) -> tuple[list[i
     return tokens[len(ids) :], gap
 
 
+def random_factors(model: torch.nn.Module) -> None:
+    """Of what blocks add: as large as if there were none."""
+    for name, parameter in model.named_parameters():
+        if name.endswith(("lambda_1", "lambda_2")):
+            parameter.data = (1 + torch.randn_like(parameter) * 0.3).to(torch.bfloat16).to(torch.float32)
+
+
 def random_bounds(model: torch.nn.Module) -> None:
     """Of which many numbers are outside."""
     for name, buffer in model.named_buffers():
@@ -241,6 +256,7 @@ def make_model(folder: Path, name: str) -> None:
     model.eval()
     random_weights(model, Recipe(config))
     random_bounds(model)
+    random_factors(model)
     cases, tensors = [], {}
     for case, (length, tiles) in OTHER_CASES.get(name, CASES).items():
         images = inputs_of([size for _, size in tiles])

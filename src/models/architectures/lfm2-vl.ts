@@ -6,10 +6,10 @@ import { MOST_PATCHES } from '../../images/image-processor.ts';
 import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import type { ConfigFile, VisionConfig } from '../model-config.ts';
-import { activated, headOf, product } from '../pooling/pooling-head.ts';
 import { IN_WHOLE, textPart } from '../text-part.ts';
-import { ImageEncoder, type Projector, type VisionContext } from '../vision/image-encoder.ts';
+import { ImageEncoder, type VisionContext } from '../vision/image-encoder.ts';
 import { loadSiglip2, SIGLIP_TRAITS } from '../vision/siglip.ts';
+import { loadTwoProducts } from '../vision/two-product-projector.ts';
 import { readVisionConfig } from '../vision/vision-config.ts';
 import { lfm2, lfm2Moe } from './lfm2.ts';
 
@@ -75,23 +75,6 @@ function loadImageEncoder(context: VisionContext): ImageEncoder | null {
   return new ImageEncoder(context, {
     ...loadSiglip2(context, root),
     order: 'by neighbour',
-    project: loadProjector(context, projector),
+    project: loadTwoProducts(context, projector),
   });
 }
-
-/** Its norm is over all neighbours. */
-function loadProjector({ config, ops, text, weights }: VisionContext, name: string): Projector {
-  const { layers, mergeSize, projector } = config;
-  const { width, hasBias, hasNorm } = projector!;
-  const merged = layers.hiddenSize * mergeSize ** 2;
-  const vector = (part: string) => weights.vector(`${name}.layer_norm.${part}`, merged);
-  const [scale, offset] = hasNorm ? [vector('weight'), vector('bias')] : [];
-  return headOf(
-    (_, x) => (scale ? ops.layerNorm(x, scale, offset!, NORM_EPS, 'f32') : x),
-    product(weights.classifier(`${name}.linear_1`, width, merged, hasBias)),
-    activated('gelu'),
-    product(weights.classifier(`${name}.linear_2`, text.hiddenSize, width, hasBias)),
-  );
-}
-
-const NORM_EPS = 1e-5;

@@ -8,11 +8,11 @@ import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadDecoder } from '../decoder.ts';
 import { expectExperts } from '../experts-config.ts';
-import { attentionOf, outputProjection, type QueryKeyNorm, separateQkv } from '../layers/attention.ts';
+import { attentionOf, normOfAllHeads, outputProjection, separateQkv } from '../layers/attention.ts';
 import type { Block, LayerContext, LoadBlock, LoadLayer } from '../layers/layer.ts';
 import { loadMixture } from '../layers/mixture.ts';
 import { gatedMlp } from '../layers/mlp.ts';
-import { rmsNorm, rmsNormOfColumns } from '../layers/norm.ts';
+import { rmsNorm } from '../layers/norm.ts';
 import { preNormLayer } from '../layers/pre-norm-layer.ts';
 import { inOrder, residual } from '../layers/residual.ts';
 import {
@@ -120,13 +120,8 @@ export function olmoAttention(context: LayerContext, layer: number, prefix: stri
   const { numHeads, numKvHeads } = context.config;
   return attentionOf(context, layer, {
     qkv: separateQkv(context, prefix),
-    queryNorm: normOfAll(context, `${prefix}.q_norm`, numHeads),
-    keyNorm: normOfAll(context, `${prefix}.k_norm`, numKvHeads),
+    queryNorm: normOfAllHeads(context, `${prefix}.q_norm`, numHeads),
+    keyNorm: normOfAllHeads(context, `${prefix}.k_norm`, numKvHeads),
     output: outputProjection(context, `${prefix}.o_proj`),
   });
-}
-
-function normOfAll(context: LayerContext, name: string, heads: number): QueryKeyNorm {
-  const norm = rmsNormOfColumns(context, name, heads * context.config.headDim);
-  return (step, x) => norm(step, x, 'f32');
 }

@@ -5,7 +5,7 @@ import type { Vector } from '../../ops/weights.ts';
 import { layerHeadsOf, type ModelConfig } from '../model-config.ts';
 import type { Block, LayerContext, LoadBlock } from './layer.ts';
 import type { ColumnParallelLinear, ColumnParallelLinears, RowParallelLinear } from './linear.ts';
-import type { NormOfColumns } from './norm.ts';
+import { type NormOfColumns, rmsNormOfColumns } from './norm.ts';
 import { productBlock } from './product-block.ts';
 import type { Step } from './step.ts';
 
@@ -97,6 +97,12 @@ export function headNorms(
   const { headDim, normEps: eps } = config;
   const load = (name: string) => weights.vector(`${prefix}.${name}.weight`, headDim, weightOffset);
   return { query: load(query), key: load(key), eps };
+}
+
+/** Over all heads together. */
+export function normOfAllHeads(context: LayerContext, name: string, heads: number): QueryKeyNorm {
+  const norm = rmsNormOfColumns(context, name, heads * context.config.headDim);
+  return (step, x) => norm(step, x, 'f32');
 }
 
 /** Layer norms without bias. @param weight [heads of the rank * headDim], a row for each head */

@@ -11,7 +11,14 @@ import type { Step } from '../layers/step.ts';
 import type { ModelConfig, VisionConfig } from '../model-config.ts';
 import type { WeightReader } from '../weights/weight-reader.ts';
 import { mergePatches, type NeighbourOrder } from './merge-patches.ts';
-import { mostBlocks, type PatchGroups, stepOfGroups, wholeTileGroup, windowGroups } from './patch-groups.ts';
+import {
+  mostBlocks,
+  numRowsOf,
+  type PatchGroups,
+  stepOfGroups,
+  wholeTileGroup,
+  windowGroups,
+} from './patch-groups.ts';
 import { wholeImageTokensOf } from './whole-image-tokens.ts';
 
 /** What an encoder is loaded from. */
@@ -29,7 +36,7 @@ export interface VisionContext {
 export interface ImageEncoderParts {
   /** [hidden, 3 * frames * patchSize * patchSize] */
   readonly patches: LinearWeight;
-  /** x [patches, hidden] f32 -> what the first layer sees; it may be done in place. */
+  /** x [rows, hidden] f32 -> what the first layer sees; it may be done in place. Of zeros, where a row is of no patch, are its numbers made. */
   readonly begin: (x: Tensor, tile: ImageTile, step: Step) => Tensor;
   readonly layers: readonly Layer[];
   /** Left out where the last layer's rows are taken as they are. */
@@ -51,7 +58,7 @@ export interface TileSight {
   readonly groups: PatchGroups;
   /** It has been through so many. */
   numLayers: number;
-  /** [patches, hidden] between two of them; null before the first. */
+  /** [rows, hidden] between two of them; null before the first. */
   stream: Float32Array | null;
   /** Of each deep layer that it has been through, [rows of the tile, hidden of the model] */
   readonly deep: Float32Array[];
@@ -137,8 +144,9 @@ export class ImageEncoder {
 
   /** Nothing is computed yet. */
   begin(tile: ImageTile, colours: PreparedImage['colours']): TileSight {
-    const { windows } = this.#context.config;
-    const groups = windows === null ? wholeTileGroup(tile) : windowGroups(tile, windows.side);
+    const { windows, hasTileToken } = this.#context.config;
+    const groups =
+      windows === null ? wholeTileGroup(tile, hasTileToken ? 1 : 0) : windowGroups(tile, windows.side);
     return { tile, groups, colours, numLayers: 0, stream: null, deep: [] };
   }
 
@@ -157,7 +165,7 @@ export class ImageEncoder {
     });
   }
 
-  /** Up to before the layer `end`. @returns f32 [patches, hidden] */
+  /** Up to before the layer `end`. @returns f32 [rows, hidden] */
   #seeLayers(sight: TileSight, end: number): Tensor {
     const { ops } = this.#context;
     const { layers, deepProjects } = this.#parts;
@@ -174,13 +182,13 @@ export class ImageEncoder {
     return x;
   }
 
-  /** f32 [patches, hidden] as the next layer gets it. */
+  /** f32 [rows, hidden] as the next layer gets it. */
   #streamOf({ tile, groups, colours, stream }: TileSight, step: Step): Tensor {
     const { ops, config } = this.#context;
     const { patches, begin } = this.#parts;
-    const { length: rows } = groups.patches;
+    const rows = numRowsOf(groups);
     if (stream !== null) return ops.tensor(stream, rows, stream.length / rows, 'f32');
-    const numbers = colouredNumbers(tile, groups.patches, colours, config);
+    const numbers = colouredNumbers(tile, groups, colours, config);
     const x = ops.linear(ops.tensor(numbers, rows, numbers.length / rows, patches.inputDType), patches);
     return begin(x, tile, step);
   }
@@ -204,31 +212,33 @@ export class ImageEncoder {
     return [this.#merge(finalNorm?.(this.#context, x, 'f32') ?? x, sight, project), ...sight.deep];
   }
 
-  /** x [patches, hidden] f32 -> [rows of the tile, hidden of the model] */
+  /** x [rows, hidden] f32 -> [rows of the tile, hidden of the model], of those of patches alone */
   #merge(x: Tensor, { tile, groups }: TileSight, project: Projector): Float32Array {
     const { ops, config } = this.#context;
     return ops.scope(() => {
-      const merged = mergePatches(ops.read(x), groups.patches, tile, config.mergeSize, this.#parts.order);
+      const ofPatches = ops.read(x).subarray(groups.numBefore * x.cols);
+      const merged = mergePatches(ofPatches, groups.patches, tile, config.mergeSize, this.#parts.order);
       const rows = this.numRows(tile);
       return ops.read(project(ops, ops.tensor(merged, rows, merged.length / rows, 'f32')));
     });
   }
 }
 
-function asOne({ patches }: PatchGroups): PatchGroups {
-  return { patches, starts: [0, patches.length] };
+function asOne(groups: PatchGroups): PatchGroups {
+  return { ...groups, starts: [0, numRowsOf(groups)] };
 }
 
-/** Of the given patches, [patches, 3 * frames * patchSize²]: each frame of an image is the same. */
+/** Of rows before the patches zeros, and of patches [patches, 3 * frames * patchSize²]: each frame of an image is the same. */
 function colouredNumbers(
   { patches: bytes }: ImageTile,
-  patches: Int32Array,
+  { numBefore, patches }: PatchGroups,
   { factors, offsets }: PreparedImage['colours'],
   { patchSize, frames }: VisionConfig,
 ): Float32Array {
   const plane = patchSize ** 2;
-  const numbers = new Float32Array(bytes.length * frames);
-  let to = 0;
+  const ofPatch = factors.length * frames * plane;
+  const numbers = new Float32Array((numBefore + patches.length) * ofPatch);
+  let to = numBefore * ofPatch;
   for (const patch of patches) {
     for (const [colour, factor] of factors.entries()) {
       const first = (patch * factors.length + colour) * plane;

@@ -66,6 +66,7 @@ export function readVisionConfig(
     wholeInWindows: false,
     frames: 1,
     windows: null,
+    hasTileToken: false,
     positionsPerSide: null,
     deepLayers: [],
     projector: null,
