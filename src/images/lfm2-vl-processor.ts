@@ -13,6 +13,7 @@ import { type ImageSettings, readColours, resampling } from './image-settings.ts
 import type { Pixels } from './pixels.ts';
 import { type Colours, prepareImage, wholeTile } from './prepare-image.ts';
 import { type Filter, resize } from './resize.ts';
+import { type GridOptions, MOST_TILES, nearestGrid } from './tile-grid.ts';
 
 const IMAGE = '<image>';
 const START = '<|image_start|>';
@@ -31,21 +32,11 @@ interface Lfm2VLOptions {
   readonly colours: Colours;
 }
 
-interface TileOptions {
-  /** Of each, on each side, in pixels. */
-  readonly size: number;
-  readonly least: number;
-  readonly most: number;
+interface TileOptions extends GridOptions {
   /** Images of a larger area are cut. */
   readonly fromArea: number;
   /** Whether all of an image is seen beside its tiles. */
   readonly seesWhole: boolean;
-}
-
-/** How many tiles are below each other and beside each other. */
-interface Grid {
-  readonly rows: number;
-  readonly cols: number;
 }
 
 export class Lfm2VLProcessor implements ImageProcessor {
@@ -103,20 +94,6 @@ export class Lfm2VLProcessor implements ImageProcessor {
   }
 }
 
-/** Of the form that is nearest to that of the image; of two as near, the larger one where the image has more than half of its area. */
-function nearestGrid({ width, height }: Size, { size, least, most }: TileOptions): Grid {
-  const sides = Array.from({ length: most }, (_, side) => side + 1);
-  const grids = sides
-    .flatMap((cols) => sides.map((rows) => ({ rows, cols })))
-    .filter(({ rows, cols }) => rows * cols >= least && rows * cols <= most)
-    .sort((a, b) => a.rows * a.cols - b.rows * b.cols);
-  const distance = ({ rows, cols }: Grid): number => Math.abs(width / height - cols / rows);
-  return grids.reduce((nearest, grid) => {
-    if (distance(grid) !== distance(nearest)) return distance(grid) < distance(nearest) ? grid : nearest;
-    return width * height > 0.5 * size ** 2 * grid.rows * grid.cols ? grid : nearest;
-  });
-}
-
 /** @param whole null where only its tiles are seen */
 function textOf(
   rows: readonly (readonly ImageTile[])[],
@@ -131,8 +108,6 @@ function textOf(
 }
 
 const length = z.int().positive();
-/** Far more than any model has. */
-const MOST_TILES = 100;
 
 const modelFields = z.object({
   vision_config: z.object({ patch_size: length.default(16) }),

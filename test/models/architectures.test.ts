@@ -119,6 +119,7 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   Gemma4UnifiedForConditionalGeneration: { text_config: FIELDS },
   Idefics3ForConditionalGeneration: SEEING_FIELDS,
   SmolVLMForConditionalGeneration: SEEING_FIELDS,
+  InternVLForConditionalGeneration: SEEING_FIELDS,
   Lfm2VlForConditionalGeneration: SEEING_FIELDS,
   Llama4ForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },

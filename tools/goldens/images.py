@@ -23,8 +23,11 @@ from transformers import (
     Gemma4ImageProcessor,
     Gemma4Processor,
     Gemma4VideoProcessor,
+    GotOcr2ImageProcessor,
     Idefics3ImageProcessor,
     Idefics3Processor,
+    InternVLProcessor,
+    InternVLVideoProcessor,
     Lfm2VlImageProcessor,
     Lfm2VlProcessor,
     PixtralImageProcessor,
@@ -164,6 +167,24 @@ PROCESSORS = {
         "processor": {},
         "images": {"resample": 2},
     },
+    "internvl-small": {
+        "config": {
+            "architectures": ["InternVLForConditionalGeneration"],
+            "vision_config": {"image_size": [32, 32], "patch_size": [4, 4]},
+            "downsample_ratio": 0.5,
+        },
+        "processor": {"image_seq_length": 16},
+        "images": {"size": {"height": 32, "width": 32}, "crop_to_patches": False, "max_patches": 6, "resample": 3},
+    },
+    "internvl": {
+        "config": {
+            "architectures": ["InternVLForConditionalGeneration"],
+            "vision_config": {"image_size": 448, "patch_size": 14},
+            "downsample_ratio": 0.5,
+        },
+        "processor": {"image_seq_length": 256},
+        "images": {"size": {"height": 448, "width": 448}, "min_patches": 1, "max_patches": 12, "resample": 3},
+    },
     "gemma3-small": {
         "config": {
             "architectures": ["Gemma3ForConditionalGeneration"],
@@ -202,8 +223,9 @@ CLIP = {
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
 NONE = {"image_mean": [0.0, 0.0, 0.0], "image_std": [1.0, 1.0, 1.0]}
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
-NORMALISATION = {"idefics3": HALF, "pixtral": CLIP, "qwen2": CLIP, "qwen3": HALF, "gemma3": HALF, "gemma4": NONE, "lfm2": HALF}
+NORMALISATION = {"idefics3": HALF, "pixtral": CLIP, "qwen2": CLIP, "qwen3": HALF, "gemma3": HALF, "gemma4": NONE, "lfm2": HALF, "internvl": IMAGENET}
 PLACEHOLDERS = {
     "idefics3": "<image>",
     "pixtral": "[IMG]",
@@ -212,6 +234,7 @@ PLACEHOLDERS = {
     "gemma3": "<image_soft_token>",
     "gemma4": "<|image|>",
     "lfm2": "<image>",
+    "internvl": "<IMG_CONTEXT>",
 }
 # What the architectures of a family begin with, where it is not its name.
 FAMILIES = {"smolvlm": "idefics3", "mistral3": "pixtral"}
@@ -219,6 +242,7 @@ TOKENS = ["<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utter
 GEMMA_TOKENS = {"boi_token": "<start_of_image>", "image_token": "<image_soft_token>", "eoi_token": "<end_of_image>"}
 GEMMA4_TOKENS = {"boi_token": "<|image>", "image_token": "<|image|>", "eoi_token": "<image|>", "boa_token": "<|audio>", "audio_token": "<|audio|>", "eoa_token": "<audio|>"}
 LFM2_TOKENS = ["<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>"]
+INTERN_TOKENS = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>", "video_token": "<video>"}
 QWEN_TOKENS = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
 
 
@@ -290,6 +314,8 @@ def make_processor(setting: dict):
         return Gemma4Processor(Gemma4AudioFeatureExtractor(), Gemma4ImageProcessor(**images), tokenizer, Gemma4VideoProcessor(), **text)
     if family == "lfm2":
         return Lfm2VlProcessor(Lfm2VlImageProcessor(**images), make_tokenizer(LFM2_TOKENS))
+    if family == "internvl":
+        return InternVLProcessor(GotOcr2ImageProcessor(**images), make_tokenizer([], **INTERN_TOKENS), InternVLVideoProcessor(), **text)
     if family == "qwen2":
         return Qwen2VLProcessor(Qwen2VLImageProcessor(**images), make_tokenizer(QWEN_TOKENS), Qwen2VLVideoProcessor())
     if family == "qwen3":
@@ -333,9 +359,10 @@ def from_pixels(values: torch.Tensor, rows: int, cols: int, patch: int) -> torch
 def expected(setting: dict, image: Image.Image) -> dict:
     processor, family, images = make_processor(setting), family_of(setting), setting["images"]
     nested = {"return_row_col_info": True} if family in ("idefics3", "lfm2") else {}
-    special = {"use_image_special_tokens": True} if family == "lfm2" else {}
+    special = {"lfm2": {"use_image_special_tokens": True}, "internvl": {"crop_to_patches": True}}.get(family, {})
     inputs, texts = processor._process_images([[image]] if nested else [image], return_tensors="pt", **nested, **special)
     patch = setting["config"]["vision_config"]["patch_size"]
+    patch = patch[0] if isinstance(patch, list) else patch
     values = inputs["pixel_values"]
     if family.startswith("qwen"):
         values = from_blocks(values, inputs["image_grid_thw"][0].tolist(), images)
@@ -367,7 +394,7 @@ def main() -> None:
     for processor, setting in PROCESSORS.items():
         setting["images"].update(NORMALISATION[family_of(setting)], rescale_factor=RESCALE)
         # All sizes take the same way through large tiles: two images are enough for what takes long.
-        read = ["wide.png", "portrait.jpg"] if processor in ("smolvlm", "gemma3", "gemma4") else names
+        read = ["wide.png", "portrait.jpg"] if processor in ("smolvlm", "gemma3", "gemma4", "internvl") else names
         images = {name: expected(setting, read_image(folder / name)) for name in read}
         goldens[processor] = {**setting, "expected": images}
     (folder / "goldens.json").write_text(json.dumps(goldens) + "\n")

@@ -1,0 +1,81 @@
+// Images of InternVL: what its files and --mm-processor-kwargs may say.
+
+import { describe, expect, it } from 'vitest';
+import { ConfigError, ModelLoadError } from '../../src/errors.ts';
+import { loadImageProcessor } from '../../src/images/load-image-processor.ts';
+import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { imageModel } from './image-model.ts';
+import { noise } from './noise.ts';
+
+const folder = temporaryFolders();
+
+interface Changes {
+  readonly vision?: object;
+  readonly config?: object;
+  readonly images?: object;
+  readonly processor?: object;
+}
+
+function load({ vision, config, images, processor }: Changes = {}, given: Record<string, unknown> = {}) {
+  const model = {
+    config: {
+      architectures: ['InternVLForConditionalGeneration'],
+      vision_config: { image_size: 32, patch_size: 4, ...vision },
+      ...config,
+    },
+    images: { size: { height: 32, width: 32 }, ...images },
+    ...(processor && { processor }),
+  };
+  return loadImageProcessor(imageModel(folder(), model), given)!;
+}
+
+async function numTiles(width: number, height: number, ...settings: Parameters<typeof load>) {
+  const { image } = await load(...settings).read(await noise(width, height));
+  expect(image.numTokens).toBe(image.tiles.length * 16);
+  return image.tiles.length;
+}
+
+describe('an image of InternVL', () => {
+  it('is cut into twelve tiles at most, and seen whole where there are several', async () => {
+    expect(await numTiles(32, 32)).toBe(1);
+    expect(await numTiles(64, 32)).toBe(3);
+    expect(await numTiles(640, 32)).toBe(13);
+    expect(await numTiles(640, 480)).toBe(13);
+  });
+
+  it('is cut as files say, or as options say, which win', async () => {
+    const files = { images: { min_patches: 2, max_patches: 4 } };
+    expect(await numTiles(640, 32, files)).toBe(5);
+    expect(await numTiles(32, 32, files)).toBe(5);
+    expect(await numTiles(640, 32, files, { max_patches: 2 })).toBe(3);
+    expect(await numTiles(30, 31, files, { min_patches: 1 })).toBe(1);
+    expect(await numTiles(640, 32, files, { crop_to_patches: false })).toBe(1);
+    // Most images are large enough for several: of the least more than the most, the most counts.
+    expect(await numTiles(640, 32, files, { max_patches: 1 })).toBe(1);
+  });
+
+  it('is read of files that say one length for both sides, and of those that leave out what is usual', () => {
+    expect(() => load({ vision: { image_size: [32, 32], patch_size: [4, 4] } })).not.toThrow();
+    const usual = {
+      vision: { image_size: undefined, patch_size: undefined },
+      images: { size: { height: 448, width: 448 } },
+    };
+    expect(() => load({ ...usual, processor: { image_seq_length: 256 } })).not.toThrow();
+  });
+
+  it.each<[Changes, RegExp]>([
+    [{ images: { size: { height: 32, width: 64 } } }, /size is 32 x 64, expected 32 x 32/],
+    [{ processor: { image_seq_length: 15 } }, /image_seq_length is 15, but .* a tile has 16 tokens/],
+    [{ config: { downsample_ratio: 0.3 } }, /a tile has 2\.4 tokens on each side .* expected a whole number/],
+    [{ images: { max_patches: 1000 } }, /max_patches/],
+    [{ images: { do_resize: false } }, /do_resize/],
+  ])('is refused where files contradict each other: %j', (changes, message) => {
+    expect(() => load(changes)).toThrow(ModelLoadError);
+    expect(() => load(changes)).toThrow(message);
+  });
+
+  it('is refused where options say what means nothing to it', () => {
+    expect(() => load({}, { max_dynamic_patch: 6 })).toThrow(ConfigError);
+    expect(() => load({}, { max_dynamic_patch: 6 })).toThrow(/crop_to_patches, min_patches and max_patches/);
+  });
+});
