@@ -5,16 +5,21 @@
 Names of tensors and keys are those of the format's own package. The tests hold what each file makes of texts against its folder.
 """
 
+import io
 import json
 import re
 import sys
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import gguf
 import numpy as np
+import sentencepiece
 from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, GGMLQuantizationType, PoolingType, TokenType
+from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
 from gguf_models import Stored, read_folder, shared_keys, usual, write_tensors
 
@@ -30,7 +35,7 @@ def by_id(vocab: dict[str, int]) -> list[str]:
     return sorted(vocab, key=lambda token: vocab[token])
 
 
-def word_piece(writer: gguf.GGUFWriter, tokenizer: dict) -> None:
+def word_piece(writer: gguf.GGUFWriter, tokenizer: dict, texts: list[str]) -> None:
     """Pieces that begin a word have a space before them, and those that do not have no mark."""
     tokens = by_id(tokenizer["model"]["vocab"])
     types = token_types(tokenizer, tokens)
@@ -46,7 +51,25 @@ def word_piece(writer: gguf.GGUFWriter, tokenizer: dict) -> None:
         getattr(writer, f"add_{name}_token_id")(tokens.index(token))
 
 
-def unigram(writer: gguf.GGUFWriter, tokenizer: dict) -> None:
+def code_points(text: str) -> str:
+    return " ".join(f"{ord(char):X}" for char in text)
+
+
+def characters_map(texts: list[str]) -> bytes:
+    """SentencePiece's rules for what it replaces: those of NFKC for all that these texts have."""
+    characters = {char for text in texts for char in text} | {"e\u0301"}
+    composed = {char: unicodedata.normalize("NFKC", char) for char in sorted(characters)}
+    with TemporaryDirectory() as folder:
+        rules = Path(folder) / "rules.tsv"
+        rules.write_text("".join(f"{code_points(old)}\t{code_points(new)}\n" for old, new in composed.items() if old != new))
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["ab ba"] * 10), model_writer=model, model_type="char", vocab_size=6, normalization_rule_tsv=str(rules)
+        )
+    return model_pb2.ModelProto.FromString(model.getvalue()).normalizer_spec.precompiled_charsmap
+
+
+def unigram(writer: gguf.GGUFWriter, tokenizer: dict, texts: list[str]) -> None:
     """The vocabulary of SentencePiece's own file, which lacks what masks, and is filled up."""
     pieces = tokenizer["model"]["vocab"]
     tokens = [piece for piece, _ in pieces]
@@ -59,6 +82,7 @@ def unigram(writer: gguf.GGUFWriter, tokenizer: dict) -> None:
     writer.add_token_types([*types, TokenType.UNUSED])
     writer.add_add_space_prefix(True)
     writer.add_remove_extra_whitespaces(True)
+    writer.add_precompiled_charsmap(characters_map(texts))
     for name, id in {"bos": 0, "eos": 2, "unk": 3, "sep": 2, "pad": 1, "mask": len(tokens)}.items():
         getattr(writer, f"add_{name}_token_id")(id)
     writer.add_add_bos_token(True)
@@ -66,7 +90,7 @@ def unigram(writer: gguf.GGUFWriter, tokenizer: dict) -> None:
     writer.add_add_sep_token(True)
 
 
-def byte_level(writer: gguf.GGUFWriter, tokenizer: dict) -> None:
+def byte_level(writer: gguf.GGUFWriter, tokenizer: dict, texts: list[str]) -> None:
     tokens = by_id(tokenizer["model"]["vocab"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
@@ -203,6 +227,8 @@ def write_model(folders: Path, into: Path, name: str) -> None:
     if config["model_type"] == "distilbert":
         sizes = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "intermediate_size": "hidden_dim"}
         config |= {ours: config[own] for ours, own in sizes.items()}
+    cases = json.loads((folders / folder / "golden.json").read_text())["cases"]
+    texts = [text for case in cases for text in case.get("pair", [case.get("text")])]
     config["max_position_embeddings"] -= offset(config)
     config["token_ids"] = tokenizer["model"]["vocab"] if tokenizer["model"]["type"] == "BPE" else {}
     writer = gguf.GGUFWriter(into / f"{name}.gguf", MODEL_ARCH_NAMES[arch])
@@ -212,7 +238,7 @@ def write_model(folders: Path, into: Path, name: str) -> None:
     converted = convert(writer, config, tensors)
     for dense in sorted((folders / folder).glob("*_Dense")):
         converted[f"dense_{dense.name[0]}_out.weight"] = read_folder(dense)[1]["linear.weight"]
-    TOKENIZERS[tokenizer["model"]["type"]](writer, tokenizer)
+    TOKENIZERS[tokenizer["model"]["type"]](writer, tokenizer, texts)
     # Embedding models do without BERT's pooler.
     kept = {name: tensor for name, tensor in converted.items() if not name.startswith("pooler.")}
     write_tensors(writer, kept, arch, config["num_hidden_layers"])
