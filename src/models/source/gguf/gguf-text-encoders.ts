@@ -74,8 +74,8 @@ const modernBert: GgufArchitecture = {
     global_attn_every_n_layers: keys.number('modern-bert.attention.sliding_window_pattern'),
     global_rope_theta: keys.ofModel('rope.freq_base'),
     local_rope_theta: keys.ofModel('rope.freq_base_swa') ?? undefined,
-    // As in all releases but those that say otherwise.
-    classifier_pooling: poolingKind(keys) === 'cls' ? 'cls' : 'mean',
+    // Rerankers that do not say so score the mean.
+    classifier_pooling: isReranker(keys) && poolingKind(keys) !== 'cls' ? 'mean' : 'cls',
   }),
   layers: 'layers',
   modelModules: {
