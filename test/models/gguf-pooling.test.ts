@@ -278,6 +278,11 @@ describe('a vocabulary of WordPiece', () => {
     ]);
   });
 
+  it('of an old converter, which took all tokens for pieces, has the special ones of BERT', async () => {
+    const keys = { 'tokenizer.ggml.token_type': { i32s: PIECES.map(() => 1) } };
+    expect(await idsOf(file('bert', wordPiece(keys, lowered)), 'cat[SEP]s')).toEqual([2, 4, 3, 1, 3]);
+  });
+
   it('with capitals keeps them', async () => {
     expect(await idsOf(file('bert', wordPiece()), 'Cats cats é')).toEqual([2, 6, 5, 4, 5, 7, 3]);
   });

@@ -110,12 +110,16 @@ export function addedToken(id: number, content: string, special: boolean): Added
   return { id, content, special, ...nothing };
 }
 
+/** Null where all characters stay. */
+export function charsMapNormalizer(charsMap: Uint8Array | null): object | null {
+  if (charsMap === null || charsMap.length === 0) return null;
+  return { type: 'Precompiled', precompiled_charsmap: Buffer.from(charsMap).toString('base64') };
+}
+
 function normalizer({ charsMap, removesExtraSpaces }: SentencePieceVocabulary, hasPrefixes: boolean): object {
-  const isMapped = charsMap !== null && charsMap.length > 0;
+  const mapped = charsMapNormalizer(charsMap);
   const steps = [
-    ...(isMapped
-      ? [{ type: 'Precompiled', precompiled_charsmap: Buffer.from(charsMap).toString('base64') }]
-      : []),
+    ...(mapped === null ? [] : [mapped]),
     ...(removesExtraSpaces
       ? [
           // Spaces alone: a Strip would take line breaks with them.

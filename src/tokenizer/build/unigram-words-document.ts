@@ -3,6 +3,7 @@
 
 import {
   addedPiece,
+  charsMapNormalizer,
   type PairTemplate,
   type Piece,
   type SentencePieceVocabulary,
@@ -38,10 +39,7 @@ export function unigramWordsDocument({
     truncation: null,
     padding: null,
     added_tokens: pieces.flatMap((piece, id) => addedPiece(piece, id, vocabulary.addsDummyPrefix)),
-    normalizer: charsMap && {
-      type: 'Precompiled',
-      precompiled_charsmap: Buffer.from(charsMap).toString('base64'),
-    },
+    normalizer: charsMapNormalizer(charsMap),
     pre_tokenizer: { type: 'Sequence', pretokenizers: [{ type: 'WhitespaceSplit' }, words] },
     post_processor: templateProcessor(
       prefix,

@@ -4,35 +4,25 @@
 import { ModelLoadError } from '../../../errors.ts';
 import { byteLevelDocument } from '../../../tokenizer/build/byte-level-document.ts';
 import {
-  type AddedTokenDocument,
-  addedToken,
-  MOST_PIECE_LENGTH,
-  type PairTemplate,
-  PIECE_TYPES,
-  type Piece,
   type PieceType,
   type SentencePieceVocabulary,
   sentencePieceDocument,
 } from '../../../tokenizer/build/sentencepiece-document.ts';
-import { unigramWordsDocument } from '../../../tokenizer/build/unigram-words-document.ts';
-import { CONTINUES, wordPieceDocument } from '../../../tokenizer/build/word-piece-document.ts';
 import { preview } from '../../../util/preview.ts';
 import { findGgufArchitecture } from './gguf-config.ts';
+import { pairOf, unigramWords, wordPiece } from './gguf-encoder-tokenizers.ts';
 import type { GgufKeys } from './gguf-keys.ts';
+import {
+  addedTokensOf,
+  aroundTexts,
+  isAdded,
+  readVocabulary,
+  scoredPieces,
+  textOfId,
+  type Vocabulary,
+} from './gguf-vocabulary.ts';
 import { findPreTokenizer, type PreTokenizer } from './pre-tokenizers.ts';
 
-/** The kinds of vocabularies by their names in the files. */
-const KINDS = ['gpt2', 'llama', 'gemma4', 'bert', 't5'] as const;
-type Kind = (typeof KINDS)[number];
-
-interface Vocabulary {
-  readonly kind: Kind;
-  /** [ids] */
-  readonly tokens: readonly string[];
-  readonly types: readonly PieceType[];
-}
-
-const TOKENS = 'tokenizer.ggml.tokens';
 const MERGES = 'tokenizer.ggml.merges';
 
 /** Some converters do not list the names of a file's templates. */
@@ -121,34 +111,6 @@ function endsOfTurns(keys: GgufKeys): number[] {
   return texts.map(idOf).filter((id) => id >= 0);
 }
 
-function isAdded(type: PieceType | undefined): boolean {
-  return type === 'control' || type === 'user-defined' || type === 'unknown';
-}
-
-function readVocabulary(keys: GgufKeys): Vocabulary | null {
-  const name = keys.text('tokenizer.ggml.model');
-  if (name === null || name === 'no_vocab') return null;
-  const kind = KINDS.find((one) => one === name);
-  if (kind === undefined) {
-    throw new ModelLoadError(
-      `${keys.path}: tokenizers of the kind ${preview(name)} (tokenizer.ggml.model) are not read, ${KINDS.join(', ')} are: give ` +
-        "the original's with --tokenizer <its folder, or its name on the hub>",
-    );
-  }
-  const tokens = keys.strings(TOKENS) ?? [];
-  const typeNumbers = ofSameLength(keys, 'tokenizer.ggml.token_type', tokens.length) ?? tokens.map(() => 1);
-  const types = typeNumbers.map((number) => PIECE_TYPES[number] ?? 'normal');
-  return { kind, tokens, types };
-}
-
-function ofSameLength(keys: GgufKeys, key: string, length: number): number[] | null {
-  const values = keys.numbers(key);
-  if (values === null || values.length === length) return values;
-  throw new ModelLoadError(
-    `${keys.path}: ${key} must have ${length} items as ${TOKENS} has, it has ${values.length}; fetch the file again`,
-  );
-}
-
 function byteLevel(keys: GgufKeys, { tokens, types }: Vocabulary): object {
   const { preTokenizer: usual = 'default', joinsPairs = false } = findGgufArchitecture(keys);
   const words = findPreTokenizer(keys.path, keys.text('tokenizer.ggml.pre') ?? usual);
@@ -167,13 +129,6 @@ function byteLevel(keys: GgufKeys, { tokens, types }: Vocabulary): object {
     }),
     pre_tokenizer: preTokenizer(words, keys.flag('tokenizer.ggml.add_space_prefix') ?? false),
   };
-}
-
-function addedTokensOf({ tokens, types }: Pick<Vocabulary, 'tokens' | 'types'>): AddedTokenDocument[] {
-  return tokens.flatMap((text, id) => {
-    const type = types[id];
-    return isAdded(type) ? [addedToken(id, text, type !== 'user-defined')] : [];
-  });
 }
 
 /** The best first; null where the file lists none. */
@@ -203,76 +158,6 @@ function preTokenizer({ cuts, cutsAsGpt2 = false }: PreTokenizer, add_prefix_spa
 
 function sentencePiece(keys: GgufKeys, vocabulary: Vocabulary): object {
   return piecesDocument(keys, { pieces: scoredPieces(keys, vocabulary), addsDummyPrefix: true });
-}
-
-/** @throws ModelLoadError where there is not a score for each token, or one is far too long. */
-function scoredPieces(keys: GgufKeys, { tokens, types }: Vocabulary): Piece[] {
-  const key = 'tokenizer.ggml.scores';
-  const scores = keys.expect(key, ofSameLength(keys, key, tokens.length));
-  const long = tokens.find((text) => text.length > MOST_PIECE_LENGTH);
-  if (long !== undefined) {
-    throw new ModelLoadError(
-      `${keys.path}: ${TOKENS} has a token of ${long.length} characters, expected at most ${MOST_PIECE_LENGTH}: ${preview(long)}; ` +
-        'fetch the file again',
-    );
-  }
-  return tokens.map((text, id) => ({ text, score: scores[id]!, type: types[id]! }));
-}
-
-/** Of XLM-RoBERTa and its kin. */
-function unigramWords(keys: GgufKeys, vocabulary: Vocabulary): object {
-  const maskId = keys.number('tokenizer.ggml.mask_token_id');
-  // Converters know its id, but not that SentencePiece's own file lacks it.
-  const pieces = scoredPieces(keys, vocabulary).map(
-    (piece, id): Piece =>
-      id === maskId && piece.type === 'unused' ? { text: '<mask>', score: 0, type: 'control' } : piece,
-  );
-  const around = aroundTexts(keys, true, true);
-  const charsMap = keys.numbers('tokenizer.ggml.precompiled_charsmap');
-  return unigramWordsDocument({
-    pieces,
-    hasByteFallback: pieces.some(({ type }) => type === 'byte'),
-    charsMap: charsMap && Uint8Array.from(charsMap),
-    addsDummyPrefix: keys.flag('tokenizer.ggml.add_space_prefix') ?? true,
-    ...around,
-    pair: pairOf(around.suffix, 2),
-  });
-}
-
-/** What a file writes before a piece that begins a word, where BERT's vocabulary writes ## before those that do not. */
-const BEGINS = '▁';
-
-function wordPiece(keys: GgufKeys, { tokens, types }: Vocabulary): object {
-  const texts = tokens.map((token, id) => {
-    if (token.startsWith(BEGINS)) return token.slice(BEGINS.length);
-    // Older converters left the tokens that are free as they were, too.
-    return isAdded(types[id]) || /^\[.+\]$/.test(token) ? token : `${CONTINUES}${token}`;
-  });
-  const ids = new Map(texts.map((text, id) => [text, id]));
-  const special = (usual: string, ...names: readonly string[]): string => {
-    const found = names.map((name) => textOfId(keys, `tokenizer.ggml.${name}_token_id`, texts));
-    const text = found.find((one) => one !== null) ?? usual;
-    if (ids.has(text)) return text;
-    throw new ModelLoadError(
-      `${keys.path}: ${usual} is no token, and the key tokenizer.ggml.${names[0]}_token_id is missing; convert the model again`,
-    );
-  };
-  const suffix = [special('[SEP]', 'seperator', 'eos')];
-  return wordPieceDocument({
-    ids,
-    addedTokens: addedTokensOf({ tokens: texts, types }),
-    unknown: special('[UNK]', 'unknown'),
-    lowersCase: keys.flag('tokenizer.ggml.normalizer.lowercase') ?? !hasCapitals({ tokens: texts, types }),
-    stripsAccents: keys.flag('tokenizer.ggml.normalizer.strip_accents'),
-    prefix: [special('[CLS]', 'cls', 'bos')],
-    suffix,
-    pair: { between: suffix, secondType: 1 },
-  });
-}
-
-/** Where the file does not say, a vocabulary without capitals is of a tokenizer that lowers them. */
-function hasCapitals({ tokens, types }: Pick<Vocabulary, 'tokens' | 'types'>): boolean {
-  return tokens.some((token, id) => !isAdded(types[id]) && /^(?!\[.+\]$).*[A-Z]/.test(token));
 }
 
 /** Of Gemma 4: pieces whose scores say nothing, with a list of their merges. */
@@ -306,34 +191,4 @@ function piecesDocument(
     },
     { ...aroundTexts(keys, true), prefixesEachPart: true },
   );
-}
-
-/** What goes before and behind every text. */
-function aroundTexts(
-  keys: GgufKeys,
-  addsBos: boolean,
-  addsEos = false,
-): { prefix: string[]; suffix: string[] } {
-  const textOf = (name: string): string[] => {
-    const text = textOfId(keys, `tokenizer.ggml.${name}_token_id`);
-    return text === null ? [] : [text];
-  };
-  return {
-    prefix: (keys.flag('tokenizer.ggml.add_bos_token') ?? addsBos) ? textOf('bos') : [],
-    suffix: (keys.flag('tokenizer.ggml.add_eos_token') ?? addsEos) ? textOf('eos') : [],
-  };
-}
-
-/** What ends a text, so many times, between two of which one kind is told from the other by nothing else. */
-function pairOf(suffix: readonly string[], times: 1 | 2): PairTemplate {
-  return { between: times === 1 ? suffix : [...suffix, ...suffix], secondType: 0 };
-}
-
-/** The token whose id the key names; null where there is none. */
-function textOfId(keys: GgufKeys, key: string, tokens = keys.strings(TOKENS)): string | null {
-  const id = keys.number(key);
-  if (id === null) return null;
-  const text = tokens?.[id];
-  if (text !== undefined) return text;
-  throw new ModelLoadError(`${keys.path}: ${key} is ${id}, which is no token; fetch the file again`);
 }
