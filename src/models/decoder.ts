@@ -104,7 +104,8 @@ function loadPoolingHead(
 ): PoolingHead | null {
   if (pooling.task === 'embed') return loadDense(weights, pooling);
   const { hiddenSize, vocabSize: n, tieWordEmbeddings: isTied, headBias: bias } = config;
-  if (pooling.head.kind === 'classifier') return product(weights.classifier('score', 1, hiddenSize, false));
+  if (pooling.head.kind === 'classifier')
+    return product(weights.classifier('score', pooling.head.numLabels, hiddenSize, false));
   const { tokenIds } = pooling.head;
   return product(
     weights.rows({ name: isTied ? names.embedding : names.head, n, bias }, tokenIds, hiddenSize),

@@ -183,6 +183,8 @@ describe('svc models inspect', () => {
     expect(stdout).toMatch(/^prompts +query, document \(before all texts\)$/m);
     const json = await runCli(['models', 'inspect', folder, '--json']);
     expect(JSON.parse(json.stdout).shape.pooling).toMatchObject({ prompts, size: 24 });
+    const file = await runCli(['models', 'inspect', 'test/fixtures/gguf-pooling/xlm-roberta-mean.gguf']);
+    expect(file.stdout).toMatch(/^makes +vectors of 32 numbers, of the mean of all tokens$/m);
     const reranker = await runCli(['models', 'inspect', 'test/fixtures/pooling/bert-reranker']);
     expect(reranker.stdout).toMatch(/^makes +scores of how well two texts fit$/m);
   });

@@ -251,7 +251,7 @@ function makeTargets(root: string): Target[] {
   });
   return [
     bytesTarget(join(single, 'model.safetensors'), () => readSafetensors(join(single, 'model.safetensors'))),
-    ...[gguf, gemma4].map((path) => bytesTarget(path, () => loadGguf(path))),
+    ...[gguf, gemma4, ...poolingFiles(root)].map((path) => bytesTarget(path, () => loadGguf(path))),
     ...IMAGE_ENCODERS.map((name) => encoderTarget(join(root, `sees-${name}`), name)),
     bytesTarget(join(pieces, 'tokenizer.model'), () => buildTokenizerJson(new FolderFiles(pieces))),
     jsonTarget(join(folder, 'config.json'), () => readModelConfig(files)),
@@ -268,6 +268,15 @@ function makeTargets(root: string): Target[] {
     jsonTarget(join(adapter, ADAPTER_CONFIG), () => readAdapterConfig(adapter)),
     safetensorsHeaderTarget(join(folder, 'model-00001-of-00002.safetensors'), ofFolder),
   ];
+}
+
+/** Of each kind of head, pooling and tokenizer. */
+function poolingFiles(root: string): string[] {
+  return ['bert-cls', 'xlm-roberta-reranker', 'embedding-gemma', 'qwen3-reranker'].map((name) => {
+    const path = join(root, `${name}.gguf`);
+    copyFileSync(fileURLToPath(new URL(`../fixtures/gguf-pooling/${name}.gguf`, import.meta.url)), path);
+    return path;
+  });
 }
 
 function loadGguf(path: string): void {

@@ -909,10 +909,10 @@ ENDINGS = (".weight", ".bias", *(f".{side}put_{end}" for side in ("in", "out") f
 
 
 def write_tensors(writer: gguf.GGUFWriter, tensors: dict[str, np.ndarray], arch: MODEL_ARCH, layers: int) -> None:
-    """Ends the file. Names of an encoder may be those of the format already."""
+    """Ends the file. Names of an encoder, and of a head that converters make, may be those of the format already."""
     names = get_tensor_name_map(arch, layers)
     for original, tensor in tensors.items():
-        is_known = arch == MODEL_ARCH.MMPROJ and original.startswith(("v.", "mm.", "a."))
+        is_known = original.startswith("cls.output.") or (arch == MODEL_ARCH.MMPROJ and original.startswith(("v.", "mm.", "a.")))
         known = original if is_known else names.get_name(original, try_suffixes=ENDINGS)
         assert known is not None, original
         numbers, dtype = stored(tensor)

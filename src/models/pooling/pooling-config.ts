@@ -44,11 +44,16 @@ export interface EmbeddingConfig {
 export interface ScoringConfig {
   readonly task: 'score';
   readonly rows: PooledRows;
-  /** What scores are made of: numbers of a classifier, or logits of tokens, the difference of the first and the second. */
-  readonly head: { readonly kind: 'classifier' } | TokenHead;
+  /** What scores are made of: a number of a classifier, or of two labels or tokens, the difference of the first and the second. */
+  readonly head: LabelHead | TokenHead;
   readonly activation: 'sigmoid' | 'none';
   /** How two texts become one prompt: as the tokenizer joins pairs, or in the words that Qwen3's rerankers were trained on. */
   readonly prompt: 'pair' | 'qwen3';
+}
+
+export interface LabelHead {
+  readonly kind: 'classifier';
+  readonly numLabels: 1 | 2;
 }
 
 export interface TokenHead {
@@ -62,7 +67,7 @@ export type PoolingConfig = EmbeddingConfig | ScoringConfig;
 /** Numbers that a model gives for each sequence. */
 export function pooledSize(pooling: PoolingConfig): number {
   if (pooling.task === 'embed') return pooling.size;
-  return pooling.head.kind === 'tokens' ? pooling.head.tokenIds.length : 1;
+  return pooling.head.kind === 'tokens' ? pooling.head.tokenIds.length : pooling.head.numLabels;
 }
 
 /** What the options ask of a model that could be several things; `auto` is what its files say. */

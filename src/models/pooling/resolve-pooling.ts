@@ -8,6 +8,7 @@ import type { ModelConfig } from '../model-config.ts';
 import type {
   DenseLayer,
   EmbeddingConfig,
+  LabelHead,
   PooledRows,
   PoolingChoice,
   PoolingConfig,
@@ -156,13 +157,12 @@ function scoringConfig(
       `${model.path}: the token ${outside} that scores is not below vocab_size, ${vocabSize}`,
     );
   }
-  if (head === null) expectOneLabel(model, fields);
   const activation =
     fields.sentence_transformers?.activation_fn ?? fields.sbert_ce_default_activation_function ?? '';
   return {
     task: 'score',
     rows: defaultRows(config),
-    head: head ?? { kind: 'classifier' },
+    head: head ?? { kind: 'classifier', numLabels: labelsOf(config, model, fields) },
     activation: activation.endsWith('Identity') ? 'none' : 'sigmoid',
     prompt: architecture === 'Qwen3ForCausalLM' ? 'qwen3' : 'pair',
   };
@@ -205,10 +205,15 @@ function tokenIdsOf(files: ModelFiles, texts: readonly string[]): number[] {
   });
 }
 
-/** The protocols know one score of two texts. */
-function expectOneLabel({ path }: PublishedModel, { num_labels, id2label }: OwnFields): void {
+/** The protocols know one score of two texts; a decoder may make it of a label that fits and one that does not. */
+function labelsOf(
+  { encoder }: ModelConfig,
+  { path }: PublishedModel,
+  { num_labels, id2label }: OwnFields,
+): LabelHead['numLabels'] {
   const count = num_labels ?? (id2label ? Object.keys(id2label).length : 2);
-  if (count === 1) return;
+  if (count === 1) return count;
+  if (count === 2 && encoder === null && id2label?.[0] === 'yes' && id2label[1] === 'no') return count;
   throw new ModelLoadError(
     `${path}: num_labels must be 1, got ${count}: classifiers that give one score are served, as rerankers are`,
   );

@@ -1,6 +1,11 @@
 // From a vocabulary of byte-level BPE and its merges, as vocab.json with merges.txt and GGUF files have it, to a tokenizer.json.
 
-import { type AddedTokenDocument, templateProcessor, withAddedIds } from './sentencepiece-document.ts';
+import {
+  type AddedTokenDocument,
+  type PairTemplate,
+  templateProcessor,
+  withAddedIds,
+} from './sentencepiece-document.ts';
 
 interface ByteLevelVocabulary {
   readonly ids: ReadonlyMap<string, number>;
@@ -18,6 +23,7 @@ interface ByteLevelVocabulary {
   /** Texts of tokens that go before every text, and behind it. */
   readonly prefix?: readonly string[];
   readonly suffix?: readonly string[];
+  readonly pair?: PairTemplate;
 }
 
 /** The content of a tokenizer.json, as the `tokenizers` package reads it. */
@@ -38,7 +44,7 @@ export function byteLevelDocument(vocabulary: ByteLevelVocabulary): object {
     normalizer: composes ? { type: 'NFC' } : null,
     pre_tokenizer:
       wordPattern === null ? byteLevel(true) : { type: 'Sequence', pretokenizers: [cut, byteLevel(false)] },
-    post_processor: templateProcessor(prefix, suffix, withAddedIds(ids, addedTokens)),
+    post_processor: templateProcessor(prefix, suffix, withAddedIds(ids, addedTokens), vocabulary.pair),
     decoder: { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true },
     model: {
       type: 'BPE',

@@ -98,7 +98,7 @@ export function sentencePieceDocument(
 }
 
 /** Pieces that are never merged: they are found in the text before it is cut. */
-function addedPiece({ text, type }: Piece, id: number, hasPrefixes: boolean): AddedTokenDocument[] {
+export function addedPiece({ text, type }: Piece, id: number, hasPrefixes: boolean): AddedTokenDocument[] {
   if (type === 'unknown' || type === 'control') return [addedToken(id, text, true)];
   if (type !== 'user-defined') return [];
   // One with a space in it is found where spaces are written as in the vocabulary, unless that would put one before it.
@@ -110,12 +110,16 @@ export function addedToken(id: number, content: string, special: boolean): Added
   return { id, content, special, ...nothing };
 }
 
+/** Null where all characters stay. */
+export function charsMapNormalizer(charsMap: Uint8Array | null): object | null {
+  if (charsMap === null || charsMap.length === 0) return null;
+  return { type: 'Precompiled', precompiled_charsmap: Buffer.from(charsMap).toString('base64') };
+}
+
 function normalizer({ charsMap, removesExtraSpaces }: SentencePieceVocabulary, hasPrefixes: boolean): object {
-  const isMapped = charsMap !== null && charsMap.length > 0;
+  const mapped = charsMapNormalizer(charsMap);
   const steps = [
-    ...(isMapped
-      ? [{ type: 'Precompiled', precompiled_charsmap: Buffer.from(charsMap).toString('base64') }]
-      : []),
+    ...(mapped === null ? [] : [mapped]),
     ...(removesExtraSpaces
       ? [
           // Spaces alone: a Strip would take line breaks with them.
@@ -129,6 +133,14 @@ function normalizer({ charsMap, removesExtraSpaces }: SentencePieceVocabulary, h
   return { type: 'Sequence', normalizers: steps };
 }
 
+/** How two texts are read together. */
+export interface PairTemplate {
+  /** Texts of tokens between the two. */
+  readonly between: readonly string[];
+  /** The kind of the tokens of the second. */
+  readonly secondType: 0 | 1;
+}
+
 /** The ids of a vocabulary by their texts, and those of the tokens beside it. */
 export function withAddedIds(
   ids: ReadonlyMap<string, number>,
@@ -140,30 +152,35 @@ export function withAddedIds(
 /**
  * Puts tokens around every text; null where there are none.
  * @param ids of these tokens at least.
+ * @param pair left out: two texts are one behind the other, each with what is around it.
  */
 export function templateProcessor(
   prefix: readonly string[],
   suffix: readonly string[],
   ids: ReadonlyMap<string, number>,
+  pair?: PairTemplate,
 ): object | null {
   const around = [...prefix, ...suffix];
   if (around.length === 0) return null;
-  const special = (id: string, type_id: number) => ({ SpecialToken: { id, type_id } });
-  const text = (id: string, type_id: number) => [
-    ...prefix.map((token) => special(token, type_id)),
-    { Sequence: { id, type_id } },
-    ...suffix.map((token) => special(token, type_id)),
-  ];
+  const special = (tokens: readonly string[], type_id: number) =>
+    tokens.map((id) => ({ SpecialToken: { id, type_id } }));
+  const text = (id: string, type_id: number) => ({ Sequence: { id, type_id } });
+  const beginning = [...special(prefix, 0), text('A', 0)];
+  const middle = pair ? special(pair.between, 0) : [...special(suffix, 0), ...special(prefix, 1)];
+  const type = pair?.secondType ?? 1;
   const tokens = around.map((id) => [id, { id, ids: [ids.get(id)], tokens: [id] }]);
   return {
     type: 'TemplateProcessing',
-    single: text('A', 0),
-    pair: [...text('A', 0), ...text('B', 1)],
+    single: [...beginning, ...special(suffix, 0)],
+    pair: [...beginning, ...middle, text('B', type), ...special(suffix, type)],
     special_tokens: Object.fromEntries(tokens),
   };
 }
 
-function unigramModel({ pieces, hasByteFallback }: SentencePieceVocabulary): object {
+export function unigramModel({
+  pieces,
+  hasByteFallback,
+}: Pick<SentencePieceVocabulary, 'pieces' | 'hasByteFallback'>): object {
   const unknown = pieces.findIndex(({ type }) => type === 'unknown');
   return {
     type: 'Unigram',

@@ -30,6 +30,8 @@ export interface GgufArchitecture {
   readonly hasNormsFrom0?: boolean;
   /** Converted so that the two halves of each head of queries and keys take turns. */
   readonly hasPairedHeads?: boolean;
+  /** Whether what ends a text is all that is between two texts that are read together, and no second beginning. */
+  readonly joinsPairs?: boolean;
   /** Whether files may have queries, keys and values, which the original publishes apart, in one tensor `attn_qkv`. */
   readonly joinsQkv?: boolean;
 }
@@ -42,6 +44,10 @@ export const MODEL_MODULES: Readonly<Record<string, string>> = {
   token_embd: 'model.embed_tokens',
   output_norm: 'model.norm',
   output: 'lm_head',
+  // What makes scores, and vectors of those that were pooled.
+  'cls.output': 'score',
+  dense_2: '2_Dense.linear',
+  dense_3: '3_Dense.linear',
 };
 
 export const LAYERS = 'model.layers';

@@ -1,6 +1,6 @@
 // How GGUF names what svc knows: for each architecture its name and fields in config.json, and its tensors. The original's checkpoints
 // and config.json are the common language; to add an architecture is to add its line here, to gguf-mixtures.ts, to
-// gguf-recurrent.ts or to gguf-scans.ts.
+// gguf-recurrent.ts, to gguf-scans.ts or to gguf-text-encoders.ts.
 
 import { type GgufArchitecture, MODEL_MODULES, SANDWICH_NORMS } from './gguf-architecture.ts';
 import { gemma3n } from './gguf-gemma3n.ts';
@@ -9,6 +9,7 @@ import type { GgufKeys } from './gguf-keys.ts';
 import { ernieBias, GGUF_MIXTURES, graniteFactors, HUNYUAN_NORMS } from './gguf-mixtures.ts';
 import { GGUF_RECURRENT } from './gguf-recurrent.ts';
 import { GGUF_SCANS } from './gguf-scans.ts';
+import { GGUF_TEXT_ENCODERS } from './gguf-text-encoders.ts';
 
 /** Norms behind both blocks, and before none. */
 const NORMS_BEHIND: Readonly<Record<string, string>> = {
@@ -289,4 +290,5 @@ export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
   ...GGUF_MIXTURES,
   ...GGUF_RECURRENT,
   ...GGUF_SCANS,
+  ...GGUF_TEXT_ENCODERS,
 };

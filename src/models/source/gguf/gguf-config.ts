@@ -4,6 +4,7 @@ import { ModelLoadError } from '../../../errors.ts';
 import { ENCODER_ARCHITECTURE, type GgufArchitecture } from './gguf-architecture.ts';
 import { GGUF_ARCHITECTURES } from './gguf-architectures.ts';
 import type { GgufKeys } from './gguf-keys.ts';
+import { isReranker, labelFields } from './gguf-pooling.ts';
 
 /** @throws ModelLoadError naming an architecture that svc does not read. */
 export function findGgufArchitecture({ path, architecture }: GgufKeys): GgufArchitecture {
@@ -36,7 +37,7 @@ export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Recor
   const headDim = headDimOf(keys);
   const own = fields?.(keys) ?? {};
   return {
-    architectures: [name(keys)],
+    architectures: [isReranker(keys) ? rerankerName(name(keys)) : name(keys)],
     vocab_size: keys.shapeOf('token_embd.weight')?.[0],
     hidden_size: keys.need('embedding_length'),
     intermediate_size: own.intermediate_size ?? widthOf(keys),
@@ -55,8 +56,15 @@ export function ggufConfig(keys: GgufKeys, isQuantized: boolean): Readonly<Recor
     mlp_bias: keys.hasTensor('blk.0.ffn_up.bias'),
     torch_dtype: DTYPES.get(keys.formatOf('token_embd.weight') ?? ''),
     quantization_config: isQuantized ? { quant_method: 'gguf' } : null,
+    is_causal: keys.flag(`${keys.architecture}.attention.causal`),
+    ...(isReranker(keys) ? labelFields(keys) : {}),
     ...own,
   };
+}
+
+/** What an architecture is called with a head that scores. */
+function rerankerName(name: string): string {
+  return name.replace(/(ForCausalLM|Model)$/, 'ForSequenceClassification');
 }
 
 /** Of MLPs, which models have no need to say that have experts in all layers. */

@@ -12,6 +12,7 @@ import { encoderTensors, textTensors } from './encoders/encoder-tensors.ts';
 import { findGgufArchitecture, ggufConfig, headDimOf } from './gguf-config.ts';
 import { type GgufFile, readGguf } from './gguf-file.ts';
 import { GgufKeys } from './gguf-keys.ts';
+import { ggufSentenceFile } from './gguf-pooling.ts';
 import { publishedTensors } from './gguf-tensors.ts';
 import {
   ggufChatTemplates,
@@ -54,7 +55,7 @@ export class GgufSource {
       case 'chat_template.json':
         return this.#json(ggufChatTemplates(this.#keys));
       default:
-        return null;
+        return this.#json(ggufSentenceFile(this.#keys, name));
     }
   }
 

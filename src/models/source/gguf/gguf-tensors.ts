@@ -100,7 +100,7 @@ function* publishedAs(
   if (layer === undefined) {
     const original = Object.hasOwn(modelModules, module) ? `${modelModules[module]}${ending}` : name;
     if (original.includes('*')) yield* partsOf(original, tensor);
-    else yield [original, { ...tensor, added }];
+    else yield [original, { ...tensor, shape: publishedShape(original, tensor.shape), added }];
     return;
   }
   if (architecture.joinsQkv && module === 'attn_qkv') {
@@ -120,13 +120,16 @@ function* publishedAs(
   else yield [original, { ...tensor, shape: publishedShape(original, tensor.shape), added }];
 }
 
+/** Matrices that may have one row. */
+const ONE_ROW = /(shared_expert_gate|token_type_embeddings|^classifier|^score)\.weight$/;
+
 /**
  * Converters leave out dimensions of one: the row of a matrix that has one, and what a channel of a convolution sees of others. They make
  * matrices of the vectors of a scan: a row of each head, or of each group.
  */
 function publishedShape(name: string, shape: readonly number[]): readonly number[] {
   const [rows = 0, ...columns] = shape;
-  if (name.endsWith('shared_expert_gate.weight') && shape.length === 1) return [1, rows];
+  if (ONE_ROW.test(name) && shape.length === 1) return [1, rows];
   if (/\bconv(1d)?\.weight$/.test(name) && shape.length === 2) return [rows, 1, ...columns];
   if (/\.(mamba|mixer)\.(rates|D|norm\.weight)$/.test(name))
     return [shape.reduce((all, size) => all * size, 1)];

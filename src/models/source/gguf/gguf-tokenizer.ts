@@ -4,31 +4,25 @@
 import { ModelLoadError } from '../../../errors.ts';
 import { byteLevelDocument } from '../../../tokenizer/build/byte-level-document.ts';
 import {
-  type AddedTokenDocument,
-  addedToken,
-  MOST_PIECE_LENGTH,
-  PIECE_TYPES,
   type PieceType,
   type SentencePieceVocabulary,
   sentencePieceDocument,
 } from '../../../tokenizer/build/sentencepiece-document.ts';
 import { preview } from '../../../util/preview.ts';
 import { findGgufArchitecture } from './gguf-config.ts';
+import { pairOf, unigramWords, wordPiece } from './gguf-encoder-tokenizers.ts';
 import type { GgufKeys } from './gguf-keys.ts';
+import {
+  addedTokensOf,
+  aroundTexts,
+  isAdded,
+  readVocabulary,
+  scoredPieces,
+  textOfId,
+  type Vocabulary,
+} from './gguf-vocabulary.ts';
 import { findPreTokenizer, type PreTokenizer } from './pre-tokenizers.ts';
 
-/** The kinds of vocabularies by their names in the files. */
-const KINDS = ['gpt2', 'llama', 'gemma4'] as const;
-type Kind = (typeof KINDS)[number];
-
-interface Vocabulary {
-  readonly kind: Kind;
-  /** [ids] */
-  readonly tokens: readonly string[];
-  readonly types: readonly PieceType[];
-}
-
-const TOKENS = 'tokenizer.ggml.tokens';
 const MERGES = 'tokenizer.ggml.merges';
 
 /** Some converters do not list the names of a file's templates. */
@@ -59,8 +53,14 @@ const END_OF_MESSAGE = '<|end|>';
 export function ggufTokenizer(keys: GgufKeys): object | null {
   const vocabulary = readVocabulary(keys);
   if (vocabulary === null) return null;
-  const make = { gpt2: byteLevel, llama: sentencePiece, gemma4: mergedPieces }[vocabulary.kind];
-  return make(keys, vocabulary);
+  const kinds = {
+    gpt2: byteLevel,
+    llama: sentencePiece,
+    gemma4: mergedPieces,
+    bert: wordPiece,
+    t5: unigramWords,
+  };
+  return kinds[vocabulary.kind](keys, vocabulary);
 }
 
 /** The content of tokenizer_config.json: the special tokens that templates name. */
@@ -111,49 +111,21 @@ function endsOfTurns(keys: GgufKeys): number[] {
   return texts.map(idOf).filter((id) => id >= 0);
 }
 
-function isAdded(type: PieceType | undefined): boolean {
-  return type === 'control' || type === 'user-defined' || type === 'unknown';
-}
-
-function readVocabulary(keys: GgufKeys): Vocabulary | null {
-  const name = keys.text('tokenizer.ggml.model');
-  if (name === null || name === 'no_vocab') return null;
-  const kind = KINDS.find((one) => one === name);
-  if (kind === undefined) {
-    throw new ModelLoadError(
-      `${keys.path}: tokenizers of the kind ${preview(name)} (tokenizer.ggml.model) are not read, ${KINDS.join(', ')} are: give ` +
-        "the original's with --tokenizer <its folder, or its name on the hub>",
-    );
-  }
-  const tokens = keys.strings(TOKENS) ?? [];
-  const typeNumbers = ofSameLength(keys, 'tokenizer.ggml.token_type', tokens.length) ?? tokens.map(() => 1);
-  const types = typeNumbers.map((number) => PIECE_TYPES[number] ?? 'normal');
-  return { kind, tokens, types };
-}
-
-function ofSameLength(keys: GgufKeys, key: string, length: number): number[] | null {
-  const values = keys.numbers(key);
-  if (values === null || values.length === length) return values;
-  throw new ModelLoadError(
-    `${keys.path}: ${key} must have ${length} items as ${TOKENS} has, it has ${values.length}; fetch the file again`,
-  );
-}
-
 function byteLevel(keys: GgufKeys, { tokens, types }: Vocabulary): object {
-  const { preTokenizer: usual = 'default' } = findGgufArchitecture(keys);
+  const { preTokenizer: usual = 'default', joinsPairs = false } = findGgufArchitecture(keys);
   const words = findPreTokenizer(keys.path, keys.text('tokenizer.ggml.pre') ?? usual);
+  const around = aroundTexts(keys, words.addsBos ?? false);
   return {
     ...byteLevelDocument({
       ids: new Map(tokens.map((text, id) => [text, id])),
       merges: readMerges(keys) ?? [],
-      addedTokens: tokens.flatMap((text, id): AddedTokenDocument[] => {
-        const type = types[id];
-        return isAdded(type) ? [addedToken(id, text, type !== 'user-defined')] : [];
-      }),
+      addedTokens: addedTokensOf({ tokens, types }),
       wordPattern: null,
       composes: words.composes ?? false,
       ignoresMerges: words.ignoresMerges ?? false,
-      ...aroundTexts(keys, words.addsBos ?? false),
+      ...around,
+      // RoBERTa, whose vocabulary is not BERT's, has two ends between two texts.
+      ...(joinsPairs ? { pair: pairOf(around.suffix, keys.architecture === 'bert' ? 2 : 1) } : {}),
     }),
     pre_tokenizer: preTokenizer(words, keys.flag('tokenizer.ggml.add_space_prefix') ?? false),
   };
@@ -184,18 +156,8 @@ function preTokenizer({ cuts, cutsAsGpt2 = false }: PreTokenizer, add_prefix_spa
   return { type: 'Sequence', pretokenizers: [...steps, bytes] };
 }
 
-function sentencePiece(keys: GgufKeys, { tokens, types }: Vocabulary): object {
-  const key = 'tokenizer.ggml.scores';
-  const scores = keys.expect(key, ofSameLength(keys, key, tokens.length));
-  const long = tokens.find((text) => text.length > MOST_PIECE_LENGTH);
-  if (long !== undefined) {
-    throw new ModelLoadError(
-      `${keys.path}: ${TOKENS} has a token of ${long.length} characters, expected at most ${MOST_PIECE_LENGTH}: ${preview(long)}; ` +
-        'fetch the file again',
-    );
-  }
-  const pieces = tokens.map((text, id) => ({ text, score: scores[id]!, type: types[id]! }));
-  return piecesDocument(keys, { pieces, addsDummyPrefix: true });
+function sentencePiece(keys: GgufKeys, vocabulary: Vocabulary): object {
+  return piecesDocument(keys, { pieces: scoredPieces(keys, vocabulary), addsDummyPrefix: true });
 }
 
 /** Of Gemma 4: pieces whose scores say nothing, with a list of their merges. */
@@ -229,25 +191,4 @@ function piecesDocument(
     },
     { ...aroundTexts(keys, true), prefixesEachPart: true },
   );
-}
-
-/** What goes before and behind every text. */
-function aroundTexts(keys: GgufKeys, addsBos: boolean): { prefix: string[]; suffix: string[] } {
-  const textOf = (name: string): string[] => {
-    const text = textOfId(keys, `tokenizer.ggml.${name}_token_id`);
-    return text === null ? [] : [text];
-  };
-  return {
-    prefix: (keys.flag('tokenizer.ggml.add_bos_token') ?? addsBos) ? textOf('bos') : [],
-    suffix: (keys.flag('tokenizer.ggml.add_eos_token') ?? false) ? textOf('eos') : [],
-  };
-}
-
-/** The token whose id the key names; null where there is none. */
-function textOfId(keys: GgufKeys, key: string): string | null {
-  const id = keys.number(key);
-  if (id === null) return null;
-  const text = keys.strings(TOKENS)?.[id];
-  if (text !== undefined) return text;
-  throw new ModelLoadError(`${keys.path}: ${key} is ${id}, which is no token; fetch the file again`);
 }

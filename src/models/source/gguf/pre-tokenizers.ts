@@ -81,6 +81,8 @@ const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   'phi-2': gpt2,
   mpt: gpt2,
   jais: gpt2,
+  'roberta-bpe': gpt2,
+  'modern-bert': { ...gpt2, composes: true },
   mellum: gpt2,
   'a.x-4.0': gpt2,
   gigachat: gpt2,
