@@ -32,6 +32,7 @@ const MODELS = [
   ['distilbert-mean', 'distilbert-mean'],
   ['xlm-roberta-mean', 'xlm-roberta-mean'],
   ['xlm-roberta-reranker', 'xlm-roberta-reranker'],
+  ['nomic-bert-mean', 'nomic-bert-mean'],
   ['modernbert-cls', 'modernbert-cls'],
   ['modernbert-reranker', 'modernbert-reranker'],
   ['embedding-gemma', 'embedding-gemma'],

@@ -155,6 +155,11 @@ def with_head(convert: Callable, dense: str, output: str) -> Callable:
     return converted
 
 
+def nomic_bert(writer: gguf.GGUFWriter, config: dict, tensors: Tensors) -> Tensors:
+    writer.add_rope_freq_base(config["rotary_emb_base"])
+    return bert(writer, config | {"layer_norm_eps": config["layer_norm_epsilon"]}, tensors)
+
+
 def modern_bert(writer: gguf.GGUFWriter, config: dict, tensors: Tensors) -> Tensors:
     ropes = config.get("rope_parameters")
     writer.add_layer_norm_eps(config["norm_eps"])
@@ -208,11 +213,19 @@ MODELS = {
     "distilbert-mean": Recipe("distilbert-mean", MODEL_ARCH.BERT, bert, PoolingType.MEAN),
     "xlm-roberta-mean": Recipe("xlm-roberta-mean", MODEL_ARCH.BERT, bert, PoolingType.MEAN),
     "xlm-roberta-reranker": Recipe("xlm-roberta-reranker", MODEL_ARCH.BERT, with_head(quantised_bert, *ROBERTA_HEAD), None),
+    "nomic-bert-mean": Recipe("nomic-bert-mean", MODEL_ARCH.NOMIC_BERT, nomic_bert, PoolingType.MEAN),
     "modernbert-cls": Recipe("modernbert-cls", MODEL_ARCH.MODERN_BERT, modern_bert, PoolingType.CLS),
     "modernbert-reranker": Recipe("modernbert-reranker", MODEL_ARCH.MODERN_BERT, with_head(modern_bert, "head.dense", "classifier"), None),
     "embedding-gemma": Recipe("embedding-gemma", MODEL_ARCH.GEMMA_EMBEDDING, gemma_embedding, PoolingType.MEAN),
     "qwen3-embedding": Recipe("qwen3-embedding", MODEL_ARCH.QWEN3, decoder, PoolingType.LAST),
     "qwen3-reranker": Recipe("qwen3-reranker", MODEL_ARCH.QWEN3, qwen3_reranker, PoolingType.RANK),
+}
+
+
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")
+OWN_SIZES = {
+    "distilbert": dict(zip(SIZES[:4], ("dim", "n_layers", "n_heads", "hidden_dim"))),
+    "nomic_bert": dict(zip(SIZES, ("n_embd", "n_layer", "n_head", "n_inner", "max_trained_positions"))),
 }
 
 
@@ -224,9 +237,7 @@ def write_model(folders: Path, into: Path, name: str) -> None:
     folder, arch, convert, pooling = MODELS[name]
     config, tensors = read_folder(folders / folder)
     tokenizer = json.loads((folders / folder / "tokenizer.json").read_text())
-    if config["model_type"] == "distilbert":
-        sizes = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "intermediate_size": "hidden_dim"}
-        config |= {ours: config[own] for ours, own in sizes.items()}
+    config |= {ours: config[own] for ours, own in OWN_SIZES.get(config["model_type"], {}).items()}
     cases = json.loads((folders / folder / "golden.json").read_text())["cases"]
     texts = [text for case in cases for text in case.get("pair", [case.get("text")])]
     config["max_position_embeddings"] -= offset(config)

@@ -66,6 +66,30 @@ function expectWholeHead(keys: GgufKeys): void {
   }
 }
 
+const nomicBert: GgufArchitecture = {
+  name: () => 'NomicBertModel',
+  fields: (keys) => ({
+    layer_norm_eps: keys.ofModel('attention.layer_norm_epsilon'),
+    type_vocab_size: rowsOf(keys, 'token_types.weight'),
+  }),
+  layers: 'encoder.layers',
+  modelModules: {
+    token_embd: 'embeddings.word_embeddings',
+    token_embd_norm: 'emb_ln',
+    token_types: 'embeddings.token_type_embeddings',
+  },
+  modules: {
+    attn_qkv: 'attn.Wqkv',
+    attn_output: 'attn.out_proj',
+    attn_output_norm: 'norm1',
+    ffn_gate: 'mlp.fc12',
+    ffn_up: 'mlp.fc11',
+    ffn_down: 'mlp.fc2',
+    layer_output_norm: 'norm2',
+  },
+  joinsPairs: true,
+};
+
 const modernBert: GgufArchitecture = {
   name: () => 'ModernBertModel',
   fields: (keys) => ({
@@ -114,6 +138,7 @@ const gemmaEmbedding: GgufArchitecture = {
 
 export const GGUF_TEXT_ENCODERS: Readonly<Record<string, GgufArchitecture>> = {
   bert,
+  'nomic-bert': nomicBert,
   'modern-bert': modernBert,
   'gemma-embedding': gemmaEmbedding,
 };
