@@ -81,7 +81,9 @@ describe('the kind of pooling', () => {
   it('of a decoder makes it an embedding model', () => {
     const { pooling } = configOf(file('llama', kind('llama', 3)));
     expect(pooling).toMatchObject({ task: 'embed', rows: 'last', dimensions: [] });
-    expect(configOf(file('qwen3', kind('qwen3', 3))).pooling).toMatchObject({ dimensions: 'any' });
+    const qwen = openModelSource(file('qwen3', kind('qwen3', 3)));
+    expect(readModelConfig(qwen).pooling).toMatchObject({ dimensions: 'any' });
+    expect(readModelConfig(qwen, { runner: 'generate', convert: 'auto' }).pooling).toBeNull();
   });
 
   it('goes on in dense layers where the file has them', () => {
@@ -96,6 +98,13 @@ describe('the kind of pooling', () => {
         { ...linear, name: '3_Dense', inputs: 48, outputs: 24 },
       ],
     });
+  });
+
+  it('of EmbeddingGemma without its dense layers gives other vectors, which a note says', () => {
+    const noteOf = (shapes: Shapes) =>
+      openModelSource(file('gemma-embedding', kind('gemma-embedding', 1), shapes)).note;
+    expect(noteOf({})).toMatch(/converted without the dense layers of EmbeddingGemma \(dense_2, dense_3\)/);
+    expect(noteOf({ 'dense_2.weight': [48, 32], 'dense_3.weight': [24, 48] })).toBeNull();
   });
 });
 

@@ -69,13 +69,24 @@ export function ggufSentenceFile(keys: GgufKeys, name: ModelFileName): object | 
 
 /** That vectors are brought to length 1 the file does not say: other engines do it with all of them. */
 function modules(keys: GgufKeys): object {
-  const dense = Object.keys(DENSE).filter((folder) => denseConfig(keys, folder as DenseFolder) !== null);
+  const dense = Object.keys(DENSE).filter(
+    (folder) => isDenseFolder(folder) && denseConfig(keys, folder) !== null,
+  );
   return [
     { type: 'Transformer' },
     { type: 'Pooling', path: '1_Pooling' },
     ...dense.map((path) => ({ type: 'Dense', path })),
     { type: 'Normalize' },
   ];
+}
+
+/** What a person should know of vectors that are not those of the original; null where there is nothing. */
+export function poolingNote(keys: GgufKeys): string | null {
+  if (keys.architecture !== 'gemma-embedding' || denseConfig(keys, '2_Dense') !== null) return null;
+  return (
+    `${keys.path} was converted without the dense layers of EmbeddingGemma (dense_2, dense_3): its vectors are not those of the ` +
+    'original, and fit only those of such files'
+  );
 }
 
 function denseConfig(keys: GgufKeys, folder: DenseFolder): object | null {

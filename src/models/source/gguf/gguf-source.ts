@@ -12,7 +12,7 @@ import { encoderTensors, textTensors } from './encoders/encoder-tensors.ts';
 import { findGgufArchitecture, ggufConfig, headDimOf } from './gguf-config.ts';
 import { type GgufFile, readGguf } from './gguf-file.ts';
 import { GgufKeys } from './gguf-keys.ts';
-import { ggufSentenceFile } from './gguf-pooling.ts';
+import { ggufSentenceFile, poolingNote } from './gguf-pooling.ts';
 import { publishedTensors } from './gguf-tensors.ts';
 import {
   ggufChatTemplates,
@@ -92,7 +92,7 @@ export class GgufSource {
   }
 
   get note(): string | null {
-    return this.#open().note;
+    return this.#open().note ?? poolingNote(this.#keys);
   }
 
   get #isQuantized(): boolean {
