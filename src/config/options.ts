@@ -260,7 +260,7 @@ export const SERVE_OPTIONS = new OptionTable({
       defaultText: '{"image": 16}',
     }),
     mmProcessorKwargs: optional(json(), {
-      help: 'how large images are to the model, which wins over its files: {"max_pixels": 1003520} of Qwen-VL, {"size": {"longest_edge": 1024}} of Mistral 3, SmolVLM and Idefics 3, {"max_soft_tokens": 140} of Gemma 4, {"max_image_tokens": 128} of LFM2-VL, {"max_patches": 4} of InternVL; fewer pixels are fewer tokens',
+      help: 'how large images are to the model, which wins over its files: {"max_pixels": 1003520} of Qwen-VL, {"size": {"longest_edge": 1024}} of Mistral 3, SmolVLM and Idefics 3, {"max_soft_tokens": 140} of Gemma 4, {"max_image_tokens": 128} of LFM2-VL, {"max_patches": 4} or {"max_dynamic_patch": 4} of InternVL; fewer pixels are fewer tokens',
       defaultText: 'as the files of the model say',
     }),
     allowedMediaDomains: option<readonly string[]>(hosts(), [], {

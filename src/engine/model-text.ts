@@ -2,7 +2,9 @@
 // which are imported while the engine thread reads the weights.
 
 import type { EngineConfig } from '../config/engine-config.ts';
+import type { ImageProcessor } from '../images/image-processor.ts';
 import { loadImageReader } from '../images/image-reader.ts';
+import { loadImageProcessor } from '../images/load-image-processor.ts';
 import { readGenerationConfig } from '../models/generation-config.ts';
 import { readModelConfig } from '../models/registry.ts';
 import { openConfiguredSource } from '../models/source/configured-source.ts';
@@ -47,30 +49,34 @@ export async function readModelText(
     source: config.generationConfig,
     override: config.overrideGenerationConfig,
   });
+  const { vision, pooling } = modelConfig;
+  const takesImages = vision !== null && pooling === null && config.maxImages > 0;
+  const given = config.mmProcessorKwargs ?? {};
   const { tokenizer, chatTemplate, info } = config.skipTokenizerInit
     ? NO_TOKENIZER
     : await loadTokenizer(config.tokenizer === null ? source : openModelSource(config.tokenizer), {
         template,
         contentFormat: config.chatTemplateContentFormat,
+        imageLine: takesImages ? imageLineOf(loadImageProcessor(source, given)) : null,
         onWarning,
       });
-  const { vision, pooling } = modelConfig;
-  const takesImages = vision !== null && pooling === null && config.maxImages > 0;
   const primary = tokenizer?.eosTokenId ?? [];
   return {
     tokenizer,
     chatTemplate,
     tokenizerInfo: info,
-    imageInputs:
-      tokenizer && takesImages
-        ? await openImages(source, tokenizer, { given: config.mmProcessorKwargs ?? {}, onWarning })
-        : null,
+    imageInputs: tokenizer && takesImages ? await openImages(source, tokenizer, { given, onWarning }) : null,
     answerFormats: answerFormats(config, chatTemplate?.sourceForTools ?? null),
     samplingDefaults: sampling,
     maxOutputTokens,
     eosTokenIds: [...new Set([primary, modelConfig.eosTokenIds, eosTokenIds].flat())],
     suppressedTokenIds,
   };
+}
+
+/** What stands for an image in a text; null where nothing does. */
+function imageLineOf(processor: ImageProcessor | null): string | null {
+  return processor?.isLineOfText ? processor.mark : null;
 }
 
 interface ImageOptions {

@@ -63,6 +63,8 @@ export interface ReadImage {
 export interface ImageProcessor {
   /** What chat templates write where an image is. */
   readonly mark: string;
+  /** Whether it may be a line of a text, too, where a template writes no images; left out, the model wants more around it. */
+  readonly isLineOfText?: boolean;
   /** The special token that stands for one row of an image. */
   readonly placeholder: string;
   /** Patches of a tile at most, where that is less than the encoder could see; left out, as many as that. */

@@ -27,6 +27,7 @@ interface InternVLOptions {
 
 export class InternVLProcessor implements ImageProcessor {
   readonly mark = IMAGE;
+  readonly isLineOfText = true;
   readonly placeholder = IMAGE;
   readonly #options: InternVLOptions;
 
@@ -59,18 +60,24 @@ const modelFields = z.object({
 
 const imageFields = z.object({
   do_resize: z.literal(true).nullish(),
-  size: z.object({ height: length, width: length }).nullish(),
-  min_patches: length.nullish(),
-  max_patches: length.max(MOST_TILES).nullish(),
+  size: z
+    .union([
+      length.transform((one) => ({ height: one, width: one })),
+      z.object({ height: length, width: length }),
+    ])
+    .nullish(),
   resample: resampling.nullish(),
 });
 
 const processorFields = z.object({ image_seq_length: length.nullish() });
 
-const givenFields = z.strictObject({
+const numTiles = length.max(MOST_TILES).nullish();
+
+const tileFields = z.object({ min_patches: numTiles, max_patches: numTiles });
+const givenTiles = z.strictObject({
   crop_to_patches: z.boolean().nullish(),
-  min_patches: length.nullish(),
-  max_patches: length.max(MOST_TILES).nullish(),
+  min_patches: numTiles,
+  max_patches: numTiles,
 });
 
 /**
@@ -78,10 +85,53 @@ const givenFields = z.strictObject({
  * @throws ModelLoadError where the files contradict each other, or say what is not supported; ConfigError where --mm-processor-kwargs does.
  */
 export function loadInternVL(settings: ImageSettings): InternVLProcessor {
-  const { config, images, given } = settings;
+  const { images, given } = settings;
+  const own = checkModelJson(images.path, images.json, tileFields);
+  const wanted = checkGiven(given, givenTiles, 'crop_to_patches, min_patches and max_patches');
+  return makeProcessor(settings, {
+    isCut: wanted.crop_to_patches ?? true,
+    least: wanted.min_patches ?? own.min_patches ?? 1,
+    most: wanted.max_patches ?? own.max_patches ?? 12,
+  });
+}
+
+const chatFields = z.object({
+  dynamic_image_size: z.boolean().nullish(),
+  min_dynamic_patch: numTiles,
+  max_dynamic_patch: numTiles,
+  use_thumbnail: z.literal(true).nullish(),
+  pad2square: z.literal(false).nullish(),
+});
+const givenChat = z.strictObject({
+  dynamic_image_size: z.boolean().nullish(),
+  min_dynamic_patch: numTiles,
+  max_dynamic_patch: numTiles,
+});
+
+/** The same of a model in the form of its authors, who say it in config.json. */
+export function loadInternVLChat(settings: ImageSettings): InternVLProcessor {
+  const { config, given } = settings;
+  const own = checkModelJson(config.path, config.json, chatFields);
+  const takes = 'dynamic_image_size, min_dynamic_patch and max_dynamic_patch';
+  const wanted = checkGiven(given, givenChat, takes);
+  return makeProcessor(settings, {
+    isCut: wanted.dynamic_image_size ?? own.dynamic_image_size ?? true,
+    least: wanted.min_dynamic_patch ?? own.min_dynamic_patch ?? 1,
+    most: wanted.max_dynamic_patch ?? own.max_dynamic_patch ?? 12,
+  });
+}
+
+interface Cuts {
+  /** Where it is not, all of an image is one tile. */
+  readonly isCut: boolean;
+  readonly least: number;
+  readonly most: number;
+}
+
+function makeProcessor(settings: ImageSettings, { isCut, least, most: mostTiles }: Cuts): InternVLProcessor {
+  const { config, images } = settings;
   const model = checkModelJson(config.path, config.json, modelFields);
   const own = checkModelJson(images.path, images.json, imageFields);
-  const wanted = checkGiven(given, givenFields, 'crop_to_patches, min_patches and max_patches');
   const { image_size: size, patch_size: patchSize } = model.vision_config;
   const { height, width } = own.size ?? { height: size, width: size };
   if (height !== size || width !== size) {
@@ -90,10 +140,9 @@ export function loadInternVL(settings: ImageSettings): InternVLProcessor {
         'sizes do not fill the encoder; fetch the model again',
     );
   }
-  const most = wanted.crop_to_patches === false ? 1 : (wanted.max_patches ?? own.max_patches ?? 12);
-  const least = Math.min(wanted.min_patches ?? own.min_patches ?? 1, most);
+  const most = isCut ? mostTiles : 1;
   return new InternVLProcessor({
-    grid: { size, least, most },
+    grid: { size, least: Math.min(least, most), most },
     patchSize,
     tokensPerTile: countTokens(settings, Math.floor(size / patchSize) * model.downsample_ratio),
     filter: own.resample ?? 'bicubic',

@@ -9,7 +9,7 @@ import type { GivenFields } from './given-fields.ts';
 import { loadIdefics3 } from './idefics3-processor.ts';
 import type { ImageProcessor } from './image-processor.ts';
 import { findImageSettings, type ImageSettings } from './image-settings.ts';
-import { loadInternVL } from './internvl-processor.ts';
+import { loadInternVL, loadInternVLChat } from './internvl-processor.ts';
 import { loadLfm2VL } from './lfm2-vl-processor.ts';
 import { loadPixtral } from './pixtral-processor.ts';
 import { loadQwenVL } from './qwen-vl-processor.ts';
@@ -24,6 +24,7 @@ const LOADERS = new Map<string, Loader>([
   ['Gemma4ForConditionalGeneration', loadGemma4],
   ['Lfm2VlForConditionalGeneration', loadLfm2VL],
   ['InternVLForConditionalGeneration', loadInternVL],
+  ['InternVLChatModel', loadInternVLChat],
   ['Qwen2VLForConditionalGeneration', loadQwenVL],
   ['Qwen2_5_VLForConditionalGeneration', loadQwenVL],
   ['Qwen3VLForConditionalGeneration', loadQwenVL],

@@ -162,14 +162,6 @@ const ARCHITECTURE_FAMILIES = [
   ...new Set(ARCHITECTURE_NAMES.map((name) => name.replace(/(For[A-Z]\w*|LMHeadModel|Model)$/, ''))),
 ];
 
-/** In which form models can be served that are published in several. */
-const ELSEWHERE = new Map([
-  [
-    'InternVLChatModel',
-    'take the release of the same model whose name ends with -hf (OpenGVLab/InternVL3-2B-hf)',
-  ],
-]);
-
 /** The name is looked at first: the fields of an unknown architecture may be anything. */
 const named = z.object({ architectures: z.array(z.string()).nullish() });
 
@@ -196,9 +188,8 @@ export function readModelConfig(files: ModelFiles, choice: PoolingChoice = BY_FI
     return withPooling(config, { files, path, json, namedTask, choice });
   }
   const got = names.length > 0 ? names.join(', ') : 'none';
-  const elsewhere = names.map((name) => ELSEWHERE.get(name)).find((one) => one !== undefined);
   throw new ModelLoadError(
-    `${path}: architecture ${got} is not supported; ${elsewhere ?? `supported are those of ${ARCHITECTURE_FAMILIES.join(', ')}`}`,
+    `${path}: architecture ${got} is not supported; supported are those of ${ARCHITECTURE_FAMILIES.join(', ')}`,
   );
 }
 

@@ -15,6 +15,8 @@ interface TemplateOptions {
   /** Another template for conversations with tools; null without one. */
   readonly sourceForTools?: string | null;
   readonly contentFormat?: ContentFormat;
+  /** See `RenderThreadData`. */
+  readonly imageLine?: string | null;
   readonly limits?: RenderLimits;
 }
 
@@ -30,13 +32,18 @@ export class JinjaChatTemplate implements ChatTemplate {
   constructor(
     source: string,
     specialTokens: SpecialTokens,
-    { sourceForTools = null, contentFormat = 'auto', limits = RENDER_LIMITS }: TemplateOptions = {},
+    {
+      sourceForTools = null,
+      contentFormat = 'auto',
+      imageLine = null,
+      limits = RENDER_LIMITS,
+    }: TemplateOptions = {},
   ) {
     this.source = source;
     this.sourceForTools = sourceForTools ?? source;
     this.defect = defectOf(source);
     this.#defectForTools = sourceForTools === null ? this.defect : defectOf(sourceForTools);
-    this.#queue = openRenderQueue({ source, specialTokens, contentFormat }, limits);
+    this.#queue = openRenderQueue({ source, specialTokens, contentFormat, imageLine }, limits);
   }
 
   async render(messages: readonly ChatMessage[], options: RenderOptions): Promise<string> {

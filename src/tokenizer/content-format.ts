@@ -78,6 +78,11 @@ export function joinedText(content: ChatMessage['content']): string {
   return (content ?? []).flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
 }
 
+export function withImagesAsTexts(content: ChatMessage['content'], text: string): ChatMessage['content'] {
+  if (typeof content !== 'object' || content === null) return content;
+  return content.map((part) => (part.type === 'image' ? { type: 'text', text } : part));
+}
+
 export function holdsImage(content: ChatMessage['content']): boolean {
   return typeof content === 'object' && (content?.some(({ type }) => type === 'image') ?? false);
 }

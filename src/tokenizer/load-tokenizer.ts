@@ -69,6 +69,8 @@ const MOST_IDS = 2 ** 22;
 interface LoadTokenizerOptions {
   readonly template?: string | null;
   readonly contentFormat?: ContentFormat;
+  /** See `RenderThreadData`. */
+  readonly imageLine?: string | null;
   /** Told that the model's own chat template does not compile: what needs no template works all the same. */
   readonly onWarning?: ((message: string) => void) | undefined;
 }
@@ -79,7 +81,7 @@ interface LoadTokenizerOptions {
  */
 export async function loadTokenizer(
   files: ModelFiles,
-  { template = null, contentFormat = 'auto', onWarning }: LoadTokenizerOptions = {},
+  { template = null, contentFormat = 'auto', imageLine = null, onWarning }: LoadTokenizerOptions = {},
 ): Promise<LoadedTokenizer> {
   const config = readConfig(files);
   const found: FoundTemplate | null =
@@ -90,6 +92,7 @@ export async function loadTokenizer(
       : new JinjaChatTemplate(found.text, specialTokens(config), {
           sourceForTools: found.forTools ?? null,
           contentFormat,
+          imageLine,
         });
   if (chatTemplate !== null && chatTemplate.defect !== null) {
     onWarning?.(

@@ -11,6 +11,7 @@ import {
   type TakenForms,
   type TryTemplate,
   takenForms,
+  withImagesAsTexts,
 } from './content-format.ts';
 import type { Template } from './jinja/template.ts';
 import type { ChatMessage } from './tokenizer.ts';
@@ -59,14 +60,22 @@ export function messageForm(
 
 /**
  * @param index of the message, for errors.
- * @throws InvalidRequestError for an image where the template writes none.
+ * @param imageLine what stands for an image in a text; null where nothing does
+ * @throws InvalidRequestError for an image where the template writes none, and nothing stands for it.
  */
-export function inMessageForm(message: ChatMessage, index: number, form: MessageForm): object {
-  const { content, tool_calls } = message;
+export function inMessageForm(
+  message: ChatMessage,
+  index: number,
+  form: MessageForm,
+  imageLine: string | null,
+): object {
+  const { content: given, tool_calls } = message;
   const role = message.role === DEVELOPER && !form.contents.has(DEVELOPER) ? 'system' : message.role;
   const takes = form.contents.get(role) ?? form.content;
-  const hasImage = holdsImage(content);
-  if (hasImage && !takes.images) throw writesNoImages(index, role);
+  const hasImage = holdsImage(given);
+  const isLine = hasImage && !takes.images;
+  if (isLine && imageLine === null) throw writesNoImages(index, role);
+  const content = isLine ? withImagesAsTexts(given, imageLine!) : given;
   const written = inTakenForm(content, takes);
   if (tool_calls === undefined) return { ...message, role, content: written };
   const isLeftOut = form.calls.isWithoutContent && joinedText(content) === '' && !hasImage;

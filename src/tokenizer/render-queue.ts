@@ -20,6 +20,8 @@ export interface RenderThreadData {
   readonly source: string;
   readonly specialTokens: Readonly<Record<string, string>>;
   readonly contentFormat: ContentFormat;
+  /** What stands for an image as a line of a text, for templates that write none; null where nothing does. */
+  readonly imageLine: string | null;
 }
 
 /** Published templates take 4,000 messages in well under a second, the slowest known one in a few. */

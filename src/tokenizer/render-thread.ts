@@ -24,7 +24,7 @@ const kept = new Map<string, Compiled>();
 serveCalls(({ messages, variables, source }: RenderOrder): Result<string> => {
   const { template, form } = compiled(source ?? data.source);
   try {
-    const written = messages.map((message, index) => inMessageForm(message, index, form));
+    const written = messages.map((message, index) => inMessageForm(message, index, form, data.imageLine));
     return { value: template.render({ ...data.specialTokens, ...variables, messages: written }) };
   } catch (error) {
     if (error instanceof InvalidRequestError) throw error;

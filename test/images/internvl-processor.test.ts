@@ -35,6 +35,36 @@ async function numTiles(width: number, height: number, ...settings: Parameters<t
   return image.tiles.length;
 }
 
+const CHAT = { architectures: ['InternVLChatModel'] };
+
+describe('an image of InternVL in the form of its authors', () => {
+  it('is cut as config.json says, or as options say, which win', async () => {
+    const config = { ...CHAT, min_dynamic_patch: 2, max_dynamic_patch: 4 };
+    const images = { size: 32, crop_size: 32 };
+    expect(await numTiles(640, 32, { config, images })).toBe(5);
+    expect(await numTiles(32, 32, { config, images })).toBe(5);
+    expect(await numTiles(640, 32, { config: { ...config, dynamic_image_size: false }, images })).toBe(1);
+    expect(await numTiles(640, 32, { config, images }, { max_dynamic_patch: 2 })).toBe(3);
+    expect(await numTiles(32, 32, { config, images }, { min_dynamic_patch: 1 })).toBe(1);
+    expect(await numTiles(640, 32, { config, images }, { dynamic_image_size: false })).toBe(1);
+    expect(await numTiles(640, 32, { config: CHAT })).toBe(13);
+  });
+
+  it('is the same as in that of transformers', async () => {
+    const file = await noise(100, 70);
+    expect(await load({ config: CHAT }).read(file)).toEqual(await load().read(file));
+  });
+
+  it('is refused in other forms, and with the options of the other one', () => {
+    expect(() => load({ config: { ...CHAT, use_thumbnail: false } })).toThrow(/use_thumbnail/);
+    expect(() => load({ config: { ...CHAT, pad2square: true } })).toThrow(/pad2square/);
+    expect(() => load({ config: CHAT, images: { size: 64 } })).toThrow(/size is 64 x 64, expected 32 x 32/);
+    expect(() => load({ config: CHAT }, { max_patches: 2 })).toThrow(
+      /dynamic_image_size, min_dynamic_patch and/,
+    );
+  });
+});
+
 describe('an image of InternVL', () => {
   it('is cut into twelve tiles at most, and seen whole where there are several', async () => {
     expect(await numTiles(32, 32)).toBe(1);

@@ -120,6 +120,7 @@ const OWN_FIELDS: Readonly<Record<string, object>> = {
   Idefics3ForConditionalGeneration: SEEING_FIELDS,
   SmolVLMForConditionalGeneration: SEEING_FIELDS,
   InternVLForConditionalGeneration: SEEING_FIELDS,
+  InternVLChatModel: { llm_config: FIELDS, vision_config: SEEING_FIELDS.vision_config, ps_version: 'v2' },
   Lfm2VlForConditionalGeneration: SEEING_FIELDS,
   Llama4ForConditionalGeneration: { text_config: FIELDS },
   Mistral3ForConditionalGeneration: { text_config: FIELDS },

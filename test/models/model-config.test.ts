@@ -216,11 +216,6 @@ describe('readModelConfig', () => {
       { architectures: ['UnknownForCausalLM'] },
       /UnknownForCausalLM is not supported; supported are those of Llama, Llama4, Mistral, .*, GPT2, .*, ModernBert, NomicBert, New, Gte$/,
     ],
-    [
-      'a form of a model that is published in another one, too',
-      { architectures: ['InternVLChatModel'] },
-      /InternVLChatModel is not supported; take the release .* ends with -hf \(OpenGVLab\/InternVL3-2B-hf\)$/,
-    ],
     ['no architecture', { architectures: null }, /architecture none is not supported/],
   ])('refuses %s', (_, fields, message) => {
     const call = () => read(fields);

@@ -77,8 +77,13 @@ const SEEING = LOOP("{% if part.type == 'image' %}<image>{% else %}{{ part.text 
 const BLIND = LOOP("{% if part.type == 'text' %}{{ part.text }}{% endif %}");
 const SHOWN = user(text('a'), { type: 'image' }, text('b')) as ChatMessage;
 
-function render(source: string, messages: readonly ChatMessage[], contentFormat: ContentFormat = 'auto') {
-  const template = opened(new JinjaChatTemplate(source, {}, { contentFormat }));
+function render(
+  source: string,
+  messages: readonly ChatMessage[],
+  contentFormat: ContentFormat = 'auto',
+  imageLine: string | null = null,
+) {
+  const template = opened(new JinjaChatTemplate(source, {}, { contentFormat, imageLine }));
   return template.render(messages, { addGenerationPrompt: false });
 }
 
@@ -102,6 +107,21 @@ describe('a template', () => {
       /^messages\[1\] has an image, and the chat template writes none in messages of the role "user"/,
     );
     expect(await render(source, [told], format)).toContain('c');
+  });
+
+  it.each<[string, string, ContentFormat, string]>([
+    ['leaves images out', BLIND, 'auto', '[user]a<mark>b'],
+    ['takes texts only', '{% for m in messages %}{{ m.content | trim }}{% endfor %}', 'auto', 'a\n<mark>\nb'],
+    ['is told to take texts only', SEEING, 'string', '[user]a\n<mark>\nb'],
+  ])(
+    'that %s is given a line of text for each, where that means one',
+    async (_, source, format, expected) => {
+      expect(await render(source, [SHOWN], format, '<mark>')).toBe(expected);
+    },
+  );
+
+  it('that writes images has them as they are, whatever else would mean them', async () => {
+    expect(await render(SEEING, [SHOWN], 'auto', '<mark>')).toBe('[user]a<image>b');
   });
 
   it('is given none in messages of a role for which it writes none', async () => {

@@ -75,6 +75,10 @@ function loadImageEncoder(context: VisionContext): ImageEncoder | null {
   return new ImageEncoder(context, {
     ...loadSiglip2(context, root),
     order: 'by neighbour',
-    project: loadTwoProducts(context, projector),
+    project: loadTwoProducts(context, {
+      norm: `${projector}.layer_norm`,
+      first: `${projector}.linear_1`,
+      second: `${projector}.linear_2`,
+    }),
   });
 }
