@@ -83,6 +83,7 @@ const IMAGE_ENCODERS = [
   'gemma4-small',
   'idefics3',
   'lfm2-vl',
+  'internvl',
   'mistral3',
 ];
 

@@ -42,6 +42,8 @@ describe.each([
   'gemma4-small',
   'idefics3',
   'lfm2-vl',
+  'internvl',
+  'internvl-large',
   'mistral3',
 ])('%s', (name) => {
   async function load(backend: Backend) {

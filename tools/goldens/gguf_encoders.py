@@ -32,6 +32,7 @@ def read_parts(folder: Path) -> tuple[dict, Tensors, Tensors]:
     with safe_open(folder / "model.safetensors", "pt") as file:
         for name in file.keys():
             tensor = file.get_tensor(name).to(torch.float32).numpy()
+            name = f"model.{name}" if name.startswith(("vision_tower.", "multi_modal_projector.")) else name
             if name.startswith(IMAGE_ROOTS):
                 encoder[name] = tensor
                 continue
@@ -225,6 +226,31 @@ def lfm2_encoder(writer: gguf.GGUFWriter, config: dict, tensors: Tensors) -> Ten
     return as_convolution(result, "vision_tower.vision_model.embeddings.patch_embedding.weight", vision["patch_size"])
 
 
+def internvl_encoder(writer: gguf.GGUFWriter, config: dict, tensors: Tensors) -> Tensors:
+    vision = config["vision_config"]
+    writer.add_clip_projector_type(VisionProjectorType.INTERNVL)
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_projector_scale_factor(int(1 / config["downsample_ratio"]))
+    common_keys(writer, config, vision | {"patch_size": vision["patch_size"][0]}, vision["image_size"][0])
+    projector = "model.multi_modal_projector"
+    names = ((f"{projector}.layer_norm", "mlp1.0"), (f"{projector}.linear_1", "mlp1.1"), (f"{projector}.linear_2", "mlp1.3"))
+    weights = ("lambda_1", "lambda_2", "position_embeddings")
+    return renamed(tensors, *names, *((name, f"{name}.weight") for name in weights))
+
+
+def squeezed(convert):
+    """As programs write it that quantise: without dimensions of one."""
+
+    def without_ones(*given) -> Tensors:
+        return {name: tensor.squeeze() if "embeddings.cls" in name or "position" in name else tensor for name, tensor in convert(*given).items()}
+
+    return without_ones
+
+
+def just(convert):
+    return lambda writer, config, tensors: convert(writer, config)
+
+
 def gemma4_encoder(writer: gguf.GGUFWriter, config: dict, tensors: Tensors) -> Tensors:
     vision = config["vision_config"]
     writer.add_clip_vision_projector_type("gemma4v")
@@ -248,6 +274,8 @@ MODELS = {
     "gemma4-small": (MODEL_ARCH.GEMMA4, tied(padded_gemma4), gemma4_encoder),
     "lfm2-vl": (MODEL_ARCH.LFM2, tied(lfm2), lfm2_encoder),
     "idefics3": (MODEL_ARCH.LLAMA, llama, idefics3_encoder),
+    "internvl": (MODEL_ARCH.QWEN3, just(usual), internvl_encoder),
+    "internvl-large": (MODEL_ARCH.QWEN2, just(usual), squeezed(internvl_encoder)),
     "mistral3": (MODEL_ARCH.LLAMA, llama, pixtral_encoder),
 }
 
@@ -263,8 +291,8 @@ def main() -> None:
         convert_text(writer, config["text_config"], text)
         write_tensors(writer, text, arch, config["text_config"]["num_hidden_layers"])
         writer = gguf.GGUFWriter(into / name / "mmproj-model.gguf", MODEL_ARCH_NAMES[MODEL_ARCH.MMPROJ])
-        # As many as encoders have layers, or their projectors products.
-        write_tensors(writer, convert_encoder(writer, config, encoder), MODEL_ARCH.MMPROJ, 3)
+        # As many as encoders have layers, or their projectors parts.
+        write_tensors(writer, convert_encoder(writer, config, encoder), MODEL_ARCH.MMPROJ, 4)
         print(name)
 
 

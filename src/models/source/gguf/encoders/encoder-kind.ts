@@ -24,6 +24,8 @@ export interface EncoderKind {
   /** What the original's names of layers begin with. */
   readonly layers: string;
   readonly layerModules: Readonly<Record<string, string>>;
+  /** Of modules of which files may lack the first dimensions, which are one: so many they have. */
+  readonly dimensions?: Readonly<Record<string, number>>;
   /** Tensors that converters write, and the original does not have. */
   readonly unused?: readonly string[];
   /** Converted so that the two halves of each head of queries and keys take turns. */

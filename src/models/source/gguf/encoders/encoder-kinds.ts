@@ -2,6 +2,7 @@
 
 import type { EncoderKind } from './encoder-kind.ts';
 import { gemma4 } from './gemma4.ts';
+import { internVl } from './internvl.ts';
 import { pixtral } from './pixtral.ts';
 import { qwen2, qwen3, qwen25 } from './qwen.ts';
 import { gemma3, idefics3, lfm2 } from './siglip.ts';
@@ -11,6 +12,7 @@ export const ENCODER_KINDS: ReadonlyMap<string, EncoderKind> = new Map([
   ['gemma3', gemma3],
   ['gemma4v', gemma4],
   ['idefics3', idefics3],
+  ['internvl', internVl],
   ['lfm2', lfm2],
   ['pixtral', pixtral],
   ['qwen2vl_merger', qwen2],

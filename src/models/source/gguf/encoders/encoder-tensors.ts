@@ -51,14 +51,20 @@ function withFrames(first: StoredTensor, second: StoredTensor): StoredTensor {
 }
 
 /** What sees images is computed with in floats: blocks are only how they are published. */
-function withOrder({ kind, keys }: EncoderFile, name: string, stored: StoredTensor): StoredTensor {
+function withOrder({ kind, keys }: EncoderFile, name: string, found: StoredTensor): StoredTensor {
   const [, module] = split(name);
+  const stored = withDimensions(found, kind.dimensions?.[module] ?? 0);
   const tensor = isBlockDType(stored.dtype.toLowerCase()) ? { ...stored, isWidened: true } : stored;
   if (kind.hasPairedHeads && PAIRED_MODULES.includes(module)) {
     const heads = keys.need('vision.attention.head_count');
     return { ...tensor, pairedRows: keys.need('vision.embedding_length') / heads };
   }
   return module === kind.normFrom0 ? { ...tensor, added: 1 } : tensor;
+}
+
+function withDimensions(tensor: StoredTensor, count: number): StoredTensor {
+  const missing = Math.max(0, count - tensor.shape.length);
+  return { ...tensor, shape: [...new Array<number>(missing).fill(1), ...tensor.shape] };
 }
 
 function publishedName({ kind, keys }: EncoderFile, name: string): string {
