@@ -5,7 +5,6 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import type { EngineCore } from '../../src/engine/engine-core.ts';
-import { preparePooling } from '../../src/engine/pooling/pooling-input.ts';
 import { cosine, toEmbedding, toScore } from '../../src/engine/pooling/vectors.ts';
 import { LLM } from '../../src/index.ts';
 import { openModelSource } from '../../src/models/source/model-source.ts';
@@ -14,6 +13,7 @@ import { availableBackends } from '../helpers/backends.ts';
 import { needsNative } from '../helpers/needs.ts';
 import {
   embeddingCases,
+  expectOriginalTokens,
   type PoolingCase,
   pairCases,
   poolingCases,
@@ -96,25 +96,7 @@ function composed(text: string, folder: string): string {
 
 it.each(MODELS)('texts and pairs of %s in GGUF become the tokens of the original', async (file, folder) => {
   const { tokenizer } = await loadTokenizer(openModelSource(fileOf(file)));
-  const limits = {
-    maxModelLen: 512,
-    vocabSize: tokenizer.vocabSize,
-    eosTokenIds: [],
-    suppressedTokenIds: [],
-    maxOutputTokens: null,
-    maxLogprobs: 0,
-  };
-  const model = { tokenizer, limits, pairPrompt: folder.startsWith('qwen3') ? 'qwen3' : 'pair' } as const;
-  for (const one of poolingCases(folder)) {
-    const prompt =
-      'text' in one
-        ? { text: composed(one.text, folder) }
-        : { pair: [composed(one.pair[0], folder), composed(one.pair[1], folder)] as const };
-    const prepared = await preparePooling(prompt, { param: 'input' }, model);
-    expect(prepared.promptTokenIds).toEqual(one.ids);
-    const types = 'types' in one ? one.types : null;
-    expect(prepared.secondTextStart).toBe(types === null ? null : types.indexOf(1));
-  }
+  await expectOriginalTokens(tokenizer, folder, (text) => composed(text, folder));
   await tokenizer.close();
 });
 

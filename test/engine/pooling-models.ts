@@ -3,10 +3,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { expect } from 'vitest';
 import { z } from 'zod';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { EngineCore } from '../../src/engine/engine-core.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
+import { preparePooling } from '../../src/engine/pooling/pooling-input.ts';
+import type { Tokenizer } from '../../src/tokenizer/tokenizer.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { newRequest } from '../helpers/new-request.ts';
 
@@ -42,6 +45,35 @@ export function embeddingCases(name: string): EmbeddingCase[] {
 
 export function pairCases(name: string): PairCase[] {
   return poolingCases(name).filter((one): one is PairCase => 'pair' in one);
+}
+
+/** @param change what becomes of a text before it is cut; left out, nothing */
+export async function expectOriginalTokens(
+  tokenizer: Tokenizer,
+  name: string,
+  change: (text: string) => string = (text) => text,
+): Promise<void> {
+  const limits = {
+    maxModelLen: 512,
+    vocabSize: tokenizer.vocabSize,
+    eosTokenIds: [],
+    suppressedTokenIds: [],
+    maxOutputTokens: null,
+    maxLogprobs: 0,
+  };
+  const model = { tokenizer, limits, pairPrompt: name.startsWith('qwen3') ? 'qwen3' : 'pair' } as const;
+  const cases = poolingCases(name);
+  for (const one of cases) {
+    const prompt =
+      'text' in one
+        ? { text: change(one.text) }
+        : { pair: [change(one.pair[0]), change(one.pair[1])] as const };
+    const prepared = await preparePooling(prompt, { param: 'input' }, model);
+    expect(prepared.promptTokenIds).toEqual(one.ids);
+    const types = 'types' in one ? one.types : null;
+    expect(prepared.secondTextStart).toBe(types === null ? null : types.indexOf(1));
+  }
+  expect(cases.length).toBeGreaterThan(3);
 }
 
 /** What a model is turned into whose files do not say that it is a reranker. */

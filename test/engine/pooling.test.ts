@@ -5,7 +5,6 @@ import { describe, expect, it } from 'vitest';
 import type { EngineConfig } from '../../src/config/engine-config.ts';
 import type { EngineCore } from '../../src/engine/engine-core.ts';
 import type { InferenceEngine, PreparedPooling } from '../../src/engine/inference-engine.ts';
-import { preparePooling } from '../../src/engine/pooling/pooling-input.ts';
 import { cosine, toEmbedding, toScore } from '../../src/engine/pooling/vectors.ts';
 import { loadTokenizer } from '../../src/tokenizer/load-tokenizer.ts';
 import { sharedAbortController } from '../../src/util/abortable.ts';
@@ -17,6 +16,7 @@ import { untilPacked } from '../helpers/packed-files.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
 import {
   embeddingCases,
+  expectOriginalTokens,
   POOLING_MODELS,
   pairCases,
   poolingCases,
@@ -33,25 +33,7 @@ it.each(POOLING_MODELS)(
   'texts and pairs of %s become the tokens of the original implementation',
   async (name) => {
     const { tokenizer } = await loadTokenizer(new FolderFiles(poolingFolder(name)));
-    const limits = {
-      maxModelLen: 512,
-      vocabSize: tokenizer.vocabSize,
-      eosTokenIds: [],
-      suppressedTokenIds: [],
-      maxOutputTokens: null,
-      maxLogprobs: 0,
-    };
-    const pairPrompt = name.startsWith('qwen3') ? 'qwen3' : 'pair';
-    const model = { tokenizer, limits, pairPrompt } as const;
-    const cases = poolingCases(name);
-    for (const one of cases) {
-      const prompt = 'text' in one ? { text: one.text } : { pair: one.pair };
-      const prepared = await preparePooling(prompt, { param: 'input' }, model);
-      expect(prepared.promptTokenIds).toEqual(one.ids);
-      const types = 'types' in one ? one.types : null;
-      expect(prepared.secondTextStart).toBe(types === null ? null : types.indexOf(1));
-    }
-    expect(cases.length).toBeGreaterThan(3);
+    await expectOriginalTokens(tokenizer, name);
     await tokenizer.close();
   },
 );

@@ -7,10 +7,9 @@ import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture, LoadContext } from '../architecture.ts';
 import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';
 import { attentionOf } from '../layers/attention.ts';
-import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
+import type { LoadBlock } from '../layers/layer.ts';
 import { plainMlp } from '../layers/mlp.ts';
-import { layerNormInPlace } from '../layers/norm.ts';
-import { inOrder, residual } from '../layers/residual.ts';
+import { postNormLayer } from '../layers/post-norm-layer.ts';
 import { type ConfigFile, type EncoderConfig, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 import { activated, headOf, type PoolingHead, product } from '../pooling/pooling-head.ts';
 
@@ -34,14 +33,6 @@ export const roberta: Architecture = {
   load: (context) => loadEncoder(context, { layer: bertLayer, head: robertaHead }),
 };
 
-const bertLayer: LoadLayer = (context, layer, prefix) =>
-  inOrder(
-    residual({ block: bertAttention(context, layer, `${prefix}.attention`) }),
-    layerNormInPlace(context, `${prefix}.attention.output.LayerNorm`),
-    residual({ block: bertMlp(context, layer, prefix) }),
-    layerNormInPlace(context, `${prefix}.output.LayerNorm`),
-  );
-
 const bertAttention: LoadBlock = (context, layer, prefix) => {
   const { hiddenSize: n } = context.config;
   const part = (name: string) => ({ name: `${prefix}.self.${name}`, n, bias: true });
@@ -51,7 +42,10 @@ const bertAttention: LoadBlock = (context, layer, prefix) => {
   });
 };
 
-const bertMlp = plainMlp({ up: 'intermediate.dense', down: 'output.dense' });
+const bertLayer = postNormLayer(
+  { load: bertAttention, name: 'attention', norm: 'attention.output.LayerNorm' },
+  { load: plainMlp({ up: 'intermediate.dense', down: 'output.dense' }), norm: 'output.LayerNorm' },
+);
 
 /** output(tanh(dense(row))) */
 function tangentHead({ weights, config }: LoadContext, dense: string, output: string): PoolingHead {

@@ -5,10 +5,9 @@ import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { type LoadEncoderHead, loadEncoder } from '../encoder.ts';
 import { attentionOf } from '../layers/attention.ts';
-import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
+import type { LoadBlock } from '../layers/layer.ts';
 import { plainMlp } from '../layers/mlp.ts';
-import { layerNormInPlace } from '../layers/norm.ts';
-import { inOrder, residual } from '../layers/residual.ts';
+import { postNormLayer } from '../layers/post-norm-layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 import { activated, headOf, product } from '../pooling/pooling-head.ts';
 
@@ -17,14 +16,6 @@ export const distilbert: Architecture = {
   readConfig,
   load: (context) => loadEncoder(context, { layer, head }),
 };
-
-const layer: LoadLayer = (context, index, prefix) =>
-  inOrder(
-    residual({ block: attention(context, index, `${prefix}.attention`) }),
-    layerNormInPlace(context, `${prefix}.sa_layer_norm`),
-    residual({ block: mlp(context, index, prefix) }),
-    layerNormInPlace(context, `${prefix}.output_layer_norm`),
-  );
 
 const attention: LoadBlock = (context, index, prefix) => {
   const { hiddenSize: n } = context.config;
@@ -35,7 +26,10 @@ const attention: LoadBlock = (context, index, prefix) => {
   });
 };
 
-const mlp = plainMlp({ up: 'ffn.lin1', down: 'ffn.lin2' });
+const layer = postNormLayer(
+  { load: attention, name: 'attention', norm: 'sa_layer_norm' },
+  { load: plainMlp({ up: 'ffn.lin1', down: 'ffn.lin2' }), norm: 'output_layer_norm' },
+);
 
 /** classifier(relu(dense(row))) */
 const head: LoadEncoderHead = ({ weights, config }) => {

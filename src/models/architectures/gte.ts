@@ -5,10 +5,9 @@ import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadEncoder } from '../encoder.ts';
 import { attentionOf, fusedQkv, outputProjection } from '../layers/attention.ts';
-import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
+import type { LoadBlock } from '../layers/layer.ts';
 import { gated } from '../layers/mlp.ts';
-import { layerNormInPlace } from '../layers/norm.ts';
-import { inOrder, residual } from '../layers/residual.ts';
+import { postNormLayer } from '../layers/post-norm-layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 import { bertHead } from './bert.ts';
 
@@ -24,14 +23,6 @@ export const gte: Architecture = {
   readConfig,
   load: (context) => loadEncoder(context, { layer, head: bertHead }),
 };
-
-const layer: LoadLayer = (context, index, prefix) =>
-  inOrder(
-    residual({ block: attention(context, index, `${prefix}.attention`) }),
-    layerNormInPlace(context, `${prefix}.attn_ln`),
-    residual({ block: mlp(context, index, `${prefix}.mlp`) }),
-    layerNormInPlace(context, `${prefix}.mlp_ln`),
-  );
 
 const attention: LoadBlock = (context, index, prefix) =>
   attentionOf(context, index, {
@@ -53,6 +44,11 @@ const mlp: LoadBlock = ({ config, weights }, _index, prefix) => {
     weights.row({ name: `${prefix}.down_proj`, n: hiddenSize, bias: true }, n),
   );
 };
+
+const layer = postNormLayer(
+  { load: attention, name: 'attention', norm: 'attn_ln' },
+  { load: mlp, name: 'mlp', norm: 'mlp_ln' },
+);
 
 /** The form of all published models. */
 const ownFields = z.looseObject({

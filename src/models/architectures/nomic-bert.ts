@@ -7,10 +7,9 @@ import { checkModelJson } from '../../util/model-file.ts';
 import type { Architecture } from '../architecture.ts';
 import { loadEncoder } from '../encoder.ts';
 import { attentionOf, fusedQkv, outputProjection } from '../layers/attention.ts';
-import type { LoadBlock, LoadLayer } from '../layers/layer.ts';
+import type { LoadBlock } from '../layers/layer.ts';
 import { gatedMlpOf } from '../layers/mlp.ts';
-import { layerNormInPlace } from '../layers/norm.ts';
-import { inOrder, residual } from '../layers/residual.ts';
+import { postNormLayer } from '../layers/post-norm-layer.ts';
 import { type ConfigFile, type ModelConfig, readDecoderConfig } from '../model-config.ts';
 import { bertHead } from './bert.ts';
 
@@ -20,14 +19,6 @@ export const nomicBert: Architecture = {
   load: (context) => loadEncoder(context, { layer, head: bertHead }),
 };
 
-const layer: LoadLayer = (context, index, prefix) =>
-  inOrder(
-    residual({ block: attention(context, index, `${prefix}.attn`) }),
-    layerNormInPlace(context, `${prefix}.norm1`),
-    residual({ block: mlp(context, index, `${prefix}.mlp`) }),
-    layerNormInPlace(context, `${prefix}.norm2`),
-  );
-
 const attention: LoadBlock = (context, index, prefix) =>
   attentionOf(context, index, {
     qkv: fusedQkv(context, `${prefix}.Wqkv`),
@@ -35,6 +26,11 @@ const attention: LoadBlock = (context, index, prefix) =>
   });
 
 const mlp = gatedMlpOf({ gate: 'fc12', up: 'fc11', down: 'fc2' });
+
+const layer = postNormLayer(
+  { load: attention, name: 'attn', norm: 'norm1' },
+  { load: mlp, name: 'mlp', norm: 'norm2' },
+);
 
 const size = z.int().positive().nullish();
 const no = z.literal(false).nullish();
