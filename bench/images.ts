@@ -68,9 +68,22 @@ const QWEN3_VL: Shape = {
   images: { size: { shortest_edge: 65_536, longest_edge: 16_777_216 }, patch_size: 16 },
 };
 
+/** Which has a token for the whole of each tile. */
+const INTERNVL: Shape = {
+  name: 'InternVL3 1B',
+  picture: [1024, 768],
+  largest: [1024, 768],
+  vision: { width: 1024, inner: 4096, layers: 24, heads: 16 },
+  text: { width: 896, inner: 4864, layers: 24, heads: 14, kvHeads: 2, headDim: 64 },
+  mergeSize: 2,
+  architecture: 'InternVLForConditionalGeneration',
+  vision_config: { num_hidden_layers: 24, num_attention_heads: 16, image_size: 448, patch_size: 14 },
+  images: { size: { height: 448, width: 448 } },
+};
+
 export async function imageSection(): Promise<Section> {
   const figures: Figure[] = [];
-  for (const shape of [SMOLVLM, QWEN3_VL]) figures.push(...(await figuresOf(shape)));
+  for (const shape of [SMOLVLM, QWEN3_VL, INTERNVL]) figures.push(...(await figuresOf(shape)));
   return {
     title: 'Images, random weights',
     figures,
