@@ -201,7 +201,6 @@ const INVARIANT = [
   'qwen3-embedding',
   'embedding-gemma',
   'modernbert-reranker',
-  'gte-reranker',
 ];
 
 async function withEngine(

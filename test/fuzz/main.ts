@@ -1,4 +1,4 @@
-// npm run fuzz: damages models and loads them for twenty seconds, and sends requests to a server for ten;
+// npm run fuzz: damages models and loads them for thirteen seconds, and sends requests to a server for seven;
 // `npm run fuzz -- http --runs 100000 --seconds 600` does one of them, and more of it.
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -26,7 +26,7 @@ const { values, positionals } = parseArgs({
     seed: { type: 'string', default: String(Date.now() % 1_000_000) },
     start: { type: 'string', default: '0' },
     runs: { type: 'string', default: '100000' },
-    seconds: { type: 'string', default: '30' },
+    seconds: { type: 'string', default: '20' },
   },
 });
 const seed = Number(values.seed);
