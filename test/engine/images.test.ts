@@ -7,10 +7,16 @@ import type { EngineConfig } from '../../src/config/engine-config.ts';
 import { InferenceEngine } from '../../src/engine/inference-engine.ts';
 import { readModelText } from '../../src/engine/model-text.ts';
 import { resolveSamplingParams } from '../../src/sampling/sampling-params.ts';
-import { tinyTokenizer } from '../fixtures/tiny-tokenizer.ts';
+import {
+  specialTokens,
+  TINY_VOCAB_SIZE,
+  tinyTokenizer,
+  tinyTokenizerConfig,
+} from '../fixtures/tiny-tokenizer.ts';
 import { TINY_TILE_TOKENS, tinyPicture, writeTinyVisionModel } from '../fixtures/tiny-vision-model.ts';
 import { ENGINE_DEFAULTS } from '../helpers/engine-defaults.ts';
 import { temporaryFolders } from '../helpers/temporary-folder.ts';
+import { copyForEngine } from '../models/vision-cases.ts';
 
 const newFolder = temporaryFolders();
 let folder: string;
@@ -200,5 +206,40 @@ describe('images are not taken, and nothing else is refused,', () => {
     );
     await expect(read(wrong)).rejects.toThrow(/longest_edge is 99/);
     expect(await read(wrong, options)).toEqual({ takesImages: false, warnings: [] });
+  });
+});
+
+describe('a chat template that knows no images', () => {
+  const source = '{% for m in messages %}{{ m.content | trim }}{% endfor %}';
+  const messages = [
+    { role: 'user', content: [{ type: 'image' }, { type: 'text', text: 'What is it?' }] },
+  ] as const;
+
+  async function render(modelPath: string): Promise<string> {
+    const chatTemplate = join(modelPath, 'texts-only.jinja');
+    writeFileSync(chatTemplate, source);
+    const config = { ...ENGINE_DEFAULTS, modelPath, chatTemplate };
+    const text = await readModelText(config);
+    try {
+      return await text.chatTemplate!.render(messages, { addGenerationPrompt: false });
+    } finally {
+      await text.chatTemplate!.close();
+      await text.tokenizer!.close();
+      await text.imageInputs!.close();
+    }
+  }
+
+  it('has a line for each where that is all that the model wants', async () => {
+    const seeing = newFolder();
+    copyForEngine('internvl', seeing);
+    const { added_tokens, ...rest } = tinyTokenizer();
+    const added = [...added_tokens, ...specialTokens(['<IMG_CONTEXT>', '<img>', '</img>'], TINY_VOCAB_SIZE)];
+    writeFileSync(join(seeing, 'tokenizer.json'), JSON.stringify({ ...rest, added_tokens: added }));
+    writeFileSync(join(seeing, 'tokenizer_config.json'), JSON.stringify(tinyTokenizerConfig(512)));
+    expect(await render(seeing)).toBe('<IMG_CONTEXT>\nWhat is it?');
+  });
+
+  it('takes none with other models', async () => {
+    await expect(render(folder)).rejects.toThrow(/has an image, and the chat template writes none/);
   });
 });

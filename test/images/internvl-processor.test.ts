@@ -84,6 +84,13 @@ describe('an image of InternVL', () => {
     expect(await numTiles(640, 32, files, { max_patches: 1 })).toBe(1);
   });
 
+  it('is resized and coloured as in training where files do not say how', async () => {
+    const file = await noise(100, 70);
+    const usual = { resample: 3, image_mean: [0.485, 0.456, 0.406], image_std: [0.229, 0.224, 0.225] };
+    expect(await load({ images: usual }).read(file)).toEqual(await load().read(file));
+    expect(await load({ images: { resample: 2 } }).read(file)).not.toEqual(await load().read(file));
+  });
+
   it('is read of files that say one length for both sides, and of those that leave out what is usual', () => {
     expect(() => load({ vision: { image_size: [32, 32], patch_size: [4, 4] } })).not.toThrow();
     const usual = {

@@ -127,6 +127,34 @@ describe('the files that a model in GGUF would have with its encoder', () => {
       { size: { longest_edge: 64 } },
     ],
     [
+      'internlm2',
+      'internvl',
+      {
+        'clip.vision.attention.layer_norm_epsilon': { f32: 0.5 },
+        'clip.vision.projector.scale_factor': { u32: 4 },
+      },
+      { 'v.blk.0.attn_q.bias': [64], 'v.blk.0.attn_q_norm.weight': [64] },
+      {
+        architectures: ['InternVLForConditionalGeneration'],
+        downsample_ratio: 0.25,
+        text_config: { model_type: 'llama' },
+        vision_config: { image_size: 64, layer_norm_eps: 0.5, attention_bias: true, use_qk_norm: true },
+      },
+      { size: { height: 64, width: 64 } },
+    ],
+    [
+      'qwen3moe',
+      'internvl',
+      {},
+      {},
+      {
+        downsample_ratio: 0.5,
+        text_config: { model_type: 'qwen3_moe' },
+        vision_config: { attention_bias: false, use_qk_norm: false },
+      },
+      {},
+    ],
+    [
       'qwen3vl',
       'qwen3vl_merger',
       {
