@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Router } from 'zeromq';
 import { type RegistrationMessage, readRegistration } from '../../src/cluster/discovery-message.ts';
 import { type Registered, Registration } from '../../src/cluster/registration.ts';
@@ -13,7 +13,7 @@ import { freePort } from '../helpers/svc-process.ts';
 const SECRET = 'a secret of our own';
 const LOAD = { running: 1, waiting: 2, free_blocks: 3, num_blocks: 4 };
 
-const opened = closedAfterwards();
+const opened = closedAfterwards(afterAll);
 
 /** The discovery port of a proxy: what comes in, by the identity it comes from. */
 async function listen(port: number, secret: string | null = null, host = '127.0.0.1') {
@@ -50,8 +50,22 @@ async function behind(port: number, more: Partial<KvTransferConfig> = {}): Promi
   return kvTransferConfig({ port: kvPort, proxy: { ip: '127.0.0.1', port }, httpPort: 20001, ...more });
 }
 
+// Most of them wait.
 describe('an instance', () => {
-  it('registers at once, and says when it drains and when it goes', async () => {
+  it.each([
+    ['kv_producer', 'P'],
+    ['kv_both', 'P'],
+    ['kv_consumer', 'D'],
+  ] as const)('that is %s is a %s to the proxy', async (role, type) => {
+    const port = await freePort();
+    const { heard } = await listen(port);
+    register(await behind(port, { role }));
+    await expect.poll(() => heard[0]?.message.type).toBe(type);
+  });
+});
+
+describe.concurrent('an instance', () => {
+  it('registers at once, and says when it drains and when it goes', async ({ expect }) => {
     const port = await freePort();
     const { heard } = await listen(port);
     const config = await behind(port);
@@ -79,25 +93,16 @@ describe('an instance', () => {
     await expect.poll(() => heard.map(({ message }) => message.state)).toEqual(['ready', 'draining', 'gone']);
   });
 
-  it.each([
-    ['kv_producer', 'P'],
-    ['kv_both', 'P'],
-    ['kv_consumer', 'D'],
-  ] as const)('that is %s is a %s to the proxy', async (role, type) => {
-    const port = await freePort();
-    const { heard } = await listen(port);
-    register(await behind(port, { role }));
-    await expect.poll(() => heard[0]?.message.type).toBe(type);
-  });
-
-  it('goes on every three seconds', async () => {
+  it('goes on every three seconds', async ({ expect }) => {
     const port = await freePort();
     const { heard } = await listen(port);
     register(await behind(port));
     await expect.poll(() => heard.length, { timeout: 5000 }).toBe(2);
   });
 
-  it('is told to a proxy that comes later, and to one that comes back, within a second', async () => {
+  it('is told to a proxy that comes later, and to one that comes back, within a second', async ({
+    expect,
+  }) => {
     const port = await freePort();
     register(await behind(port));
     const first = await listen(port);
@@ -108,7 +113,7 @@ describe('an instance', () => {
     await expect.poll(() => second.heard.length).toBeGreaterThan(0);
   });
 
-  it('is told within a second by an instance that has waited long, as it is by then', async () => {
+  it('is told within a second by an instance that has waited long, as it is by then', async ({ expect }) => {
     const port = await freePort();
     const registration = register(await behind(port));
     // Long enough for a heartbeat that must not be kept, and for pauses between attempts to have grown.
@@ -121,14 +126,14 @@ describe('an instance', () => {
     expect(performance.now() - start).toBeLessThan(2000);
   });
 
-  it('finds a proxy that has an IPv6 address', needsIpv6, async () => {
+  it('finds a proxy that has an IPv6 address', needsIpv6, async ({ expect }) => {
     const port = await freePort();
     const { heard } = await listen(port, null, '[::1]');
     register(await behind(port, { proxy: { ip: '::1', port } }));
     await expect.poll(() => heard.length).toBe(1);
   });
 
-  it('is let in with the secret only, and says so where it is another', async () => {
+  it('is let in with the secret only, and says so where it is another', async ({ expect }) => {
     const port = await freePort();
     const { heard } = await listen(port, SECRET);
     const warnings: string[] = [];
@@ -157,7 +162,7 @@ describe('an instance', () => {
     await expect.poll(() => second.heard.length, { timeout: 8000 }).toBeGreaterThan(0);
   });
 
-  it('without a secret is let in once its proxy wants none any more', async () => {
+  it('without a secret is let in once its proxy wants none any more', async ({ expect }) => {
     const port = await freePort();
     const first = await listen(port, SECRET);
     const warnings: string[] = [];
@@ -168,7 +173,9 @@ describe('an instance', () => {
     await expect.poll(() => second.heard.length, { timeout: 8000 }).toBeGreaterThan(0);
   });
 
-  it('says that no proxy is there, when one has let it in, and that it has gone, each once', async () => {
+  it('says that no proxy is there, when one has let it in, and that it has gone, each once', async ({
+    expect,
+  }) => {
     const port = await freePort();
     const log: string[] = [];
     const say = (text: string) => void log.push(text);
@@ -183,6 +190,12 @@ describe('an instance', () => {
     await expect.poll(() => log).toEqual([isMissing, isIn, hasGone]);
   });
 
+  it('without a proxy registers nowhere', () => {
+    expect(Registration.start(kvTransferConfig({}), { model: 'small', load: async () => LOAD })).toBeNull();
+  });
+});
+
+describe('an instance whose thread stands still', () => {
   it('that goes while its proxy lets it in says goodbye, and nothing after it', async () => {
     const port = await freePort();
     const { heard } = await listen(port);
@@ -196,9 +209,5 @@ describe('an instance', () => {
     registration.close();
     await expect.poll(() => heard.map(({ message }) => message.state)).toEqual(['gone']);
     expect(unheard).toEqual([]);
-  });
-
-  it('without a proxy registers nowhere', () => {
-    expect(Registration.start(kvTransferConfig({}), { model: 'small', load: async () => LOAD })).toBeNull();
   });
 });
